@@ -1,0 +1,103 @@
+"""The contracts on one page: read this first.
+
+A chain advances in rounds. In a round, the *sampler* takes a global step from the gathered summary, the *engine* runs the
+*kernel*'s local step on every shard, and the summaries of the shards are summed along a fixed tree:
+
+    state --model.global_step--> Message --engine.run(model.local_step)--> Gathered --model.gather--> state
+
+- A **measure** (`measures/`) draws ghosts, weights and hyper-parameters from counts. It never sees data.
+- A **likelihood** (`likelihoods/base.Bound`) turns rows into statistics that add up, and draws parameters from them.
+- A **kernel** (`kernels/`) is the local step: `local_step(shard, shared, own) -> Summary`. It knows no engine.
+- An **engine** (`engines/`) holds the shards and runs a step on each of them. It knows no model.
+- A **model** (`samplers/`) is a measure, a likelihood and an instantiation rule put together: the global step.
+- A **chain** (`chain/`) records draws of any model on any engine: traces, snapshots, checkpoints.
+
+Nothing below assumes that Z is a vector of labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+Arrays = Mapping[str, Array]
+
+
+class Shard(Protocol):
+    """A slice of the data with its part of Z. Its state is what a checkpoint must keep."""
+
+    def arrays(self) -> dict[str, Array]: ...
+
+    def restore(self, arrays: Arrays) -> None: ...
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a shard reports: statistics of shared atoms, which add up over shards, and its private atoms, which do not."""
+
+    shared: Arrays
+    private: Arrays
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """All shards' reports: the sum over the fixed tree, and the private parts in shard order."""
+
+    shared: Arrays
+    private: Sequence[Arrays]
+
+
+@dataclass(frozen=True)
+class Message:
+    """What the global step sends: one part for everybody, one for each shard."""
+
+    shared: Any
+    own: Sequence[Any]
+
+
+Step = Callable[[Any, Any, Any], Any]
+
+
+class Engine(Protocol):
+    """Holds P shards on W workers. Neither the engine nor W may change a bit of the result."""
+
+    def run(self, step: Step, message: Message) -> Gathered:
+        """step(shard, message.shared, message.own[p]) -> Summary on every shard, then the tree sum."""
+
+    def map(self, function: Callable[[Any], Any]) -> list[Any]:
+        """function(shard) for every shard, in shard order."""
+
+    def close(self) -> None: ...
+
+
+class State(Protocol):
+    """The global part of the chain's state after a round; with the shards' arrays it is all there is."""
+
+    @property
+    def round(self) -> int: ...
+
+    def arrays(self) -> dict[str, Array]: ...
+
+
+class Model(Protocol):
+    exact: bool
+    n_rows: int
+
+    def global_step(self, state: Any) -> Message: ...
+
+    def local_step(self, shard: Any, shared: Any, own: Any) -> Summary: ...
+
+    def gather(self, state: Any, message: Message, gathered: Gathered) -> Any: ...
+
+    def scalars(self, state: Any) -> dict[str, float]:
+        """Label-invariant numbers of a draw, for the trace."""
+
+    def snapshot(self, state: Any, engine: Engine) -> dict[str, Array]:
+        """A whole draw: the assignments of all rows and what prediction needs."""
+
+    def restore(self, arrays: Arrays) -> Any:
+        """The state whose `arrays()` these are."""

@@ -1,0 +1,115 @@
+"""Which atoms are instantiated in a round, and which shards may create atoms (docs/sampler.md).
+
+A rule makes a `Plan` for each round from what it may know: the round's number, sizes, and randomness of its own. It
+never sees Z: that is what keeps the chain exact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import numpy as np
+
+SCHEDULES = ("cold", "warm", "decreasing", "hot")
+
+
+class Plan(NamedTuple):
+    ghosts: int
+    open: Any  # [P] which shards may create atoms
+    published: bool = False
+    lone: int = -1  # the only open shard, whose rows may also use atoms that are held elsewhere; -1: none such
+
+
+class Rule(Protocol):
+    exact: ClassVar[bool]
+
+    def plan(self, round_: int, n_rounds: int, n_rows: int, n_shards: int, rng: np.random.Generator) -> Plan: ...
+
+    def settled(self, n_rounds: int) -> int: ...
+
+
+def _count(ghosts: int | None, default: int, n_shards: int) -> int:
+    total = default if ghosts is None else int(ghosts)
+    if total < 0 or (total == 0 and n_shards > 1):
+        raise ValueError(f"ghosts must be at least 1 with {n_shards} shards (0 only with one shard), got {total}.")
+    return total
+
+
+@dataclass(frozen=True)
+class Ghosts:
+    """Exact, all shards open: an atom is instantiated when one of `ghosts` data-free observations holds it.
+
+    ghosts: default one per row. 0 (with one shard) is collapsed Gibbs; many approach the fully instantiated sampler.
+    """
+
+    ghosts: int | None = None
+    exact: ClassVar[bool] = True
+
+    def plan(self, round_: int, n_rounds: int, n_rows: int, n_shards: int, rng: np.random.Generator) -> Plan:
+        return Plan(_count(self.ghosts, n_rows, n_shards), np.ones(n_shards, bool))
+
+    def settled(self, n_rounds: int) -> int:
+        return 0
+
+
+@dataclass(frozen=True)
+class OneOpen:
+    """Exact, closest to the paper: one shard, drawn afresh each round, may create atoms. ghosts: default three per row."""
+
+    ghosts: int | None = None
+    exact: ClassVar[bool] = True
+
+    def plan(self, round_: int, n_rounds: int, n_rows: int, n_shards: int, rng: np.random.Generator) -> Plan:
+        lone = int(rng.integers(n_shards))
+        return Plan(_count(self.ghosts, 3 * n_rows, n_shards), np.arange(n_shards) == lone, lone=lone)
+
+    def settled(self, n_rounds: int) -> int:
+        return 0
+
+
+@dataclass(frozen=True)
+class AsPublished:
+    """The paper's rule, J = K: biased, kept to reproduce the paper. Its draws are flagged as not exact.
+
+    schedule: "cold": one open shard; "warm": all open for the first eighth of the rounds, then one; "decreasing": all
+    open for the first eighth, then half as many after each further sixteenth until one is left; "hot": all, always.
+    """
+
+    schedule: str = "cold"
+    exact: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.schedule not in SCHEDULES:
+            raise ValueError(f"schedule must be one of {SCHEDULES}, got {self.schedule!r}.")
+
+    def _n_open(self, round_: int, n_rounds: int, n_shards: int) -> int:
+        eighth = n_rounds / 8
+        if self.schedule == "hot" or (self.schedule in ("warm", "decreasing") and round_ < eighth):
+            return n_shards
+        if self.schedule == "decreasing":
+            return max(1, n_shards >> (1 + int((round_ - eighth) / (eighth / 2))))
+        return 1
+
+    def plan(self, round_: int, n_rounds: int, n_rows: int, n_shards: int, rng: np.random.Generator) -> Plan:
+        chosen = rng.permutation(n_shards)[: self._n_open(round_, n_rounds, n_shards)]
+        return Plan(0, np.isin(np.arange(n_shards), chosen), published=True)
+
+    def settled(self, n_rounds: int) -> int:
+        """The first round whose draws may be kept: those of a warm start are discarded."""
+        last = {"warm": n_rounds / 8, "decreasing": n_rounds * 5 / 8}.get(self.schedule, 0)
+        return int(np.ceil(last))
+
+
+def resolve(instantiate: Any) -> Rule:
+    """A rule from its name ("ghosts", "one_open", "published-cold", ...), or the object itself."""
+    named: dict[str, Rule] = {"ghosts": Ghosts(), "one_open": OneOpen()}
+    named |= {f"published-{schedule}": AsPublished(schedule) for schedule in SCHEDULES}
+    if isinstance(instantiate, str):
+        if instantiate not in named:
+            raise ValueError(f"instantiate must be one of {sorted(named)} or a rule, got {instantiate!r}.")
+        return named[instantiate]
+    if not hasattr(instantiate, "plan"):
+        raise ValueError(f"instantiate must be a name or a rule such as Ghosts(), got {instantiate!r}.")
+    rule: Rule = instantiate
+    return rule

@@ -1,0 +1,145 @@
+"""What all compiled code shares: options, dispatch on families, lane-friendly functions, counter-based uniforms."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numba as nb
+import numpy as np
+from numba.core import types
+from numba.extending import overload
+
+# Everything that lets loops vectorise, but infinities and NaN keep their meaning.
+FAST = {"contract", "reassoc", "nsz", "arcp", "afn"}
+
+jit = nb.njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy")
+inline = nb.njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy", inline="always")
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+def implements(operation: Callable[..., Any], family_class: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register compiled code for `operation` when its first argument is a `family_class` (a NamedTuple).
+
+    Numba picks the implementation while compiling, from the type alone, so that a kernel over any mix of families is
+    straight-line code and can be cached on disk.
+    """
+
+    def register(implementation: Callable[..., Any]) -> Callable[..., Any]:
+        def choose(family: Any, *args: Any) -> Callable[..., Any] | None:
+            return implementation if getattr(family, "instance_class", None) is family_class else None
+
+        overload(operation, jit_options={"nogil": True, "fastmath": FAST, "error_model": "numpy"}, strict=False)(choose)
+        return implementation
+
+    return register
+
+
+def over_parts(operation: Callable[..., Any], recurse: Callable[..., Any], stop: Callable[..., Any]) -> None:
+    """Register `operation` for a plain tuple of families: `recurse` on a non-empty one, `stop` on the empty one."""
+
+    def choose(family: Any, *args: Any) -> Callable[..., Any] | None:
+        if not isinstance(family, types.BaseTuple) or isinstance(family, types.BaseNamedTuple):
+            return None
+        return recurse if len(family) else stop
+
+    overload(operation, jit_options={"nogil": True, "fastmath": FAST, "error_model": "numpy"}, strict=False)(choose)
+
+
+@inline
+def mix(word: np.uint64) -> np.uint64:
+    """The 64-bit finaliser of SplitMix64: a bijection whose output on a counter passes BigCrush."""
+    word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return word ^ (word >> np.uint64(31))
+
+
+@inline
+def uniform(key: np.uint64, counter: int) -> float:
+    """The uniform number in (0, 1) that belongs to (key, counter)."""
+    word = mix(key + np.uint64(counter) * _GOLDEN)
+    return (np.float64(np.int64(word >> np.uint64(12))) + 0.5) * (1.0 / 4503599627370496.0)
+
+
+@inline
+def normal(key: np.uint64, counter: int) -> float:
+    """The standard normal number that belongs to (key, counter)."""
+    radius = math.sqrt(-2.0 * math.log(uniform(key, 2 * counter)))
+    return radius * math.cos(2.0 * math.pi * uniform(key, 2 * counter + 1))
+
+
+@inline
+def _exp32(x: np.float32) -> np.float32:
+    """exp in single precision by range reduction and a degree-6 polynomial; 0 far to the left, x <= 80."""
+    f = np.float32
+    x = max(x, f(-87.0))
+    n = np.floor(x * f(1.4426950408889634) + f(0.5))
+    r = x - n * f(0.693359375) + n * f(2.12194440e-4)
+    p = f(1.9875691500e-4)
+    p = p * r + f(1.3981999507e-3)
+    p = p * r + f(8.3334519073e-3)
+    p = p * r + f(4.1665795894e-2)
+    p = p * r + f(1.6666665459e-1)
+    p = p * r + f(5.0000001201e-1)
+    p = p * r * r + r + f(1.0)
+    bits = np.int32((np.int32(n) + np.int32(127)) << np.int32(23))
+    return p * bits.view(np.float32)
+
+
+@inline
+def _exp64(x: float) -> float:
+    """exp in double precision by range reduction and the Taylor polynomial of degree 12; 0 far to the left."""
+    x = max(x, -708.0)
+    n = np.floor(x * 1.4426950408889634 + 0.5)
+    r = x - n * 6.93145751953125e-1 - n * 1.42860682030941723212e-6
+    p = 2.08767569878681e-09
+    p = p * r + 2.50521083854417e-08
+    p = p * r + 2.75573192239859e-07
+    p = p * r + 2.75573192239859e-06
+    p = p * r + 2.48015873015873e-05
+    p = p * r + 1.98412698412698e-04
+    p = p * r + 1.38888888888889e-03
+    p = p * r + 8.33333333333333e-03
+    p = p * r + 4.16666666666667e-02
+    p = p * r + 1.66666666666667e-01
+    p = p * r + 0.5
+    p = p * r + 1.0
+    p = p * r + 1.0
+    bits = np.int64((np.int64(n) + np.int64(1023)) << np.int64(52))
+    return p * bits.view(np.float64)
+
+
+def lane_exp(x: Any) -> Any:
+    """exp for x <= 80, in the precision of x, written so that a loop over rows vectorises."""
+    raise TypeError("compiled code only")
+
+
+@overload(lane_exp, inline="always", jit_options={"nogil": True, "fastmath": FAST, "error_model": "numpy"}, strict=False)
+def _lane_exp(x: Any) -> Callable[[Any], Any]:
+    return (lambda x: _exp32(x)) if x == types.float32 else (lambda x: _exp64(x))
+
+
+@inline
+def lane_log(x: float) -> float:
+    """log of a positive normal number in double precision, written so that a loop over rows vectorises."""
+    bits = np.float64(x).view(np.int64)
+    exponent = (bits >> np.int64(52)) - np.int64(1022)
+    m = np.int64((bits & np.int64(0x000FFFFFFFFFFFFF)) | np.int64(0x3FE0000000000000)).view(np.float64)
+    small = m < 0.7071067811865476
+    m = m + m if small else m
+    e = np.float64(exponent) - (1.0 if small else 0.0)
+    s = (m - 1.0) / (m + 1.0)
+    q = s * s
+    p = 1.0 / 21.0
+    p = p * q + 1.0 / 19.0
+    p = p * q + 1.0 / 17.0
+    p = p * q + 1.0 / 15.0
+    p = p * q + 1.0 / 13.0
+    p = p * q + 1.0 / 11.0
+    p = p * q + 1.0 / 9.0
+    p = p * q + 1.0 / 7.0
+    p = p * q + 1.0 / 5.0
+    p = p * q + 1.0 / 3.0
+    return 2.0 * (s + s * q * p) + e * 0.6931471805599453

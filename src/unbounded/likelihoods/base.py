@@ -1,0 +1,153 @@
+"""What likelihoods share: the summary of the columns they are bound to, and the contract of a bound likelihood."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+Parameters = Mapping[str, Array]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What a likelihood may know of the data before it sees rows: a summary of each of its columns."""
+
+    index: Array
+    n_rows: int
+    mean: Array
+    sd: Array
+    low: Array
+    high: Array
+    holes: Array
+    whole: Array  # every observed value is an integer
+    sparse: bool = False
+
+    @property
+    def size(self) -> int:
+        return len(self.index)
+
+    @property
+    def missing(self) -> bool:
+        return bool(self.holes.any())
+
+    def spread(self) -> Array:
+        """Standard deviations, with 1 for constant columns (to rounding)."""
+        constant = ~(self.sd > 1e-12 * np.maximum(np.abs(self.mean), 1e-300))
+        return np.where(constant, 1.0, self.sd)
+
+    def take(self, chosen: Array) -> Columns:
+        fields = {f: getattr(self, f)[chosen] for f in ("index", "mean", "sd", "low", "high", "holes", "whole")}
+        return replace(self, **fields)
+
+
+class Bound(ABC):
+    """A likelihood with its prior, bound to columns: an exponential family with a conjugate prior.
+
+    Everything about an atom is its count m and its statistics s, the sum of its rows' features; both add and subtract.
+    Arrays over atoms have the atom first: counts [K], statistics [K, F].
+    """
+
+    columns: Columns
+
+    @property
+    @abstractmethod
+    def n_features(self) -> int:
+        """F, the length of an atom's statistics."""
+
+    @property
+    def imputes(self) -> bool:
+        """Whether holes in the data are part of the chain's state (otherwise they are skipped, which is exact)."""
+        return False
+
+    @property
+    def sparse(self) -> bool:
+        return False
+
+    @abstractmethod
+    def features(self, X: Array) -> Array:
+        """[n, F]: the features of rows (NumPy, for reference and small data)."""
+
+    @abstractmethod
+    def log_base(self, X: Array) -> Array:
+        """[n]: the part of log f(x | atom) that no atom changes; the kernels leave it out."""
+
+    @abstractmethod
+    def log_marginal(self, counts: Array, statistics: Array) -> Array:
+        """[K]: log of the integral over the parameters of the product of f(x_i | theta), without log_base."""
+
+    @abstractmethod
+    def draw(self, counts: Array, statistics: Array, rng: np.random.Generator) -> Parameters:
+        """One draw of every atom's parameters given its members."""
+
+    @abstractmethod
+    def natural(self, parameters: Parameters) -> tuple[Array, Array]:
+        """(bias [K], eta [K, F]) with log f(x | k) = bias_k + eta_k . features(x) + log_base(x)."""
+
+    @abstractmethod
+    def family(self, first: int = 0) -> tuple[Any, ...]:
+        """The compiled description; features start at row `first` of a block."""
+
+    @abstractmethod
+    def tail(self, slots: int, lanes: int) -> tuple[Any, ...]:
+        """Room for the collapsed state of `slots` atoms."""
+
+    @abstractmethod
+    def pack(self, counts: Array, statistics: Array, lanes: int) -> tuple[Any, ...]:
+        """The collapsed state of atoms with these statistics, one slot each."""
+
+    def check(self, X: Any) -> None:
+        """Refuse data that the likelihood cannot have produced."""
+
+    def float32_error(self, parameters: Parameters) -> float:
+        """Rounding error, in nats, to expect of a log likelihood computed in single precision."""
+        bias, eta = self.natural(parameters)
+        reach = np.maximum(np.abs(self.columns.low), np.abs(self.columns.high)).max(initial=1.0)
+        return float(np.finfo(np.float32).eps * (np.abs(eta).sum(1) * reach).max(initial=0.0))
+
+    def impute(self, data: Array, holes: Array, labels: Array, parameters: Parameters, key: np.uint64, first: int) -> None:
+        """Redraw the values of the holes (row, column) of `data` given each row's atom."""
+
+    def log_predictive_missing(self, counts: Array, statistics: Array, X: Array) -> Array:
+        """[K, n]: log predictive, without log_base, of rows whose holes `evaluate` cannot skip."""
+        raise TypeError("this likelihood skips holes in its compiled code")
+
+    def log_predictive(self, counts: Array, statistics: Array, X: Array) -> Array:
+        """[K, n]: log predictive without log_base, as a ratio of marginals: slow and obvious."""
+        features = self.features(X)
+        together = np.stack([self.log_marginal(counts + 1, statistics + f) for f in features], axis=1)
+        return together - self.log_marginal(counts, statistics)[:, None]
+
+
+def vector(value: Any, size: int, name: str) -> Array:
+    array = np.asarray(value, dtype=float)
+    if array.ndim > 1 or array.size not in (1, size):
+        raise ValueError(f"{name} must be one number or {size} numbers, got shape {array.shape}.")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} must be finite.")
+    return np.broadcast_to(array, size).copy()
+
+
+def positive(value: Any, name: str, size: int | None = None) -> Any:
+    array = np.asarray(value, dtype=float) if size is None else vector(value, size, name)
+    if not (np.isfinite(array).all() and (array > 0).all()):
+        raise ValueError(f"{name} must be positive and finite, got {value}.")
+    return float(array) if size is None else array
+
+
+def repair(matrices: Array, floor: Array) -> Array:
+    """Symmetrise, and where rounding pushed a matrix below its prior part, lift its eigenvalues back."""
+    matrices = 0.5 * (matrices + np.swapaxes(matrices, 1, 2))
+    lowest = np.linalg.eigvalsh(floor)[0]
+    scale = np.trace(matrices, axis1=1, axis2=2)
+    suspicious = np.flatnonzero(scale * 1e-10 > lowest)
+    for k in suspicious:
+        values, vectors = np.linalg.eigh(matrices[k])
+        if values[0] < 0.5 * lowest:
+            matrices[k] = (vectors * np.maximum(values, lowest)) @ vectors.T
+    return matrices

@@ -1,0 +1,190 @@
+"""Independent yes/no columns with beta priors (docs/model.md, "Bernoulli"). Holes (NaN) are skipped, exactly.
+
+Features: x for each column and, only when the data have holes, 1 where the column is observed.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from scipy.special import betaln
+
+from unbounded.kernels.compiled import implements, jit
+from unbounded.kernels.operations import accumulate, bound, clear, evaluate, featurise, update
+from unbounded.likelihoods.base import Array, Bound, Columns, Parameters, positive
+
+
+@dataclass(frozen=True)
+class Bernoulli:
+    """Columns of 0 and 1: x_d ~ Bernoulli(p), p ~ Beta(yes, no).
+
+    By default yes + no = 2 and the prior mean is the column's (slightly smoothed) mean.
+    """
+
+    yes: Any = None
+    no: Any = None
+
+    name: ClassVar[str] = "bernoulli"
+
+    def bind(self, columns: Columns) -> BoundBernoulli:
+        wrong = (columns.low < 0) | (columns.high > 1) | ~columns.whole
+        if wrong.any():
+            raise ValueError(f"Bernoulli: column {columns.index[wrong][0]} has values other than 0, 1 and NaN.")
+        seen = columns.n_rows - columns.holes
+        share = (np.nan_to_num(columns.mean) * seen + 1.0) / (seen + 2.0)
+        yes = 2.0 * share if self.yes is None else positive(self.yes, "yes", columns.size)
+        no = 2.0 * (1.0 - share) if self.no is None else positive(self.no, "no", columns.size)
+        return BoundBernoulli(columns, yes, no)
+
+
+@dataclass(frozen=True)
+class BoundBernoulli(Bound):
+    columns: Columns
+    yes0: Array
+    no0: Array
+
+    @property
+    def n_features(self) -> int:
+        return self.columns.size * (2 if self.columns.missing else 1)
+
+    def features(self, X: Array) -> Array:
+        x = X[:, self.columns.index]
+        observed = ~np.isnan(x)
+        parts = [np.where(observed, x, 0.0), observed.astype(float)]
+        return np.concatenate(parts[: 2 if self.columns.missing else 1], axis=1)
+
+    def log_base(self, X: Array) -> Array:
+        return np.zeros(len(X))
+
+    def _posterior(self, counts: Array, statistics: Array) -> tuple[Array, Array]:
+        d = self.columns.size
+        n = statistics[:, d:] if self.columns.missing else counts[:, None]
+        return self.yes0 + statistics[:, :d], self.no0 + n - statistics[:, :d]
+
+    def log_marginal(self, counts: Array, statistics: Array) -> Array:
+        return (betaln(*self._posterior(counts, statistics)) - betaln(self.yes0, self.no0)).sum(1)
+
+    def draw(self, counts: Array, statistics: Array, rng: np.random.Generator) -> Parameters:
+        share = rng.beta(*self._posterior(counts, statistics))
+        return {"share": np.clip(share, 1e-300, 1.0 - 1e-16)}
+
+    def natural(self, parameters: Parameters) -> tuple[Array, Array]:
+        share = parameters["share"]
+        no = np.log1p(-share)
+        if self.columns.missing:
+            return np.zeros(len(share)), np.concatenate([np.log(share) - no, no], axis=1)
+        return no.sum(1), np.log(share) - no
+
+    def family(self, first: int = 0) -> tuple[Any, ...]:
+        return (BernoulliFamily(self.columns.index, first, int(self.columns.missing), self.yes0, self.no0),)
+
+    def tail(self, slots: int, lanes: int) -> tuple[Any, ...]:
+        return (BernoulliTail(*(np.zeros((slots, self.columns.size)) for _ in range(4)), np.zeros(slots)),)
+
+    def pack(self, counts: Array, statistics: Array, lanes: int) -> tuple[Any, ...]:
+        (tail,) = self.tail(len(counts), lanes)
+        (family,) = self.family()
+        tail.yes[:], tail.no[:] = self._posterior(counts, statistics)
+        for slot in range(len(counts)):
+            _set_logs(family, tail, slot)
+        return (tail,)
+
+
+class BernoulliFamily(NamedTuple):
+    columns: Array
+    first: int
+    missing: int
+    yes0: Array
+    no0: Array
+
+
+class BernoulliTail(NamedTuple):
+    yes: Array
+    no: Array
+    log_odds: Array
+    log_no: Array
+    total: Array  # sum of log_no
+
+
+@implements(featurise, BernoulliFamily)
+def _featurise(family, data, start, size, features):
+    d = family.columns.size
+    for j in range(d):
+        c = family.columns[j]
+        for r in range(features.shape[1]):
+            x = data[start + r, c] if r < size else 0.0
+            seen = not np.isnan(x)
+            features[family.first + j, r] = x if seen else 0.0
+            if family.missing:
+                features[family.first + d + j, r] = seen
+
+
+@implements(accumulate, BernoulliFamily)
+def _accumulate(family, data, rows, statistics):
+    d = family.columns.size
+    for i in range(rows.size):
+        for j in range(d):
+            x = data[rows[i], family.columns[j]]
+            if not np.isnan(x):
+                statistics[family.first + j] += x
+                if family.missing:
+                    statistics[family.first + d + j] += 1.0
+
+
+@jit
+def _set_logs(family, tail, slot):
+    total = 0.0
+    for j in range(family.columns.size):
+        yes, no = tail.yes[slot, j], tail.no[slot, j]
+        tail.log_no[slot, j] = math.log(no / (yes + no))
+        tail.log_odds[slot, j] = math.log(yes / no)
+        total += tail.log_no[slot, j]
+    tail.total[slot] = total
+
+
+@implements(clear, BernoulliFamily)
+def _clear(family, tail, slot):
+    tail.yes[slot] = family.yes0
+    tail.no[slot] = family.no0
+    _set_logs(family, tail, slot)
+
+
+@implements(update, BernoulliFamily)
+def _update(family, tail, slot, data, start, features, r, sign):
+    d = family.columns.size
+    for j in range(d):
+        x = np.float64(features[family.first + j, r])
+        seen = np.float64(features[family.first + d + j, r]) if family.missing else 1.0
+        tail.yes[slot, j] += sign * x
+        tail.no[slot, j] += sign * (seen - x)
+    _set_logs(family, tail, slot)
+
+
+@implements(evaluate, BernoulliFamily)
+def _evaluate(family, tail, slot, data, start, features, begin, end, out):
+    d = family.columns.size
+    if not family.missing:
+        total = tail.total[slot]
+        for r in range(begin, end):
+            out[r] += total
+    for j in range(d):
+        odds, no = tail.log_odds[slot, j], tail.log_no[slot, j]
+        if family.missing:
+            for r in range(begin, end):
+                out[r] += odds * features[family.first + j, r] + no * features[family.first + d + j, r]
+        else:
+            for r in range(begin, end):
+                out[r] += odds * features[family.first + j, r]
+
+
+@implements(bound, BernoulliFamily)
+def _bound(family, tail, slot):
+    if family.missing:
+        return 0.0
+    total = tail.total[slot]
+    for j in range(family.columns.size):
+        total += max(0.0, tail.log_odds[slot, j])
+    return total

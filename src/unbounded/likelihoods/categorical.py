@@ -1,0 +1,184 @@
+"""Independent categorical columns with Dirichlet priors (docs/model.md, "Categorical"). Holes are skipped, exactly.
+
+A column holds the codes 0 .. levels-1. Features: 1 at (column, code), that is, one feature per level of each column.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from scipy.special import gammaln
+
+from unbounded.kernels.compiled import implements, jit
+from unbounded.kernels.operations import accumulate, bound, clear, evaluate, featurise, update
+from unbounded.likelihoods.base import Array, Bound, Columns, Parameters, positive
+
+
+@dataclass(frozen=True)
+class Categorical:
+    """Columns of codes 0, 1, 2, ...: x_d ~ Categorical(p), p ~ Dirichlet(concentration / levels, ...).
+
+    concentration: total over a column's levels; default the number of levels (the uniform Dirichlet).
+    levels: number of levels per column, when the data may lack some; default the highest code plus one.
+    """
+
+    concentration: Any = None
+    levels: Any = None
+
+    name: ClassVar[str] = "categorical"
+
+    def bind(self, columns: Columns) -> BoundCategorical:
+        wrong = (columns.low < 0) | ~columns.whole
+        if wrong.any():
+            raise ValueError(f"Categorical: column {columns.index[wrong][0]} has values that are not codes 0, 1, 2, ...")
+        found = np.maximum(columns.high, 0).astype(np.int64) + 1
+        levels = found if self.levels is None else np.broadcast_to(np.asarray(self.levels, np.int64), columns.size)
+        if (levels < found).any():
+            raise ValueError(f"Categorical: column {columns.index[levels < found][0]} has codes beyond its levels.")
+        total = levels.astype(float)
+        if self.concentration is not None:
+            total = positive(self.concentration, "concentration", columns.size)
+        return BoundCategorical(columns, levels, np.repeat(total / levels, levels))
+
+
+@dataclass(frozen=True)
+class BoundCategorical(Bound):
+    columns: Columns
+    levels: Array
+    prior: Array
+
+    @property
+    def n_features(self) -> int:
+        return int(self.levels.sum())
+
+    @property
+    def starts(self) -> Array:
+        return np.concatenate([[0], np.cumsum(self.levels)[:-1]]).astype(np.int64)
+
+    def check(self, X: Array) -> None:
+        beyond = np.nanmax(X[:, self.columns.index], axis=0, initial=-1) >= self.levels
+        if beyond.any():
+            raise ValueError(f"Categorical: column {self.columns.index[beyond][0]} has codes that fit never saw.")
+
+    def features(self, X: Array) -> Array:
+        x = X[:, self.columns.index]
+        out = np.zeros((len(x), self.n_features))
+        row, column = np.nonzero(~np.isnan(x))
+        out[row, self.starts[column] + x[row, column].astype(np.int64)] = 1.0
+        return out
+
+    def log_base(self, X: Array) -> Array:
+        return np.zeros(len(X))
+
+    def _by_column(self, values: Array) -> Array:
+        return np.add.reduceat(values, self.starts, axis=-1)
+
+    def log_marginal(self, counts: Array, statistics: Array) -> Array:
+        posterior = self.prior + statistics
+        cells = (gammaln(posterior) - gammaln(self.prior)).sum(1)
+        return cells + (gammaln(self._by_column(self.prior)) - gammaln(self._by_column(posterior))).sum(1)
+
+    def draw(self, counts: Array, statistics: Array, rng: np.random.Generator) -> Parameters:
+        gamma = np.maximum(rng.standard_gamma(self.prior + statistics), 1e-300)
+        return {"share": gamma / np.repeat(self._by_column(gamma), self.levels, axis=1)}
+
+    def natural(self, parameters: Parameters) -> tuple[Array, Array]:
+        return np.zeros(len(parameters["share"])), np.log(parameters["share"])
+
+    def float32_error(self, parameters: Parameters) -> float:
+        terms = np.maximum.reduceat(-np.log(parameters["share"]), self.starts, axis=1).sum(1)
+        return float(np.finfo(np.float32).eps * terms.max(initial=0.0))
+
+    def family(self, first: int = 0) -> tuple[Any, ...]:
+        return (CategoricalFamily(self.columns.index, first, self.starts, self.levels, self.prior),)
+
+    def tail(self, slots: int, lanes: int) -> tuple[Any, ...]:
+        return (CategoricalTail(np.zeros((slots, self.n_features)), np.zeros((slots, self.n_features))),)
+
+    def pack(self, counts: Array, statistics: Array, lanes: int) -> tuple[Any, ...]:
+        (tail,) = self.tail(len(counts), lanes)
+        (family,) = self.family()
+        tail.weight[:] = self.prior + statistics
+        for slot in range(len(counts)):
+            for j in range(self.columns.size):
+                _set_column(family, tail, slot, j)
+        return (tail,)
+
+
+class CategoricalFamily(NamedTuple):
+    columns: Array
+    first: int
+    starts: Array
+    levels: Array
+    prior: Array
+
+
+class CategoricalTail(NamedTuple):
+    weight: Array
+    log_share: Array
+
+
+@implements(featurise, CategoricalFamily)
+def _featurise(family, data, start, size, features):
+    for j in range(family.columns.size):
+        c = family.columns[j]
+        f = family.first + family.starts[j]
+        for level in range(family.levels[j]):
+            for r in range(features.shape[1]):
+                features[f + level, r] = 0
+        for r in range(size):
+            x = data[start + r, c]
+            if not np.isnan(x):
+                features[f + np.int64(x), r] = 1
+
+
+@implements(accumulate, CategoricalFamily)
+def _accumulate(family, data, rows, statistics):
+    for i in range(rows.size):
+        for j in range(family.columns.size):
+            x = data[rows[i], family.columns[j]]
+            if not np.isnan(x):
+                statistics[family.first + family.starts[j] + np.int64(x)] += 1.0
+
+
+@jit
+def _set_column(family, tail, slot, j):
+    begin, end = family.starts[j], family.starts[j] + family.levels[j]
+    total = 0.0
+    for f in range(begin, end):
+        total += tail.weight[slot, f]
+    for f in range(begin, end):
+        tail.log_share[slot, f] = math.log(tail.weight[slot, f] / total)
+
+
+@implements(clear, CategoricalFamily)
+def _clear(family, tail, slot):
+    tail.weight[slot] = family.prior
+    for j in range(family.columns.size):
+        _set_column(family, tail, slot, j)
+
+
+@implements(update, CategoricalFamily)
+def _update(family, tail, slot, data, start, features, r, sign):
+    for j in range(family.columns.size):
+        x = data[start + r, family.columns[j]]
+        if not np.isnan(x):
+            tail.weight[slot, family.starts[j] + np.int64(x)] += sign
+            _set_column(family, tail, slot, j)
+
+
+@implements(evaluate, CategoricalFamily)
+def _evaluate(family, tail, slot, data, start, features, begin, end, out):
+    for j in range(family.columns.size):
+        for r in range(begin, end):
+            x = data[start + r, family.columns[j]]
+            if not np.isnan(x):
+                out[r] += tail.log_share[slot, family.starts[j] + np.int64(x)]
+
+
+@implements(bound, CategoricalFamily)
+def _bound(family, tail, slot):
+    return 0.0

@@ -1,0 +1,267 @@
+"""Gaussian with independent columns and a normal-inverse-gamma prior (docs/model.md, "Diagonal Gaussian").
+
+Holes (NaN) are skipped: a column's law given an atom only sees the rows that have it, which is exact.
+Features: x^2 for each column, x for each column and, only when the data have holes, 1 where the column is observed.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from scipy.special import gammaln
+
+from unbounded.kernels.compiled import implements, jit, lane_log
+from unbounded.kernels.operations import accumulate, bound, clear, evaluate, featurise, update
+from unbounded.likelihoods.base import Array, Bound, Columns, Parameters, positive, vector
+
+
+@dataclass(frozen=True)
+class DiagonalGaussian:
+    """Clusters with independent columns: x_d ~ N(mu, v), mu ~ N(mean, v / kappa), v ~ IG(shape, scale).
+
+    mean: default the column means. kappa: observations the prior mean is worth; default 0.2.
+    shape, scale: of the inverse gamma; by default shape 2 and a scale that expects a fifth of the column's variance.
+    """
+
+    mean: Any = None
+    kappa: float = 0.2
+    shape: float = 2.0
+    scale: Any = None
+
+    name: ClassVar[str] = "diagonal_gaussian"
+
+    def bind(self, columns: Columns) -> BoundDiagonalGaussian:
+        size = columns.size
+        spread = columns.spread()
+        centre = np.where(np.isfinite(columns.mean), columns.mean, 0.0)
+        shape = positive(self.shape, "shape")
+        mean = np.zeros(size) if self.mean is None else (vector(self.mean, size, "mean") - centre) / spread
+        if self.scale is None:
+            scale = np.full(size, 0.2 * max(shape - 1.0, 0.5))
+        else:
+            scale = positive(self.scale, "scale", size) / spread**2
+        return BoundDiagonalGaussian(columns, centre, 1.0 / spread, mean, positive(self.kappa, "kappa"), shape, scale)
+
+
+@dataclass(frozen=True)
+class BoundDiagonalGaussian(Bound):
+    columns: Columns
+    shift: Array
+    inverse_scale: Array
+    mean0: Array
+    kappa0: float
+    shape0: float
+    scale0: Array
+
+    @property
+    def size(self) -> int:
+        return self.columns.size
+
+    @property
+    def n_features(self) -> int:
+        return self.size * (3 if self.columns.missing else 2)
+
+    def features(self, X: Array) -> Array:
+        x = (X[:, self.columns.index] - self.shift) * self.inverse_scale
+        observed = ~np.isnan(x)
+        x = np.where(observed, x, 0.0)
+        parts = [x * x, x, observed.astype(float)]
+        return np.concatenate(parts[: 3 if self.columns.missing else 2], axis=1)
+
+    def log_base(self, X: Array) -> Array:
+        observed = ~np.isnan(X[:, self.columns.index])
+        return observed @ (np.log(self.inverse_scale) - 0.5 * math.log(2 * math.pi))
+
+    def _posterior(self, counts: Array, statistics: Array) -> tuple[Array, Array, Array, Array, Array]:
+        """(n, kappa_n, mean_n, shape_n, scale_n), each [K, D]."""
+        d = self.size
+        n = statistics[:, 2 * d :] if self.columns.missing else np.repeat(counts[:, None], d, axis=1)
+        kappa = self.kappa0 + n
+        mean = (self.kappa0 * self.mean0 + statistics[:, d : 2 * d]) / kappa
+        scatter = statistics[:, :d] + self.kappa0 * self.mean0**2 - kappa * mean**2
+        return n, kappa, mean, self.shape0 + 0.5 * n, self.scale0 + 0.5 * np.maximum(scatter, 0.0)
+
+    def log_marginal(self, counts: Array, statistics: Array) -> Array:
+        n, kappa, _, shape, scale = self._posterior(counts, statistics)
+        value = (
+            gammaln(shape)
+            - gammaln(self.shape0)
+            + self.shape0 * np.log(self.scale0)
+            - shape * np.log(scale)
+            + 0.5 * (math.log(self.kappa0) - np.log(kappa))
+        )
+        return value.sum(1)
+
+    def draw(self, counts: Array, statistics: Array, rng: np.random.Generator) -> Parameters:
+        _, kappa, mean, shape, scale = self._posterior(counts, statistics)
+        variance = scale / rng.standard_gamma(shape)
+        return {"mean": mean + np.sqrt(variance / kappa) * rng.standard_normal(mean.shape), "variance": variance}
+
+    def natural(self, parameters: Parameters) -> tuple[Array, Array]:
+        mean, variance = parameters["mean"], parameters["variance"]
+        constant = -0.5 * (np.log(variance) + mean**2 / variance)
+        parts = [-0.5 / variance, mean / variance]
+        if self.columns.missing:
+            return np.zeros(len(mean)), np.concatenate([*parts, constant], axis=1)
+        return constant.sum(1), np.concatenate(parts, axis=1)
+
+    def float32_error(self, parameters: Parameters) -> float:
+        mean, variance = np.abs(parameters["mean"]), parameters["variance"]
+        terms = ((mean + np.sqrt(variance)) ** 2 / variance).sum(1)
+        return float(np.finfo(np.float32).eps * terms.max(initial=0.0))
+
+    def family(self, first: int = 0) -> tuple[Any, ...]:
+        return (
+            DiagonalFamily(
+                self.columns.index, first, int(self.columns.missing), self.shift, self.inverse_scale, self.mean0,
+                self.kappa0, self.shape0, self.scale0,
+            ),
+        )  # fmt: skip
+
+    def tail(self, slots: int, lanes: int) -> tuple[Any, ...]:
+        return (DiagonalTail(*(np.zeros((slots, self.size)) for _ in range(6)), np.zeros(slots)),)
+
+    def pack(self, counts: Array, statistics: Array, lanes: int) -> tuple[Any, ...]:
+        n, kappa, mean, shape, scale = self._posterior(counts, statistics)
+        (tail,) = self.tail(len(counts), lanes)
+        (family,) = self.family()
+        tail.count[:], tail.mean[:], tail.scale[:] = n, mean, scale
+        for slot in range(len(counts)):
+            _set_constants(family, tail, slot)
+        return (tail,)
+
+
+class DiagonalFamily(NamedTuple):
+    columns: Array
+    first: int
+    missing: int
+    shift: Array
+    inverse_scale: Array
+    mean0: Array
+    kappa0: float
+    shape0: float
+    scale0: Array
+
+
+class DiagonalTail(NamedTuple):
+    count: Array
+    mean: Array
+    scale: Array
+    constant: Array
+    power: Array
+    ratio: Array  # log predictive of a column: constant - power log(1 + ratio (x - mean)^2)
+    total: Array  # sum of the constants
+
+
+@implements(featurise, DiagonalFamily)
+def _featurise(family, data, start, size, features):
+    d = family.columns.size
+    lanes = features.shape[1]
+    f = family.first
+    for j in range(d):
+        c, shift, scale = family.columns[j], family.shift[j], family.inverse_scale[j]
+        for r in range(lanes):
+            x = features.dtype.type((data[start + r, c] - shift) * scale if r < size else 0.0)
+            seen = not np.isnan(x)
+            x = x if seen else features.dtype.type(0.0)
+            features[f + j, r] = x * x
+            features[f + d + j, r] = x
+            if family.missing:
+                features[f + 2 * d + j, r] = seen
+
+
+@implements(accumulate, DiagonalFamily)
+def _accumulate(family, data, rows, statistics):
+    d = family.columns.size
+    f = family.first
+    for i in range(rows.size):
+        for j in range(d):
+            x = (data[rows[i], family.columns[j]] - family.shift[j]) * family.inverse_scale[j]
+            if not np.isnan(x):
+                statistics[f + j] += x * x
+                statistics[f + d + j] += x
+                if family.missing:
+                    statistics[f + 2 * d + j] += 1.0
+
+
+@jit
+def _set_constants(family, tail, slot):
+    total = 0.0
+    last_n, gammas = -1.0, 0.0
+    for j in range(family.columns.size):
+        n = tail.count[slot, j]
+        kappa = family.kappa0 + n
+        shape = family.shape0 + 0.5 * n
+        if n != last_n:
+            gammas = math.lgamma(shape + 0.5) - math.lgamma(shape)
+            last_n = n
+        spread = 2.0 * tail.scale[slot, j] * (kappa + 1.0) / kappa
+        tail.constant[slot, j] = gammas - 0.5 * math.log(0.5 * spread)
+        tail.power[slot, j] = shape + 0.5
+        tail.ratio[slot, j] = 1.0 / spread
+        total += tail.constant[slot, j]
+    tail.total[slot] = total
+
+
+@implements(clear, DiagonalFamily)
+def _clear(family, tail, slot):
+    tail.count[slot] = 0.0
+    tail.mean[slot] = family.mean0
+    tail.scale[slot] = family.scale0
+    _set_constants(family, tail, slot)
+
+
+@implements(update, DiagonalFamily)
+def _update(family, tail, slot, data, start, features, r, sign):
+    d = family.columns.size
+    f = family.first
+    for j in range(d):
+        if family.missing and features[f + 2 * d + j, r] == 0:
+            continue
+        n = tail.count[slot, j] + sign
+        if n < 0.5:
+            tail.count[slot, j], tail.mean[slot, j], tail.scale[slot, j] = 0.0, family.mean0[j], family.scale0[j]
+            continue
+        x = np.float64(features[f + d + j, r])
+        kappa = family.kappa0 + tail.count[slot, j]
+        gap = x - tail.mean[slot, j]
+        scale = tail.scale[slot, j] + 0.5 * sign * kappa / (kappa + sign) * gap * gap
+        tail.scale[slot, j] = max(scale, family.scale0[j])
+        tail.mean[slot, j] += sign * gap / (kappa + sign)
+        tail.count[slot, j] = n
+    _set_constants(family, tail, slot)
+
+
+@implements(evaluate, DiagonalFamily)
+def _evaluate(family, tail, slot, data, start, features, begin, end, out):
+    d = family.columns.size
+    f = family.first
+    if not family.missing:
+        total = tail.total[slot]
+        for r in range(begin, end):
+            out[r] += total
+    for j in range(d):
+        mean, power, ratio = tail.mean[slot, j], tail.power[slot, j], tail.ratio[slot, j]
+        constant = tail.constant[slot, j]
+        if family.missing:
+            for r in range(begin, end):
+                gap = features[f + d + j, r] - mean
+                seen = np.float64(features[f + 2 * d + j, r])
+                out[r] += seen * (constant - power * lane_log(1.0 + ratio * gap * gap))
+        else:
+            for r in range(begin, end):
+                gap = features[f + d + j, r] - mean
+                out[r] -= power * lane_log(1.0 + ratio * gap * gap)
+
+
+@implements(bound, DiagonalFamily)
+def _bound(family, tail, slot):
+    if not family.missing:
+        return tail.total[slot]
+    total = 0.0
+    for j in range(family.columns.size):
+        total += max(0.0, tail.constant[slot, j])
+    return total

@@ -1,0 +1,204 @@
+"""Rows of counts, such as bags of words, with a Dirichlet prior (docs/model.md, "Multinomial").
+
+Dense rows or CSR; CSR is never made dense. The total of a row is taken as given. NaN is not allowed.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from scipy.sparse import issparse
+from scipy.special import gammaln
+
+from unbounded.kernels.compiled import implements
+from unbounded.kernels.operations import accumulate, bound, clear, evaluate, featurise, update
+from unbounded.likelihoods.base import Array, Bound, Columns, Parameters, positive
+
+
+@dataclass(frozen=True)
+class Multinomial:
+    """Rows of counts over V categories: x ~ Multinomial(total of the row, p), p ~ Dirichlet(concentration * centre).
+
+    concentration: total prior weight; default V / 10. centre: prior mean of p; default the (smoothed) column shares.
+    """
+
+    concentration: float | None = None
+    centre: Any = None
+
+    name: ClassVar[str] = "multinomial"
+
+    def bind(self, columns: Columns) -> BoundMultinomial:
+        if columns.missing:
+            raise ValueError("Multinomial: missing values (NaN) have no exact treatment here; drop or fill them.")
+        wrong = (columns.low < 0) | ~columns.whole
+        if wrong.any():
+            raise ValueError(
+                f"Multinomial: column {columns.index[wrong][0]} has values that are not counts (0, 1, 2, ...)."
+            )
+        size = columns.size
+        total = size / 10 if self.concentration is None else positive(self.concentration, "concentration")
+        weight = columns.mean * columns.n_rows + 1.0 if self.centre is None else positive(self.centre, "centre", size)
+        return BoundMultinomial(columns, total * weight / weight.sum())
+
+
+@dataclass(frozen=True)
+class BoundMultinomial(Bound):
+    columns: Columns
+    prior: Array
+
+    @property
+    def n_features(self) -> int:
+        return self.columns.size
+
+    @property
+    def sparse(self) -> bool:
+        return self.columns.sparse
+
+    def _dense(self, X: Any) -> Array:
+        return np.asarray(X.todense() if issparse(X) else X)[:, self.columns.index]
+
+    def features(self, X: Any) -> Array:
+        return self._dense(X).astype(float)
+
+    def log_base(self, X: Any) -> Array:
+        if issparse(X):
+            total = np.asarray(X.sum(axis=1)).ravel()
+            cells = np.add.reduceat(np.append(gammaln(X.data + 1.0), 0.0), np.minimum(X.indptr[:-1], X.nnz))
+            return gammaln(total + 1.0) - np.where(np.diff(X.indptr) > 0, cells, 0.0)
+        x = self._dense(X)
+        return gammaln(x.sum(1) + 1.0) - gammaln(x + 1.0).sum(1)
+
+    def log_marginal(self, counts: Array, statistics: Array) -> Array:
+        posterior = self.prior + statistics
+        cells = (gammaln(posterior) - gammaln(self.prior)).sum(1)
+        return cells + gammaln(self.prior.sum()) - gammaln(posterior.sum(1))
+
+    def draw(self, counts: Array, statistics: Array, rng: np.random.Generator) -> Parameters:
+        gamma = np.maximum(rng.standard_gamma(self.prior + statistics), 1e-300)
+        return {"share": gamma / gamma.sum(1, keepdims=True)}
+
+    def natural(self, parameters: Parameters) -> tuple[Array, Array]:
+        return np.zeros(len(parameters["share"])), np.log(parameters["share"])
+
+    def family(self, first: int = 0) -> tuple[Any, ...]:
+        shape = (self.columns.index, first, self.prior, self.prior.sum())
+        return ((SparseMultinomialFamily if self.sparse else MultinomialFamily)(*shape),)
+
+    def tail(self, slots: int, lanes: int) -> tuple[Any, ...]:
+        return (MultinomialTail(np.zeros((slots, self.columns.size)), np.zeros(slots)),)
+
+    def pack(self, counts: Array, statistics: Array, lanes: int) -> tuple[Any, ...]:
+        weight = self.prior + statistics
+        return (MultinomialTail(weight, weight.sum(1)),)
+
+
+class MultinomialFamily(NamedTuple):
+    columns: Array
+    first: int
+    prior: Array
+    total: float
+
+
+class SparseMultinomialFamily(NamedTuple):
+    columns: Array
+    first: int
+    prior: Array
+    total: float
+
+
+class MultinomialTail(NamedTuple):
+    weight: Array
+    total: Array
+
+
+@implements(featurise, MultinomialFamily)
+def _featurise(family, data, start, size, features):
+    for j in range(family.columns.size):
+        c = family.columns[j]
+        for r in range(features.shape[1]):
+            features[family.first + j, r] = data[start + r, c] if r < size else 0.0
+
+
+@implements(accumulate, MultinomialFamily)
+def _accumulate(family, data, rows, statistics):
+    for i in range(rows.size):
+        for j in range(family.columns.size):
+            statistics[family.first + j] += data[rows[i], family.columns[j]]
+
+
+@implements(clear, MultinomialFamily)
+def _clear(family, tail, slot):
+    tail.weight[slot] = family.prior
+    tail.total[slot] = family.total
+
+
+@implements(update, MultinomialFamily)
+def _update(family, tail, slot, data, start, features, r, sign):
+    for j in range(family.columns.size):
+        x = np.float64(features[family.first + j, r])
+        tail.weight[slot, j] += sign * x
+        tail.total[slot] += sign * x
+
+
+@implements(evaluate, MultinomialFamily)
+def _evaluate(family, tail, slot, data, start, features, begin, end, out):
+    for r in range(begin, end):
+        total, value = 0.0, 0.0
+        for j in range(family.columns.size):
+            x = np.float64(features[family.first + j, r])
+            if x > 0:
+                total += x
+                weight = tail.weight[slot, j]
+                value += math.log(weight) if x == 1.0 else math.lgamma(weight + x) - math.lgamma(weight)
+        out[r] += value + math.lgamma(tail.total[slot]) - math.lgamma(tail.total[slot] + total)
+
+
+@implements(bound, MultinomialFamily)
+def _bound(family, tail, slot):
+    return 0.0
+
+
+@implements(featurise, SparseMultinomialFamily)
+def _featurise_sparse(family, data, start, size, features):
+    return None
+
+
+@implements(accumulate, SparseMultinomialFamily)
+def _accumulate_sparse(family, data, rows, statistics):
+    for i in range(rows.size):
+        for q in range(data.indptr[rows[i]], data.indptr[rows[i] + 1]):
+            statistics[data.indices[q]] += data.values[q]
+
+
+@implements(clear, SparseMultinomialFamily)
+def _clear_sparse(family, tail, slot):
+    tail.weight[slot] = family.prior
+    tail.total[slot] = family.total
+
+
+@implements(update, SparseMultinomialFamily)
+def _update_sparse(family, tail, slot, data, start, features, r, sign):
+    for q in range(data.indptr[start + r], data.indptr[start + r + 1]):
+        tail.weight[slot, data.indices[q]] += sign * data.values[q]
+        tail.total[slot] += sign * data.values[q]
+
+
+@implements(evaluate, SparseMultinomialFamily)
+def _evaluate_sparse(family, tail, slot, data, start, features, begin, end, out):
+    for r in range(begin, end):
+        total, value = 0.0, 0.0
+        for q in range(data.indptr[start + r], data.indptr[start + r + 1]):
+            x = np.float64(data.values[q])
+            if x > 0:
+                total += x
+                weight = tail.weight[slot, data.indices[q]]
+                value += math.log(weight) if x == 1.0 else math.lgamma(weight + x) - math.lgamma(weight)
+        out[r] += value + math.lgamma(tail.total[slot]) - math.lgamma(tail.total[slot] + total)
+
+
+@implements(bound, SparseMultinomialFamily)
+def _bound_sparse(family, tail, slot):
+    return 0.0

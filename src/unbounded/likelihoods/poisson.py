@@ -1,0 +1,176 @@
+"""Independent count columns with gamma priors (docs/model.md, "Poisson"). Holes (NaN) are skipped, exactly.
+
+Features: x for each column and, only when the data have holes, 1 where the column is observed.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from scipy.special import gammaln
+
+from unbounded.kernels.compiled import implements, jit
+from unbounded.kernels.operations import accumulate, bound, clear, evaluate, featurise, update
+from unbounded.likelihoods.base import Array, Bound, Columns, Parameters, positive
+
+
+@dataclass(frozen=True)
+class Poisson:
+    """Columns of counts: x_d ~ Poisson(rate_d), rate_d ~ Gamma(shape, 1 / scale).
+
+    shape: default 1. mean: prior mean of a rate; default the column's (slightly smoothed) mean.
+    """
+
+    shape: Any = 1.0
+    mean: Any = None
+
+    name: ClassVar[str] = "poisson"
+
+    def bind(self, columns: Columns) -> BoundPoisson:
+        wrong = (columns.low < 0) | ~columns.whole
+        if wrong.any():
+            raise ValueError(f"Poisson: column {columns.index[wrong][0]} has values that are not counts (0, 1, 2, ...).")
+        seen = columns.n_rows - columns.holes
+        shape = positive(self.shape, "shape", columns.size)
+        smoothed = (np.nan_to_num(columns.mean) * seen + 1.0) / (seen + 1.0)
+        mean = smoothed if self.mean is None else positive(self.mean, "mean", columns.size)
+        return BoundPoisson(columns, shape, shape / mean)
+
+
+@dataclass(frozen=True)
+class BoundPoisson(Bound):
+    columns: Columns
+    shape0: Array
+    rate0: Array
+
+    @property
+    def n_features(self) -> int:
+        return self.columns.size * (2 if self.columns.missing else 1)
+
+    def features(self, X: Array) -> Array:
+        x = X[:, self.columns.index]
+        observed = ~np.isnan(x)
+        parts = [np.where(observed, x, 0.0), observed.astype(float)]
+        return np.concatenate(parts[: 2 if self.columns.missing else 1], axis=1)
+
+    def log_base(self, X: Array) -> Array:
+        return -gammaln(np.nan_to_num(X[:, self.columns.index]) + 1.0).sum(1)
+
+    def _posterior(self, counts: Array, statistics: Array) -> tuple[Array, Array]:
+        d = self.columns.size
+        n = statistics[:, d:] if self.columns.missing else counts[:, None]
+        return self.shape0 + statistics[:, :d], self.rate0 + n
+
+    def log_marginal(self, counts: Array, statistics: Array) -> Array:
+        shape, rate = self._posterior(counts, statistics)
+        prior = self.shape0 * np.log(self.rate0) - gammaln(self.shape0)
+        return (gammaln(shape) - shape * np.log(rate) + prior).sum(1)
+
+    def draw(self, counts: Array, statistics: Array, rng: np.random.Generator) -> Parameters:
+        shape, rate = self._posterior(counts, statistics)
+        return {"rate": np.maximum(rng.standard_gamma(shape) / rate, 1e-300)}
+
+    def natural(self, parameters: Parameters) -> tuple[Array, Array]:
+        rate = parameters["rate"]
+        if self.columns.missing:
+            return np.zeros(len(rate)), np.concatenate([np.log(rate), -rate], axis=1)
+        return -rate.sum(1), np.log(rate)
+
+    def family(self, first: int = 0) -> tuple[Any, ...]:
+        return (PoissonFamily(self.columns.index, first, int(self.columns.missing), self.shape0, self.rate0),)
+
+    def tail(self, slots: int, lanes: int) -> tuple[Any, ...]:
+        return (PoissonTail(*(np.zeros((slots, self.columns.size)) for _ in range(4))),)
+
+    def pack(self, counts: Array, statistics: Array, lanes: int) -> tuple[Any, ...]:
+        (tail,) = self.tail(len(counts), lanes)
+        (family,) = self.family()
+        tail.shape[:], tail.rate[:] = self._posterior(counts, statistics)
+        for slot in range(len(counts)):
+            _set_logs(family, tail, slot)
+        return (tail,)
+
+
+class PoissonFamily(NamedTuple):
+    columns: Array
+    first: int
+    missing: int
+    shape0: Array
+    rate0: Array
+
+
+class PoissonTail(NamedTuple):
+    shape: Array
+    rate: Array
+    at_zero: Array  # log predictive of x = 0, less lnGamma(shape)
+    log_next: Array  # log(rate + 1)
+
+
+@implements(featurise, PoissonFamily)
+def _featurise(family, data, start, size, features):
+    d = family.columns.size
+    for j in range(d):
+        c = family.columns[j]
+        for r in range(features.shape[1]):
+            x = data[start + r, c] if r < size else 0.0
+            seen = not np.isnan(x)
+            features[family.first + j, r] = x if seen else 0.0
+            if family.missing:
+                features[family.first + d + j, r] = seen
+
+
+@implements(accumulate, PoissonFamily)
+def _accumulate(family, data, rows, statistics):
+    d = family.columns.size
+    for i in range(rows.size):
+        for j in range(d):
+            x = data[rows[i], family.columns[j]]
+            if not np.isnan(x):
+                statistics[family.first + j] += x
+                if family.missing:
+                    statistics[family.first + d + j] += 1.0
+
+
+@jit
+def _set_logs(family, tail, slot):
+    for j in range(family.columns.size):
+        shape, rate = tail.shape[slot, j], tail.rate[slot, j]
+        tail.log_next[slot, j] = math.log(rate + 1.0)
+        tail.at_zero[slot, j] = shape * (math.log(rate) - tail.log_next[slot, j]) - math.lgamma(shape)
+
+
+@implements(clear, PoissonFamily)
+def _clear(family, tail, slot):
+    tail.shape[slot] = family.shape0
+    tail.rate[slot] = family.rate0
+    _set_logs(family, tail, slot)
+
+
+@implements(update, PoissonFamily)
+def _update(family, tail, slot, data, start, features, r, sign):
+    d = family.columns.size
+    for j in range(d):
+        tail.shape[slot, j] += sign * np.float64(features[family.first + j, r])
+        tail.rate[slot, j] += sign * (np.float64(features[family.first + d + j, r]) if family.missing else 1.0)
+    _set_logs(family, tail, slot)
+
+
+@implements(evaluate, PoissonFamily)
+def _evaluate(family, tail, slot, data, start, features, begin, end, out):
+    """The negative binomial, without 1 / x!, which all atoms share."""
+    d = family.columns.size
+    for j in range(d):
+        shape, zero, log_next = tail.shape[slot, j], tail.at_zero[slot, j], tail.log_next[slot, j]
+        for r in range(begin, end):
+            if family.missing and features[family.first + d + j, r] == 0:
+                continue
+            x = np.float64(features[family.first + j, r])
+            out[r] += zero + math.lgamma(shape + x) - x * log_next
+
+
+@implements(bound, PoissonFamily)
+def _bound(family, tail, slot):
+    return np.inf

@@ -1,0 +1,114 @@
+"""Mixed tables: groups of columns, each with its own likelihood, independent given the atom."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from unbounded.likelihoods.base import Array, Bound, Columns, Parameters
+
+
+@dataclass(frozen=True)
+class Product:
+    """A likelihood for each group of columns: Product((Gaussian(), [0, 1]), (Bernoulli(), [2]), ...).
+
+    parts: pairs of a likelihood (or its name) and the positions of its columns; each column belongs to one pair.
+    """
+
+    parts: tuple[tuple[Any, tuple[int, ...]], ...]
+
+    name: ClassVar[str] = "product"
+
+    def __init__(self, *parts: tuple[Any, Iterable[int]]):
+        object.__setattr__(self, "parts", tuple((lik, tuple(int(c) for c in cols)) for lik, cols in parts))
+
+    def bind(self, columns: Columns) -> BoundProduct:
+        from unbounded.likelihoods import resolve
+
+        if columns.sparse:
+            raise ValueError("Product: sparse input has only one likelihood, the multinomial.")
+        used = sorted(c for _, group in self.parts for c in group)
+        if used != list(range(columns.size)):
+            raise ValueError(
+                f"Product: every one of the {columns.size} columns must belong to exactly one part, got {used}."
+            )
+        return BoundProduct(
+            columns, tuple(resolve(lik).bind(columns.take(np.array(group))) for lik, group in self.parts)
+        )
+
+
+@dataclass(frozen=True)
+class BoundProduct(Bound):
+    columns: Columns
+    parts: tuple[Bound, ...]
+
+    @property
+    def n_features(self) -> int:
+        return sum(part.n_features for part in self.parts)
+
+    @property
+    def imputes(self) -> bool:
+        return any(part.imputes for part in self.parts)
+
+    def _slices(self) -> list[slice]:
+        ends = np.cumsum([part.n_features for part in self.parts])
+        return [slice(int(end) - part.n_features, int(end)) for part, end in zip(self.parts, ends, strict=True)]
+
+    def check(self, X: Any) -> None:
+        for part in self.parts:
+            part.check(X)
+
+    def features(self, X: Array) -> Array:
+        return np.concatenate([part.features(X) for part in self.parts], axis=1)
+
+    def log_base(self, X: Array) -> Array:
+        return np.sum([part.log_base(X) for part in self.parts], axis=0)
+
+    def log_marginal(self, counts: Array, statistics: Array) -> Array:
+        terms = [part.log_marginal(counts, statistics[:, s]) for part, s in zip(self.parts, self._slices(), strict=True)]
+        return np.sum(terms, axis=0)
+
+    def draw(self, counts: Array, statistics: Array, rng: np.random.Generator) -> Parameters:
+        out: dict[str, Array] = {}
+        for i, (part, s) in enumerate(zip(self.parts, self._slices(), strict=True)):
+            out |= {f"{i}/{name}": value for name, value in part.draw(counts, statistics[:, s], rng).items()}
+        return out
+
+    def _of(self, parameters: Parameters, i: int) -> Parameters:
+        return {name.split("/", 1)[1]: v for name, v in parameters.items() if name.startswith(f"{i}/")}
+
+    def natural(self, parameters: Parameters) -> tuple[Array, Array]:
+        pairs = [part.natural(self._of(parameters, i)) for i, part in enumerate(self.parts)]
+        return np.sum([bias for bias, _ in pairs], axis=0), np.concatenate([eta for _, eta in pairs], axis=1)
+
+    def float32_error(self, parameters: Parameters) -> float:
+        return sum(part.float32_error(self._of(parameters, i)) for i, part in enumerate(self.parts))
+
+    def family(self, first: int = 0) -> tuple[Any, ...]:
+        pairs = zip(self.parts, self._slices(), strict=True)
+        return tuple(family for part, s in pairs for family in part.family(first + s.start))
+
+    def tail(self, slots: int, lanes: int) -> tuple[Any, ...]:
+        return tuple(tail for part in self.parts for tail in part.tail(slots, lanes))
+
+    def pack(self, counts: Array, statistics: Array, lanes: int) -> tuple[Any, ...]:
+        pairs = zip(self.parts, self._slices(), strict=True)
+        return tuple(tail for part, s in pairs for tail in part.pack(counts, statistics[:, s], lanes))
+
+    def impute(self, data: Array, holes: Array, labels: Array, parameters: Parameters, key: np.uint64, first: int) -> None:
+        for i, part in enumerate(self.parts):
+            if part.imputes:
+                part.impute(data, holes, labels, self._of(parameters, i), key ^ np.uint64(i), first)
+
+    def log_predictive_missing(self, counts: Array, statistics: Array, X: Array) -> Array:
+        terms = []
+        for part, s in zip(self.parts, self._slices(), strict=True):
+            terms.append(
+                part.log_predictive_missing(counts, statistics[:, s], X)
+                if part.imputes
+                else part.log_predictive(counts, statistics[:, s], X)
+            )
+        return np.sum(terms, axis=0)

@@ -1,0 +1,77 @@
+"""Priors of hyper-parameters, and the two ways to move them that measures share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import betaln
+
+
+@dataclass(frozen=True)
+class Gamma:
+    """Gamma prior with mean shape / rate."""
+
+    shape: float = 1.0
+    rate: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not (self.shape > 0 and self.rate > 0):
+            raise ValueError(f"a gamma prior needs a positive shape and rate, got {self.shape} and {self.rate}.")
+
+    @property
+    def mean(self) -> float:
+        return self.shape / self.rate
+
+    def log_density(self, x: float) -> float:
+        power = self.shape * math.log(self.rate) - math.lgamma(self.shape)
+        return power + (self.shape - 1.0) * math.log(x) - self.rate * x
+
+    def draw(self, rng: np.random.Generator) -> float:
+        return float(rng.gamma(self.shape, 1.0 / self.rate))
+
+
+@dataclass(frozen=True)
+class Beta:
+    """Beta prior with mean a / (a + b)."""
+
+    a: float = 1.0
+    b: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not (self.a > 0 and self.b > 0):
+            raise ValueError(f"a beta prior needs two positive numbers, got {self.a} and {self.b}.")
+
+    @property
+    def mean(self) -> float:
+        return self.a / (self.a + self.b)
+
+    def log_density(self, x: float) -> float:
+        return (self.a - 1.0) * math.log(x) + (self.b - 1.0) * math.log1p(-x) - float(betaln(self.a, self.b))
+
+    def draw(self, rng: np.random.Generator) -> float:
+        return float(rng.beta(self.a, self.b))
+
+
+def log_gamma_draws(shape: Any, rng: np.random.Generator) -> Any:
+    """Logs of Gamma(shape, 1) draws; small shapes do not underflow: G(a) = G(a+1) U^(1/a)."""
+    shape = np.asarray(shape, dtype=float)
+    boost = np.log(rng.random(shape.shape)) / shape
+    return np.log(rng.standard_gamma(shape + 1.0)) + boost
+
+
+def slice_within(
+    log_density: Callable[[float], float], x: float, low: float, high: float, rng: np.random.Generator
+) -> float:
+    """One slice-sampling move on a bounded interval: shrink towards x until a point lies under the density."""
+    level = log_density(x) + math.log(rng.random())
+    while True:
+        y = low + (high - low) * rng.random()
+        if log_density(y) >= level:
+            return y
+        low, high = (y, high) if y < x else (low, y)
+        if high - low < 1e-15 * max(abs(x), 1e-300):
+            return x

@@ -1,0 +1,28 @@
+"""Every random number is a pure function of (seed, purpose, round, shard or row, ...).
+
+There is no generator state to carry: a chain can be cut, moved and resumed anywhere. Python code asks for a fresh
+`generator`; compiled code takes a 64-bit `key` and hashes it with the row number (see `kernels.compiled.uniform`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+
+import numpy as np
+
+
+def _digest(size: int, seed: int, purpose: str, words: tuple[int, ...]) -> bytes:
+    packed = struct.pack(f"<{len(words) + 1}q", seed, *words)
+    return hashlib.blake2b(packed, digest_size=size, key=purpose.encode()).digest()
+
+
+def key(seed: int, purpose: str, *words: int) -> np.uint64:
+    """A 64-bit key for compiled counter-based streams."""
+    return np.uint64(int.from_bytes(_digest(8, seed, purpose, words), "little"))
+
+
+def generator(seed: int, purpose: str, *words: int) -> np.random.Generator:
+    """A NumPy generator (Philox, counter at zero) that belongs to this purpose alone."""
+    philox_key = np.frombuffer(_digest(16, seed, purpose, words), dtype=np.uint64)
+    return np.random.Generator(np.random.Philox(key=philox_key))

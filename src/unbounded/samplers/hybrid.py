@@ -1,0 +1,17 @@
+"""The round, for every model: global step, local sweeps on all shards, gather."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from unbounded.contracts import Engine, Model
+
+
+def rounds(model: Model, engine: Engine, state: Any) -> Iterator[Any]:
+    """The chain as a generator of states; the n-th one depends on (data, model, seed, P, L) and n only."""
+    while True:
+        message = model.global_step(state)
+        gathered = engine.run(model.local_step, message)
+        state = model.gather(state, message, gathered)
+        yield state
