@@ -147,7 +147,7 @@ def _log_tail_bound(families, tail, members, law, prior):
                 total += math.exp(value - top)
         if pass_ == 0 and not (-np.inf < top < np.inf):
             return top
-    return top + math.log(total) + max(0.0, math.log(law.scale / law.base)) + 1e-6
+    return top + math.log(total) + math.log(law.scale / law.base) + 1e-6
 
 
 @jit

@@ -101,8 +101,21 @@ class Bound(ABC):
     def pack(self, counts: Array, statistics: Array, lanes: int) -> tuple[Any, ...]:
         """The collapsed state of atoms with these statistics, one slot each."""
 
+    @abstractmethod
+    def simulate(self, parameters: Parameters, labels: Array, rng: np.random.Generator) -> Array:
+        """[n, columns]: one row from the atom of each label."""
+
+    def with_holes(self, counts: Array, statistics: Array) -> tuple[Bound, Array]:
+        """The same likelihood and statistics, ready for new rows with holes when those it was bound to had none."""
+        if self.columns.missing:
+            return self, statistics
+        columns = replace(self.columns, holes=np.ones_like(self.columns.holes))
+        able: Bound = replace(self, columns=columns)  # type: ignore[type-var]
+        added = able.n_features - self.n_features
+        return able, np.concatenate([statistics, np.repeat(counts[:, None], added, axis=1)], axis=1)
+
     def check(self, X: Any) -> None:
-        """Refuse data that the likelihood cannot have produced."""
+        """Refuse new rows that the likelihood cannot have produced."""
 
     def float32_error(self, parameters: Parameters) -> float:
         """Rounding error, in nats, to expect of a log likelihood computed in single precision."""

@@ -78,6 +78,10 @@ class BoundBernoulli(Bound):
             return np.zeros(len(share)), np.concatenate([np.log(share) - no, no], axis=1)
         return no.sum(1), np.log(share) - no
 
+    def simulate(self, parameters: Parameters, labels: Array, rng: np.random.Generator) -> Array:
+        share = parameters["share"][labels]
+        return (rng.random(share.shape) < share).astype(float)
+
     def family(self, first: int = 0) -> tuple[Any, ...]:
         return (BernoulliFamily(self.columns.index, first, int(self.columns.missing), self.yes0, self.no0),)
 

@@ -92,6 +92,13 @@ class BoundCategorical(Bound):
         terms = np.maximum.reduceat(-np.log(parameters["share"]), self.starts, axis=1).sum(1)
         return float(np.finfo(np.float32).eps * terms.max(initial=0.0))
 
+    def simulate(self, parameters: Parameters, labels: Array, rng: np.random.Generator) -> Array:
+        out = np.empty((len(labels), self.columns.size))
+        for j, (start, levels) in enumerate(zip(self.starts, self.levels, strict=True)):
+            edges = np.cumsum(parameters["share"][labels, start : start + levels], axis=1)[:, :-1]
+            out[:, j] = (rng.random((len(labels), 1)) > edges).sum(1)
+        return out
+
     def family(self, first: int = 0) -> tuple[Any, ...]:
         return (CategoricalFamily(self.columns.index, first, self.starts, self.levels, self.prior),)
 

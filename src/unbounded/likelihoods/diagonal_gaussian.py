@@ -113,6 +113,10 @@ class BoundDiagonalGaussian(Bound):
         terms = ((mean + np.sqrt(variance)) ** 2 / variance).sum(1)
         return float(np.finfo(np.float32).eps * terms.max(initial=0.0))
 
+    def simulate(self, parameters: Parameters, labels: Array, rng: np.random.Generator) -> Array:
+        noise = np.sqrt(parameters["variance"][labels]) * rng.standard_normal((len(labels), self.size))
+        return (parameters["mean"][labels] + noise) / self.inverse_scale + self.shift
+
     def family(self, first: int = 0) -> tuple[Any, ...]:
         return (
             DiagonalFamily(

@@ -154,6 +154,11 @@ class BoundGaussian(Bound):
         terms = np.einsum("ki,kij,kj->k", reach, precision, reach)
         return float(np.finfo(np.float32).eps * terms.max(initial=0.0))
 
+    def simulate(self, parameters: Parameters, labels: Array, rng: np.random.Generator) -> Array:
+        noise = rng.standard_normal((len(labels), self.size, 1))
+        white = np.linalg.solve(np.swapaxes(parameters["factor"], 1, 2)[labels], noise)[:, :, 0]
+        return (parameters["mean"][labels] + white) / self.inverse_scale + self.shift
+
     def family(self, first: int = 0) -> tuple[Any, ...]:
         factor = np.ascontiguousarray(np.linalg.cholesky(self.scale0).T)
         return (

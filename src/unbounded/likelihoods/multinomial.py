@@ -83,6 +83,14 @@ class BoundMultinomial(Bound):
     def natural(self, parameters: Parameters) -> tuple[Array, Array]:
         return np.zeros(len(parameters["share"])), np.log(parameters["share"])
 
+    def simulate(self, parameters: Parameters, labels: Array, rng: np.random.Generator) -> Array:
+        """Every row gets the average total of the rows the likelihood was bound to."""
+        total = max(1, round(float(self.columns.mean.sum())))
+        return rng.multinomial(total, parameters["share"][labels]).astype(float)
+
+    def with_holes(self, counts: Array, statistics: Array) -> tuple[Bound, Array]:
+        raise ValueError("Multinomial: missing values (NaN) have no exact treatment here; drop or fill them.")
+
     def family(self, first: int = 0) -> tuple[Any, ...]:
         shape = (self.columns.index, first, self.prior, self.prior.sum())
         return ((SparseMultinomialFamily if self.sparse else MultinomialFamily)(*shape),)

@@ -79,6 +79,9 @@ class BoundPoisson(Bound):
             return np.zeros(len(rate)), np.concatenate([np.log(rate), -rate], axis=1)
         return -rate.sum(1), np.log(rate)
 
+    def simulate(self, parameters: Parameters, labels: Array, rng: np.random.Generator) -> Array:
+        return rng.poisson(parameters["rate"][labels]).astype(float)
+
     def family(self, first: int = 0) -> tuple[Any, ...]:
         return (PoissonFamily(self.columns.index, first, int(self.columns.missing), self.shape0, self.rate0),)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -86,6 +86,17 @@ class BoundProduct(Bound):
 
     def float32_error(self, parameters: Parameters) -> float:
         return sum(part.float32_error(self._of(parameters, i)) for i, part in enumerate(self.parts))
+
+    def simulate(self, parameters: Parameters, labels: Array, rng: np.random.Generator) -> Array:
+        out = np.empty((len(labels), self.columns.size))
+        for i, part in enumerate(self.parts):
+            out[:, part.columns.index] = part.simulate(self._of(parameters, i), labels, rng)
+        return out
+
+    def with_holes(self, counts: Array, statistics: Array) -> tuple[Bound, Array]:
+        pairs = [part.with_holes(counts, statistics[:, s]) for part, s in zip(self.parts, self._slices(), strict=True)]
+        columns = replace(self.columns, holes=np.ones_like(self.columns.holes))
+        return BoundProduct(columns, tuple(part for part, _ in pairs)), np.concatenate([s for _, s in pairs], axis=1)
 
     def family(self, first: int = 0) -> tuple[Any, ...]:
         pairs = zip(self.parts, self._slices(), strict=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -122,6 +123,10 @@ class Mixture:
     @property
     def exact(self) -> bool:
         return self.rule.exact
+
+    @cached_property
+    def family(self) -> tuple[Any, ...]:
+        return self.likelihood.family()
 
     def settled(self) -> int:
         return self.rule.settled(self.n_rounds)
@@ -243,7 +248,7 @@ class Mixture:
     def _sweep(self, shard: LabelShard, message: Broadcast, own: Own) -> int:
         """L sweeps; returns the number of private atoms, whose codes are made consecutive."""
         law = message.laws[own.open]
-        family = self.likelihood.family()
+        family = self.family
         n_features = self.likelihood.n_features
         eta = message.eta[:, : own.usable] if self.likelihood.sparse else message.eta[: own.usable]
         eta = np.ascontiguousarray(eta)
@@ -280,7 +285,7 @@ class Mixture:
 
     def _summarise(self, shard: LabelShard, n_shared: int, n_private: int) -> Summary:
         counts, sums = kernel.statistics(
-            self.likelihood.family(), shard.data, shard.labels, n_shared + n_private, self.likelihood.n_features
+            self.family, shard.data, shard.labels, n_shared + n_private, self.likelihood.n_features
         )
         there = (counts[:n_shared] > 0).astype(np.int64)
         shared = {

@@ -1,0 +1,52 @@
+"""Draws as xarray and ArviZ objects, and a table of diagnostics."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from unbounded.chain.run import Chain
+
+FLAG = "NOT EXACT: these draws come from an instantiation rule that does not leave the posterior invariant."
+
+
+def to_dataset(chains: Sequence[Chain]) -> xr.Dataset:
+    """Every scalar trace with dims (chain, draw); chains of unequal length (after an interruption) are cut to the least."""
+    n_draws = min(len(chain.draws) for chain in chains)
+    names = list(chains[0].draws[0]) if n_draws else []
+    data: dict[str, Any] = {
+        name: (("chain", "draw"), np.array([[draw[name] for draw in chain.draws[:n_draws]] for chain in chains]))
+        for name in names
+    }
+    kept = [chain.assignments for chain in chains]
+    if n_draws and all(assignment is not None for assignment in kept):
+        labels = np.stack([np.stack(assignment[:n_draws]) for assignment in kept if assignment is not None])
+        data["assignments"] = (("chain", "draw", "row"), labels)
+    coords = {"chain": np.arange(len(chains)), "draw": np.arange(n_draws)}
+    return xr.Dataset(data, coords, {"exact": int(all(chain.exact for chain in chains))})
+
+
+def to_arviz(posterior: xr.Dataset) -> Any:
+    """The same draws as an ArviZ InferenceData; assignments stay out, since labels mean nothing between draws."""
+    import arviz as az
+
+    return az.InferenceData(posterior=posterior.drop_vars("assignments", errors="ignore"))
+
+
+def table(posterior: xr.Dataset) -> pd.DataFrame:
+    """Mean, sd, interval, effective sample sizes and R-hat of every scalar; inexact draws are flagged loudly."""
+    import arviz as az
+
+    scalars = posterior.drop_vars("assignments", errors="ignore")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        summary: pd.DataFrame = az.summary(scalars, round_to="none")
+    if not posterior.attrs["exact"]:
+        warnings.warn(FLAG, stacklevel=2)
+        summary.insert(0, "exact", False)
+    return summary

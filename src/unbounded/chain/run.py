@@ -1,0 +1,173 @@
+"""Running a chain of any model on any engine: warm-up, draws, thinning, snapshots, checkpoints, interruption."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from unbounded.chain.store import ChainStore, RunError
+from unbounded.contracts import Array, Engine, Model
+from unbounded.samplers.hybrid import rounds
+
+
+@dataclass(frozen=True)
+class Length:
+    """How long a chain runs, in rounds; draw d is the state after round n_warmup + (d + 1) thin."""
+
+    n_warmup: int
+    n_draws: int
+    thin: int = 1
+    n_snapshots: int = 32
+
+    @property
+    def n_rounds(self) -> int:
+        return self.n_warmup + self.n_draws * self.thin
+
+    def draw_at(self, round_: int) -> int | None:
+        """Which draw a finished round is, if any."""
+        after, rest = divmod(round_ - self.n_warmup, self.thin)
+        return after - 1 if rest == 0 and after >= 1 else None
+
+    def is_snapshot(self, draw: int) -> bool:
+        """Snapshots are evenly spaced over the draws, the last one included."""
+        few = max(1, min(self.n_snapshots, self.n_draws))
+        return (draw + 1) * few // self.n_draws > draw * few // self.n_draws
+
+
+@dataclass
+class Chain:
+    """What a chain has produced so far."""
+
+    exact: bool
+    draws: list[dict[str, float]] = field(default_factory=list)
+    snapshots: dict[int, dict[str, Array]] = field(default_factory=dict)
+    assignments: list[Array] | None = None
+    interrupted: bool = False
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a progress display may show after a round."""
+
+    chain: int
+    round: int
+    n_rounds: int
+    n_rows: int
+    scalars: dict[str, float]
+
+
+def run(
+    model: Model,
+    engine: Engine,
+    start: Callable[[], Any],
+    length: Length,
+    *,
+    store: ChainStore | None = None,
+    keep_assignments: bool = False,
+    extra: Callable[[Any], dict[str, float]] | None = None,
+    report: Callable[[int, dict[str, float]], None] | None = None,
+    checkpoint_seconds: float = 20.0,
+) -> Chain:
+    """Run (or resume, where the store has a checkpoint) until all draws are made or the user interrupts.
+
+    start: makes the first state; not called when resuming. extra: further scalars of a draw, such as a held-out score.
+    """
+    chain = Chain(model.exact, assignments=[] if keep_assignments else None)
+    state = _resume(chain, model, engine, store, length) if store else None
+    state = start() if state is None else state
+    saved = time.monotonic()
+    with _stop_flag() as stopped:
+        for state in _until(rounds(model, engine, state), state, length.n_rounds):
+            draw = length.draw_at(state.round)
+            if draw is not None:
+                _record(chain, model, engine, state, draw, length, store, extra)
+            if report:
+                report(state.round, chain.draws[-1] if chain.draws else model.scalars(state))
+            chain.interrupted = stopped.is_set() and state.round < length.n_rounds
+            due = time.monotonic() - saved > checkpoint_seconds or state.round == length.n_rounds
+            if store and (due or chain.interrupted):
+                store.save_checkpoint(_checkpoint(state, engine, len(chain.draws)))
+                saved = time.monotonic()
+            if chain.interrupted:
+                break
+    return chain
+
+
+def _until(states: Iterator[Any], state: Any, n_rounds: int) -> Iterator[Any]:
+    while state.round < n_rounds:
+        state = next(states)
+        yield state
+
+
+def _record(
+    chain: Chain, model: Model, engine: Engine, state: Any, draw: int, length: Length, store: ChainStore | None, extra: Any
+) -> None:
+    scalars = model.scalars(state) | (extra(state) if extra else {})
+    snap = length.is_snapshot(draw)
+    whole = model.snapshot(state, engine) if snap or chain.assignments is not None else {}
+    if store:
+        if snap:
+            store.save_snapshot(draw, whole)
+        store.append_draw(scalars, whole["labels"] if chain.assignments is not None else None)
+    chain.draws.append(scalars)
+    if chain.assignments is not None:
+        chain.assignments.append(whole["labels"].astype(np.int32))
+    if snap:
+        chain.snapshots[draw] = whole
+
+
+def _checkpoint(state: Any, engine: Engine, n_draws: int) -> dict[str, Array]:
+    arrays = {f"state/{name}": value for name, value in state.arrays().items()}
+    for p, part in enumerate(engine.map(lambda shard: shard.arrays())):
+        arrays |= {f"shard{p}/{name}": value for name, value in part.items()}
+    return arrays | {"n_draws": np.array(n_draws)}
+
+
+def _resume(chain: Chain, model: Model, engine: Engine, store: ChainStore, length: Length) -> Any:
+    """Restore the last complete round, or None where there is none."""
+    saved = store.checkpoint()
+    if saved is None:
+        store.rewind(0, model.n_rows)
+        return None
+    count = int(saved["n_draws"])
+    chain.draws = store.rewind(count, model.n_rows)
+    chain.snapshots = store.snapshots()
+    if chain.assignments is not None:
+        chain.assignments = list(store.assignments(model.n_rows, count))
+
+    def restore(shard: Any) -> None:
+        prefix = f"shard{shard.index}/"
+        shard.restore({name[len(prefix) :]: v for name, v in saved.items() if name.startswith(prefix)})
+
+    try:
+        engine.map(restore)
+        return model.restore({name[6:]: v for name, v in saved.items() if name.startswith("state/")})
+    except (KeyError, ValueError) as error:
+        raise RunError(f"the checkpoint in {store.path} belongs to another model or data set ({error}).") from error
+
+
+@contextmanager
+def _stop_flag() -> Iterator[threading.Event]:
+    """Ctrl-C sets a flag that is read between rounds, where the state is whole; a second one interrupts at once."""
+    flag = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield flag
+        return
+
+    def ask(signum: int, frame: Any) -> None:
+        if flag.is_set():
+            raise KeyboardInterrupt
+        flag.set()
+
+    previous = signal.signal(signal.SIGINT, ask)
+    try:
+        yield flag
+    finally:
+        signal.signal(signal.SIGINT, previous)

@@ -1,0 +1,158 @@
+"""A run on disk: a folder with its configuration, and for each chain a trace, snapshots and a checkpoint.
+
+    run.json                      what was asked, and the fingerprint of the data
+    chain-0/trace.jsonl           one line per draw, appended
+    chain-0/assignments.bin       int32 labels of every draw, appended (only when asked for)
+    chain-0/snapshots/000012.ub   whole draws, for prediction and point estimates
+    chain-0/checkpoint.ub         the last complete round
+
+`.ub` files are a magic line, a SHA-256 line and an .npz without pickles. They are written to a temporary name, flushed to
+disk and renamed, so that a file is either the old one or the new one, never half of each.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from unbounded.contracts import Array, Arrays
+
+_MAGIC = b"unbounded 1\n"
+
+
+class RunError(RuntimeError):
+    """Something is wrong with a run directory; the message says what, where, and what to do."""
+
+
+def write_arrays(path: Path, arrays: Arrays) -> None:
+    payload = io.BytesIO()
+    np.savez(payload, **{name.replace("/", "|"): value for name, value in arrays.items()})
+    content = payload.getvalue()
+    digest = hashlib.sha256(content).hexdigest().encode() + b"\n"
+    temporary = path.with_suffix(f".{os.getpid()}.tmp")
+    try:
+        with open(temporary, "wb") as file:
+            file.write(_MAGIC + digest + content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise RunError(
+            f"could not write {path}: {error.strerror or error}; make room or fix the permissions, then resume."
+        ) from error
+
+
+def read_arrays(path: Path) -> dict[str, Array]:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise RunError(f"could not read {path}: {error.strerror or error}.") from error
+    magic, digest = len(_MAGIC), 65
+    payload = content[magic + digest :]
+    if content[:magic] != _MAGIC:
+        raise RunError(f"{path} was not written by this program; point to a run directory of `unbounded fit`.")
+    if hashlib.sha256(payload).hexdigest().encode() != content[magic : magic + digest - 1]:
+        raise RunError(f"{path} is damaged (its checksum does not match); restore it from a backup or fit again.")
+    with np.load(io.BytesIO(payload), allow_pickle=False) as file:
+        return {name.replace("|", "/"): file[name] for name in file.files}
+
+
+class RunStore:
+    """The folder of a run."""
+
+    def __init__(self, path: str | os.PathLike[str]):
+        self.path = Path(path)
+
+    def prepare(self, config: Mapping[str, Any]) -> None:
+        """Start a new run here; refuse to overwrite another one."""
+        if (self.path / "run.json").exists():
+            raise RunError(f"{self.path} already holds a run; resume it or choose another directory.")
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            temporary = self.path / "run.json.tmp"
+            temporary.write_text(json.dumps(dict(config), indent=2) + "\n")
+            os.replace(temporary, self.path / "run.json")
+        except OSError as error:
+            raise RunError(f"cannot write to the run directory {self.path}: {error.strerror or error}.") from error
+
+    def config(self) -> dict[str, Any]:
+        try:
+            config: dict[str, Any] = json.loads((self.path / "run.json").read_text())
+        except FileNotFoundError:
+            raise RunError(f"{self.path} holds no run (run.json is missing).") from None
+        except (OSError, ValueError) as error:
+            raise RunError(f"{self.path / 'run.json'} cannot be read: {error}.") from error
+        return config
+
+    def chain(self, index: int) -> ChainStore:
+        return ChainStore(self.path / f"chain-{index}")
+
+
+class ChainStore:
+    """The folder of one chain."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        try:
+            (path / "snapshots").mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunError(f"cannot write to the run directory {path}: {error.strerror or error}.") from error
+
+    def checkpoint(self) -> dict[str, Array] | None:
+        path = self.path / "checkpoint.ub"
+        return read_arrays(path) if path.exists() else None
+
+    def save_checkpoint(self, arrays: Arrays) -> None:
+        write_arrays(self.path / "checkpoint.ub", arrays)
+
+    def append_draw(self, scalars: Mapping[str, float], labels: Array | None) -> None:
+        try:
+            with open(self.path / "trace.jsonl", "a") as file:
+                file.write(json.dumps(dict(scalars)) + "\n")
+            if labels is not None:
+                with open(self.path / "assignments.bin", "ab") as raw:
+                    raw.write(np.ascontiguousarray(labels, dtype="<i4").tobytes())
+        except OSError as error:
+            raise RunError(f"could not write the trace in {self.path}: {error.strerror or error}.") from error
+
+    def draws(self, count: int | None = None) -> list[dict[str, float]]:
+        """The first `count` draws of the trace, or all complete lines."""
+        path = self.path / "trace.jsonl"
+        lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+        whole = [json.loads(line) for line in lines if line.endswith("\n")]
+        if count is not None and len(whole) < count:
+            raise RunError(f"{path} has {len(whole)} draws, the checkpoint {count}; the run directory is damaged.")
+        return whole[:count]
+
+    def assignments(self, n_rows: int, count: int) -> Array:
+        path = self.path / "assignments.bin"
+        return np.fromfile(path, dtype="<i4", count=n_rows * count).reshape(count, n_rows)
+
+    def rewind(self, count: int, n_rows: int) -> list[dict[str, float]]:
+        """Cut the trace back to the draws that the checkpoint knows: the rest will be made again, bit for bit."""
+        kept = self.draws(count)
+        (self.path / "trace.jsonl").write_text("".join(json.dumps(draw) + "\n" for draw in kept))
+        raw = self.path / "assignments.bin"
+        if raw.exists():
+            os.truncate(raw, 4 * n_rows * count)
+        for path in self.snapshot_paths():
+            if int(path.stem) >= count:
+                path.unlink()
+        return kept
+
+    def snapshot_paths(self) -> list[Path]:
+        return sorted((self.path / "snapshots").glob("*.ub"))
+
+    def save_snapshot(self, draw: int, arrays: Arrays) -> None:
+        write_arrays(self.path / "snapshots" / f"{draw:06d}.ub", arrays)
+
+    def snapshots(self) -> dict[int, dict[str, Array]]:
+        return {int(path.stem): read_arrays(path) for path in self.snapshot_paths()}

@@ -1,0 +1,197 @@
+"""Where a chain of labels starts (docs/sampler.md, "The start"). The start never affects exactness, only the wait.
+
+The default grows clusters on a pilot of a few thousand rows: k-means++-like seeds, many of them, then rounds of the
+sampler itself and greedy merges by the model's own marginal likelihood; then all rows join the pilot's clusters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from scipy.special import gammaln
+
+from unbounded.contracts import Engine, Message
+from unbounded.data import rows_of
+from unbounded.engines.local import Serial
+from unbounded.instantiation import Ghosts
+from unbounded.kernels import labels as kernel
+from unbounded.likelihoods.base import Array, Bound
+from unbounded.measures.pitman_yor import Hyper
+from unbounded.randomness import generator
+from unbounded.samplers.hybrid import rounds
+from unbounded.samplers.mixture import Broadcast, Mixture, MixtureState, Own, shards
+from unbounded.samplers.predictive import log_predictive
+
+NAMES = ("kmeans++", "one", "prior")
+PILOT_ROWS, PILOT_ROWS_PER_FEATURE = 10_000, 25
+SEED_ROWS = 2_000
+SEED_CELLS = 10_000_000
+MOST_SEEDS = 64
+CYCLES, ROUNDS_PER_CYCLE = 6, 8
+
+
+def begin(model: Mixture, engine: Engine, X: Any, init: Any) -> MixtureState:
+    """The first state of a chain: from a name, or from given labels."""
+    if not isinstance(init, str):
+        labels = np.asarray(init)
+        if labels.shape != (model.n_rows,) or not np.issubdtype(labels.dtype, np.integer):
+            raise ValueError(f"init labels must be {model.n_rows} integers, got {labels.dtype} of shape {labels.shape}.")
+        return model.begin(engine, labels)
+    if init == "one":
+        return model.begin(engine, np.zeros(model.n_rows, np.int64))
+    if init == "prior":
+        return model.begin(engine, _prior_labels(model))
+    if init == "kmeans++":
+        return _grown(model, engine, X)
+    raise ValueError(f"init must be one of {NAMES} or an array of labels, got {init!r}.")
+
+
+def _prior_labels(model: Mixture) -> Array:
+    """Labels from the Chinese restaurant, by way of stick-breaking sizes."""
+    rng = generator(model.seed, "start")
+    alpha, sigma = model.measure.start()
+    sticks, rest = [], 1.0
+    while rest > 1.0 / (10 * model.n_rows) and len(sticks) < model.n_rows:
+        share = rng.beta(1.0 - sigma, alpha + sigma * (len(sticks) + 1))
+        sticks.append(rest * share)
+        rest *= 1.0 - share
+    weights = np.array(sticks)
+    return rng.choice(len(weights), size=model.n_rows, p=weights / weights.sum())
+
+
+def _grown(model: Mixture, engine: Engine, X: Any) -> MixtureState:
+    rng = generator(model.seed, "start")
+    most = max(PILOT_ROWS, PILOT_ROWS_PER_FEATURE * (0 if model.likelihood.sparse else model.likelihood.n_features))
+    rows = np.sort(rng.choice(model.n_rows, min(model.n_rows, most), replace=False))
+    pilot = replace(model, n_rows=len(rows), n_shards=1, rule=Ghosts(), sweeps=1, seed=int(rng.integers(2**62)))
+    few = Serial(shards(X[rows], model.likelihood, 1))
+    try:
+        filled = few.shards[0].data if len(few.shards[0].holes) else X[rows]
+        state = pilot.begin(few, _seed_labels(model, filled, rng))
+        for _ in range(CYCLES):
+            state = next(islice(rounds(pilot, few, state), ROUNDS_PER_CYCLE - 1, None))
+            labels = _merged(pilot, state, pilot.assignments(state, few))
+            labels = _split(pilot, state.hyper, filled, labels, rng)
+            state = pilot.begin(few, labels, state.hyper, state.round)
+        state = next(islice(rounds(pilot, few, state), ROUNDS_PER_CYCLE - 1, None))
+        labels = _merged(pilot, state, pilot.assignments(state, few))
+        state = pilot.begin(few, labels, state.hyper, state.round)
+    finally:
+        few.close()
+    if len(rows) == model.n_rows:
+        return model.begin(engine, labels, state.hyper)
+    return _extend(model, engine, state, rng)
+
+
+def _seed_labels(model: Mixture, X: Any, rng: np.random.Generator) -> Array:
+    """k-means++ with the likelihood's own distance: how much better a row explains itself than the nearest seed does."""
+    likelihood = model.likelihood
+    most = max(20, min(SEED_ROWS, SEED_CELLS // likelihood.n_features))
+    chosen = np.sort(rng.choice(X.shape[0], min(X.shape[0], most), replace=False))
+    few = X[chosen]
+    features = likelihood.features(few)
+    itself = _own_predictive(likelihood, features)
+    n_seeds = min(MOST_SEEDS, max(1, len(chosen) // 5))
+    seeds = [int(rng.integers(len(chosen)))]
+    best = log_predictive(likelihood, np.ones(1), features[seeds], few)[0]
+    while len(seeds) < n_seeds:
+        gap = np.maximum(itself - best, 0.0)
+        if not gap.sum() > 0:
+            break
+        seeds.append(int(rng.choice(len(gap), p=gap / gap.sum())))
+        best = np.maximum(best, log_predictive(likelihood, np.ones(1), features[seeds[-1:]], few)[0])
+    return log_predictive(likelihood, np.ones(len(seeds)), features[seeds], X).argmax(0)
+
+
+def _own_predictive(likelihood: Bound, features: Array) -> Array:
+    """Log predictive of each row given a copy of itself."""
+    ones = np.ones(len(features))
+    return likelihood.log_marginal(2 * ones, 2 * features) - likelihood.log_marginal(ones, features)
+
+
+def _merged(model: Mixture, state: MixtureState, labels: Array) -> Array:
+    """Labels after merging, greedily, every pair of clusters that the model prefers as one."""
+    counts = state.table.counts[state.occupied].astype(float)
+    statistics = state.table.statistics[state.occupied].copy()
+    k = len(counts)
+    target, alive = np.arange(k), np.ones(k, bool)
+    gains = np.full((k, k), -np.inf)
+    for i in range(k - 1):
+        gains[i, i + 1 :] = _gains(model, state.hyper, counts, statistics, i, np.arange(i + 1, k))
+    while alive.sum() > 1 and gains.max() > 0:
+        i, j = (int(v) for v in np.unravel_index(gains.argmax(), gains.shape))
+        counts[i] += counts[j]
+        statistics[i] += statistics[j]
+        target[target == j] = i
+        alive[j] = False
+        gains[j] = gains[:, j] = gains[i] = gains[:, i] = -np.inf
+        others = np.flatnonzero(alive & (np.arange(k) != i))
+        if len(others):
+            gains[i, others] = _gains(model, state.hyper, counts, statistics, i, others)
+    return target[labels]
+
+
+def _gains(model: Mixture, hyper: Hyper, counts: Array, statistics: Array, i: int, others: Array) -> Array:
+    """Log posterior gained by merging cluster i with each of the others."""
+    marginal = model.likelihood.log_marginal
+    together = marginal(counts[i] + counts[others], statistics[i] + statistics[others])
+    alone = marginal(counts[others], statistics[others]) + marginal(counts[[i]], statistics[[i]])
+    seats = gammaln(counts[i] + counts[others] - hyper.sigma) - gammaln(counts[others] - hyper.sigma)
+    table = np.log(hyper.alpha + hyper.sigma * max(1, len(counts) - 1)) - gammaln(1.0 - hyper.sigma)
+    return together - alone + seats - gammaln(counts[i] - hyper.sigma) - table
+
+
+def _split(model: Mixture, hyper: Hyper, X: Any, labels: Array, rng: np.random.Generator) -> Array:
+    """Labels after cutting in two every cluster that the model prefers as two (two random tries each)."""
+    labels = labels.copy()
+    for k in np.unique(labels):
+        rows = np.flatnonzero(labels == k)
+        for _ in range(2):
+            half = _halves(model, X[rows], rng) if len(rows) >= 4 else None
+            if half is not None and _gain_of_split(model, hyper, X[rows], half) > 0:
+                labels[rows[half == 1]] = labels.max() + 1
+                break
+    return labels
+
+
+def _halves(model: Mixture, X: Any, rng: np.random.Generator, steps: int = 10) -> Array | None:
+    """Two clusters grown from two random rows by alternating assignment and statistics; None when one dies out."""
+    seeds = rng.choice(X.shape[0], 2, replace=False)
+    counts, statistics = np.ones(2), model.likelihood.features(X[seeds])
+    half = np.zeros(X.shape[0], np.int32)
+    for _ in range(steps):
+        score = log_predictive(model.likelihood, counts, statistics, X) + np.log(counts)[:, None]
+        half = (score[1] > score[0]).astype(np.int32)
+        counts, statistics = _statistics(model, X, half)
+        if counts.min() < 1:
+            return None
+    return half
+
+
+def _statistics(model: Mixture, X: Any, half: Array) -> tuple[Array, Array]:
+    counts, sums = kernel.statistics(model.family, rows_of(X, 0, X.shape[0]), half, 2, model.likelihood.n_features)
+    return counts.astype(float), sums
+
+
+def _gain_of_split(model: Mixture, hyper: Hyper, X: Any, half: Array) -> float:
+    return -float(_gains(model, hyper, *_statistics(model, X, half), 0, np.array([1]))[0])
+
+
+def _extend(model: Mixture, engine: Engine, pilot: MixtureState, rng: np.random.Generator) -> MixtureState:
+    """All rows join the pilot's clusters, given parameters drawn from them."""
+    counts = pilot.table.counts[pilot.occupied].astype(float)
+    parameters = model.likelihood.draw(counts, pilot.table.statistics[pilot.occupied], rng)
+    eta = model._eta(parameters, np.log(counts))
+    k = len(counts)
+    closed = kernel.TailLaw(pilot.hyper.sigma, 0.0)
+    imputed = parameters if model.likelihood.imputes else None
+    none = {name: value[:0] for name, value in parameters.items()} if model.likelihood.imputes else None
+    broadcast = Broadcast(0, eta, k, k, (closed, closed), imputed)
+    own = Own(np.zeros(1, np.int32), k, 0, False, none)
+    starter = model.reseeded(int(rng.integers(2**62)))
+    message = Message((broadcast, pilot.hyper), [own] * model.n_shards)
+    engine.run(replace(starter, sweeps=1).local_step, message)
+    return model.count(engine, k, pilot.hyper, 0)
