@@ -17,9 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from unbounded.kernels.compiled import inline, jit, lane_exp, uniform
-from unbounded.kernels.operations import accumulate, bound, clear, evaluate, featurise, logits, update
+from unbounded.kernels.operations import accumulate, clear, evaluate, featurise, logits, screen, update
 
 LOOK_AHEAD = 32
+SLACK = 1e-6  # nats by which a bound is raised, to cover rounding
 
 
 class TailLaw(NamedTuple):
@@ -47,6 +48,9 @@ class Scratch(NamedTuple):
     aim: Any
     choice: Any
     escape: Any
+    cap: Any
+    margin: Any
+    screened: Any
     needs: Any
     columns: Any
     fresh: Any
@@ -64,147 +68,162 @@ def lanes_for(rows: int, features: int, atoms: int, itemsize: int, sparse: bool 
 def scratch(features: int, atoms: int, slots: int, lanes: int, dtype: Any) -> Scratch:
     return Scratch(
         np.ones((features + 1, lanes), dtype), np.empty((atoms, lanes), dtype), np.empty(lanes, dtype),
-        np.empty(lanes, dtype), np.empty(lanes, dtype), np.empty(lanes, np.int32), np.empty(lanes),
-        np.empty(lanes, np.bool_), np.empty((slots, lanes)), np.empty(slots, np.int64), np.empty(slots),
+        np.empty(lanes, dtype), np.empty(lanes, dtype), np.empty(lanes, dtype), np.empty(lanes), np.empty(lanes),
+        np.empty(lanes), np.empty(lanes), np.empty(lanes, np.bool_), np.empty((slots, lanes)), np.empty(slots, np.int64), np.empty(slots),
     )  # fmt: skip
 
 
-@inline
+@jit
 def _draw_mobile(work, key, row):
-    """Inverse-CDF draw of a mobile label for each row of the block; leaves its log scale in `top`, its sum in `total`.
+    """Inverse-CDF draw of a mobile label for each row of the block; leaves the sum of its weights in `total`.
 
-    Atoms go two by two: half the traffic on the running values.
+    Atoms go two by two, which halves the traffic on the running values.
     """
     values, top, total, choice, aim = work.logits, work.top, work.total, work.choice, work.aim
     atoms, lanes = values.shape
-    odd = atoms % 2
+    one = values.dtype.type(1)
+    none = values.dtype.type(0)
     for r in range(lanes):
-        top[r] = values[0, r] if odd else -np.inf
-        total[r] = 0
-        choice[r] = 0
-    for k in range(odd, atoms, 2):
+        total[r] = none
+        choice[r] = none
+    for k in range(0, atoms - 1, 2):
         for r in range(lanes):
-            top[r] = max(top[r], max(values[k, r], values[k + 1, r]))
-    if odd:
+            low = total[r] + lane_exp(values[k, r] - top[r])
+            high = low + lane_exp(values[k + 1, r] - top[r])
+            values[k, r] = low
+            values[k + 1, r] = high
+            total[r] = high
+    if atoms % 2:
         for r in range(lanes):
-            total[r] = lane_exp(values[0, r] - top[r])
-            values[0, r] = total[r]
-    for k in range(odd, atoms, 2):
-        for r in range(lanes):
-            one = total[r] + lane_exp(values[k, r] - top[r])
-            two = one + lane_exp(values[k + 1, r] - top[r])
-            values[k, r] = one
-            values[k + 1, r] = two
-            total[r] = two
+            total[r] += lane_exp(values[atoms - 1, r] - top[r])
+            values[atoms - 1, r] = total[r]
     for r in range(lanes):
         aim[r] = uniform(key, row + r) * total[r]
-    if odd:
+    # The last atom takes what is left, so it needs no comparison.
+    for k in range(0, atoms - 2, 2):
         for r in range(lanes):
-            choice[r] = np.int32(values[0, r] < aim[r])
-    for k in range(odd, atoms, 2):
+            choice[r] += (one if values[k, r] < aim[r] else none) + (one if values[k + 1, r] < aim[r] else none)
+    if atoms % 2 == 0 and atoms > 0:
         for r in range(lanes):
-            choice[r] += np.int32(values[k, r] < aim[r]) + np.int32(values[k + 1, r] < aim[r])
-    for r in range(lanes):
-        choice[r] = min(choice[r], np.int32(atoms - 1))
+            choice[r] += one if values[atoms - 2, r] < aim[r] else none
 
 
-@inline
-def _find_needs(work, labels, start, begin, size, usable, shared, log_bound):
-    """Mark the rows from `begin` on that the bound does not settle; `escape` holds their uniforms."""
-    count = 0
-    top, total, escape, needs = work.top, work.total, work.escape, work.needs
+@jit
+def _raise_cap(families, tail, slot, weight, data, start, begin, size, work):
+    """Add to each row's `cap`, the bound on its tail weights, what one more atom may weigh; SLACK covers rounding."""
+    top, cap, column = work.top, work.cap, work.screened
+    log_weight = math.log(weight) + SLACK
     for r in range(begin, size):
-        z = labels[start + r]
-        weight = lane_exp(min(log_bound - np.float64(top[r]), 80.0))
-        open_ = escape[r] * (np.float64(total[r]) + weight) >= np.float64(total[r])
-        needs[r] = (open_ or z >= shared) and not (usable <= z < shared)
+        column[r] = log_weight
+    screen(families, tail, slot, data, start, work.features, begin, size, column)
+    for r in range(begin, size):
+        cap[r] += lane_exp(min(column[r] - np.float64(top[r]), 80.0))
+
+
+@jit
+def _raise_changed(families, tail, members, law, data, start, begin, size, left, joined, work):
+    """After a row left and joined private atoms, make the cap right again for the rows to come."""
+    largest = law.scale / law.base
+    if joined >= 0:
+        weight = largest * (members[joined] - law.discount)
+        _raise_cap(families, tail, joined, weight, data, start, begin, size, work)
+        if law.extra > 0.0:
+            _raise_cap(families, tail, members.size, largest * law.extra, data, start, begin, size, work)
+    if left >= 0 and left != joined and members[left] > 0:
+        weight = largest * (members[left] - law.discount)
+        _raise_cap(families, tail, left, weight, data, start, begin, size, work)
+
+
+@jit
+def _find_needs(work, labels, start, begin, size, usable, shared):
+    """Mark the rows from `begin` on that the cap does not settle, and count them."""
+    total, cap, escape, margin, needs = work.total, work.cap, work.escape, work.margin, work.needs
+    for r in range(begin, size):
+        margin[r] = escape[r] * (np.float64(total[r]) + cap[r]) - np.float64(total[r])
+    count = 0
+    for r in range(begin, size):
+        needs[r] = (margin[r] >= 0.0) | (labels[start + r] >= usable)
         count += needs[r]
+    for r in range(begin, size if count and shared > usable else begin):
+        if usable <= labels[start + r] < shared:
+            count -= 1
+            needs[r] = False
     return count
 
 
 @jit
-def _log_tail_bound(families, tail, members, law, prior):
-    """Log of an upper bound on all the tail's weights together; roundings are covered by the slack."""
-    top = -np.inf
-    for pass_ in range(2):
-        total = 0.0
-        atoms = 0
-        for slot in range(members.size):
-            if members[slot] > 0:
-                atoms += 1
-                if members[slot] > law.discount:
-                    value = math.log(members[slot] - law.discount) + bound(families, tail, slot)
-                    if pass_ == 0:
-                        top = max(top, value)
-                    else:
-                        total += math.exp(value - top)
-        births = law.birth + law.extra * atoms
-        if births > 0:
-            value = math.log(births) + bound(families, tail, prior)
-            if pass_ == 0:
-                top = max(top, value)
-            else:
-                total += math.exp(value - top)
-        if pass_ == 0 and not (-np.inf < top < np.inf):
-            return top
-    return top + math.log(total) + math.log(law.scale / law.base) + 1e-6
+def _screen_block(families, data, labels, start, size, usable, shared, law, tail, members, work):
+    """Bound the tail's weights for every row of the block; returns how many rows need the sequential path."""
+    largest = law.scale / law.base
+    for r in range(size):
+        work.cap[r] = 0.0
+    atoms = 0
+    for slot in range(members.size):
+        if members[slot] > 0:
+            atoms += 1
+            weight = largest * (members[slot] - law.discount)
+            _raise_cap(families, tail, slot, weight, data, start, 0, size, work)
+    births = law.birth + law.extra * (atoms + 1)
+    if births > 0.0:
+        _raise_cap(families, tail, members.size, largest * births, data, start, 0, size, work)
+    return _find_needs(work, labels, start, 0, size, usable, shared)
 
 
 @jit
-def sweep(
-    families, data, labels, first, begin, eta, usable, shared, law, tail, members, label_key, tail_key, work
-):
+def sweep(families, data, labels, first, begin, eta, usable, shared, law, tail, members, label_key, tail_key, work):
     """One sweep over the rows begin .. n of a shard; returns n, or the row at which a free slot was missing."""
     n = labels.size
-    lanes = work.features.shape[1]
+    lanes = work.top.size
     slots = members.size
     rows_in_tail = 0
     for slot in range(slots):
         rows_in_tail += members[slot]
     births_possible = law.birth > 0.0 or law.extra > 0.0
-    log_bound = _log_tail_bound(families, tail, members, law, slots)
     for start in range(begin, n, lanes):
         size = min(lanes, n - start)
-        logits(families, data, start, size, eta, work.features, work.logits)
+        logits(families, data, start, size, eta, work.features, work.logits, work.top)
         _draw_mobile(work, label_key, first + start)
         for r in range(size):
-            z = labels[start + r]
-            if z < usable:
-                labels[start + r] = work.choice[r]
+            if labels[start + r] < usable:
+                labels[start + r] = np.int32(work.choice[r])
         if not births_possible and rows_in_tail == 0:
             continue
         for r in range(size):
             work.escape[r] = uniform(tail_key, first + start + r)
-        count = _find_needs(work, labels, start, 0, size, usable, shared, log_bound)
-        if count == 0:
-            continue
+        count = _screen_block(families, data, labels, start, size, usable, shared, law, tail, members, work)
         look = LOOK_AHEAD if 8 * count > size else 1
-        for slot in range(slots + 1):
-            work.fresh[slot] = 0
-        for r in range(size):
+        if count > 0:
+            for slot in range(slots + 1):
+                work.fresh[slot] = 0
+        r = 0
+        while count > 0 and r < size:
             if not work.needs[r]:
+                r += 1
                 continue
-            i = start + r
             free = -1
             for slot in range(slots):
                 if members[slot] == 0:
                     free = slot
                     break
-            if free < 0 and (labels[i] < shared or members[labels[i] - shared] > 1):
-                return i
-            changed = _move(
+            z = labels[start + r]
+            if free < 0 and (z < shared or members[z - shared] > 1):
+                return start + r
+            joined = _move(
                 families, data, labels, start, r, size, shared, law, tail, members, rows_in_tail, free, look, work
             )
-            rows_in_tail += changed[1]
-            if changed[0]:
-                log_bound = _log_tail_bound(families, tail, members, law, slots)
-                _find_needs(work, labels, start, r + 1, size, usable, shared, log_bound)
+            left = z - shared
+            rows_in_tail += (joined >= 0) - (left >= 0)
+            r += 1
+            count -= 1
+            if (joined >= 0 or left >= 0) and count < size - r:
+                _raise_changed(families, tail, members, law, data, start, r, size, left, joined, work)
+                count = _find_needs(work, labels, start, r, size, usable, shared)
     return n
 
 
 @jit
 def _move(families, data, labels, start, r, size, shared, law, tail, members, rows_in_tail, free, look, work):
-    """Gibbs move of one row over mobile, private and new atoms; returns (tail changed, change of rows in the tail)."""
+    """Gibbs move of one row over mobile, private and new atoms; returns the slot that it joined, or -1."""
     i = start + r
     slots = members.size
     features, columns, fresh, weights = work.features, work.columns, work.fresh, work.weights
@@ -242,8 +261,8 @@ def _move(families, data, labels, start, r, size, shared, law, tail, members, ro
         total += weights[slot]
     aim = work.escape[r] * total - mobile
     if aim < 0.0:
-        labels[i] = work.choice[r]
-        return old >= 0, -1 if old >= 0 else 0
+        labels[i] = np.int32(work.choice[r])
+        return -1
     chosen = -1
     for slot in range(slots + 1):
         if weights[slot] > 0.0:
@@ -258,7 +277,7 @@ def _move(families, data, labels, start, r, size, shared, law, tail, members, ro
     update(families, tail, chosen, data, start, features, r, 1)
     fresh[chosen] = 0
     labels[i] = shared + chosen
-    return True, 0 if old >= 0 else 1
+    return chosen
 
 
 @inline

@@ -40,13 +40,17 @@ def evaluate(
     """Add the log predictive of rows begin .. end of the block, given the slot's members, to out[begin:end]."""
 
 
-def bound(family: Any, tail: Any, slot: int) -> float:
-    """An upper bound, over all rows, of what `evaluate` adds; infinity is always right."""
-    return np.inf
+def screen(
+    family: Any, tail: Any, slot: int, data: Any, start: int, features: Any, begin: int, end: int, out: Any
+) -> None:
+    """Like `evaluate`, but add an upper bound that costs little; infinity is always right."""
 
 
-def logits(family: Any, data: Any, start: int, size: int, eta: Any, features: Any, out: Any) -> None:
-    """out[k, r] = eta_k . (features(row r), 1) for the block; fills `features` on the way, whose last row is 1."""
+def logits(family: Any, data: Any, start: int, size: int, eta: Any, features: Any, out: Any, top: Any) -> None:
+    """out[k, r] = eta_k . (features(row r), 1) for the block, and top[r] its largest over k.
+
+    Fills `features` on the way, whose last row is 1.
+    """
 
 
 def _recurse_featurise(family: Any, data: Any, start: int, size: int, features: Any) -> None:
@@ -78,8 +82,11 @@ def _recurse_evaluate(
     evaluate(family[1:], tail[1:], slot, data, start, features, begin, end, out)
 
 
-def _recurse_bound(family: Any, tail: Any, slot: int) -> float:
-    return bound(family[0], tail[0], slot) + bound(family[1:], tail[1:], slot)
+def _recurse_screen(
+    family: Any, tail: Any, slot: int, data: Any, start: int, features: Any, begin: int, end: int, out: Any
+) -> None:
+    screen(family[0], tail[0], slot, data, start, features, begin, end, out)
+    screen(family[1:], tail[1:], slot, data, start, features, begin, end, out)
 
 
 over_parts(featurise, _recurse_featurise, lambda family, data, start, size, features: None)
@@ -89,67 +96,88 @@ over_parts(update, _recurse_update, lambda family, tail, slot, data, start, feat
 over_parts(
     evaluate, _recurse_evaluate, lambda family, tail, slot, data, start, features, begin, end, out: None
 )
-over_parts(bound, _recurse_bound, lambda family, tail, slot: 0.0)
+over_parts(screen, _recurse_screen, lambda family, tail, slot, data, start, features, begin, end, out: None)
+
+
+@inline
+def _largest(values: Any, top: Any) -> None:
+    atoms, lanes = values.shape
+    for r in range(lanes):
+        top[r] = -np.inf
+    for k in range(0, atoms - 1, 2):
+        for r in range(lanes):
+            top[r] = max(top[r], max(values[k, r], values[k + 1, r]))
+    if atoms % 2:
+        for r in range(lanes):
+            top[r] = max(top[r], values[atoms - 1, r])
+
+
+@inline
+def _plane_product(eta: Any, features: Any, out: Any, top: Any) -> None:
+    """eta @ (five features, 1) and its largest values in one pass, two atoms at a time: Gaussians in the plane."""
+    atoms, lanes = out.shape
+    for r in range(lanes):
+        top[r] = -np.inf
+    for k in range(0, atoms - 1, 2):
+        a0, a1, a2, a3, a4, a5 = eta[k, 0], eta[k, 1], eta[k, 2], eta[k, 3], eta[k, 4], eta[k, 5]
+        b = eta[k + 1]
+        b0, b1, b2, b3, b4, b5 = b[0], b[1], b[2], b[3], b[4], b[5]
+        for r in range(lanes):
+            f0, f1, f2, f3, f4 = features[0, r], features[1, r], features[2, r], features[3, r], features[4, r]
+            one = a5 + a0 * f0 + a1 * f1 + a2 * f2 + a3 * f3 + a4 * f4
+            two = b5 + b0 * f0 + b1 * f1 + b2 * f2 + b3 * f3 + b4 * f4
+            out[k, r] = one
+            out[k + 1, r] = two
+            top[r] = max(top[r], max(one, two))
+    if atoms % 2:
+        e = eta[atoms - 1]
+        for r in range(lanes):
+            value = e[5] + e[0] * features[0, r] + e[1] * features[1, r] + e[2] * features[2, r]
+            value += e[3] * features[3, r] + e[4] * features[4, r]
+            out[atoms - 1, r] = value
+            top[r] = max(top[r], value)
 
 
 @inline
 def _narrow_product(eta: Any, features: Any, out: Any) -> None:
-    """eta @ features for a few features: the output row stays in cache, the loop over rows vectorises."""
+    """eta @ (features, 1) for a few features: the output row stays in cache, the loop over rows vectorises."""
     atoms, width = eta.shape
     lanes = features.shape[1]
     for k in range(atoms):
         row = out[k]
         constant = eta[k, width - 1]
-        f = 0
-        if width >= 6:
-            a, b, c, d, e = eta[k, 0], eta[k, 1], eta[k, 2], eta[k, 3], eta[k, 4]
-            for r in range(lanes):
-                low = constant + a * features[0, r] + b * features[1, r]
-                row[r] = low + c * features[2, r] + d * features[3, r] + e * features[4, r]
-            f = 5
-        else:
-            for r in range(lanes):
-                row[r] = constant
-        while f + 1 < width - 1:
+        for r in range(lanes):
+            row[r] = constant
+        for f in range(0, width - 2, 2):
             a, b = eta[k, f], eta[k, f + 1]
             for r in range(lanes):
                 row[r] += a * features[f, r] + b * features[f + 1, r]
-            f += 2
-        if f < width - 1:
-            a = eta[k, f]
+        if width % 2 == 0:
+            a = eta[k, width - 2]
             for r in range(lanes):
-                row[r] += a * features[f, r]
+                row[r] += a * features[width - 2, r]
 
 
 @jit
-def dense_logits(family: Any, data: Any, start: int, size: int, eta: Any, features: Any, out: Any) -> None:
+def dense_logits(family: Any, data: Any, start: int, size: int, eta: Any, features: Any, out: Any, top: Any) -> None:
     featurise(family, data, start, size, features)
-    if eta.shape[0] == 0:
+    if eta.shape[1] == 6:
+        _plane_product(eta, features, out, top)
         return
-    if eta.shape[1] <= 16:
+    if eta.shape[1] <= 12:
         _narrow_product(eta, features, out)
-    else:
+    elif eta.shape[0] > 0:
         np.dot(eta, features, out)
-
-
-@overload(logits, jit_options={"nogil": True, "fastmath": FAST, "error_model": "numpy"}, strict=False)
-def _choose_logits(
-    family: Any, data: Any, start: int, size: int, eta: Any, features: Any, out: Any
-) -> Any:
-    if not isinstance(data, types.Array):
-        return lambda family, data, start, size, eta, features, out: sparse_logits(data, start, size, eta, out)
-    return lambda family, data, start, size, eta, features, out: dense_logits(
-        family, data, start, size, eta, features, out
-    )
+    _largest(out, top)
 
 
 @jit
-def sparse_logits(data: Any, start: int, size: int, eta: Any, out: Any) -> None:
+def sparse_logits(data: Any, start: int, size: int, eta: Any, out: Any, top: Any) -> None:
     """The same for rows of (column, value) pairs; eta comes transposed, so that atoms are contiguous."""
-    atoms = eta.shape[1]
+    width, atoms = eta.shape
     sums = np.empty(atoms, eta.dtype)
     for r in range(size):
-        sums[:] = eta[eta.shape[0] - 1]
+        sums[:] = eta[width - 1]
         for j in range(data.indptr[start + r], data.indptr[start + r + 1]):
             value = eta.dtype.type(data.values[j])
             row = eta[data.indices[j]]
@@ -157,3 +185,16 @@ def sparse_logits(data: Any, start: int, size: int, eta: Any, out: Any) -> None:
                 sums[k] += value * row[k]
         for k in range(atoms):
             out[k, r] = sums[k]
+    for k in range(atoms):
+        for r in range(size, out.shape[1]):
+            out[k, r] = 0
+    _largest(out, top)
+
+
+@overload(logits, jit_options={"nogil": True, "fastmath": FAST, "error_model": "numpy"}, strict=False)
+def _choose_logits(family: Any, data: Any, start: int, size: int, eta: Any, features: Any, out: Any, top: Any) -> Any:
+    if not isinstance(data, types.Array):
+        return lambda family, data, start, size, eta, features, out, top: sparse_logits(data, start, size, eta, out, top)
+    return lambda family, data, start, size, eta, features, out, top: dense_logits(
+        family, data, start, size, eta, features, out, top
+    )

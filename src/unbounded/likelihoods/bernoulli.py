@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import betaln
 
 from unbounded.kernels.compiled import implements, jit
-from unbounded.kernels.operations import accumulate, bound, clear, evaluate, featurise, update
+from unbounded.kernels.operations import accumulate, clear, evaluate, featurise, screen, update
 from unbounded.likelihoods.base import Array, Bound, Columns, Parameters, positive
 
 
@@ -184,11 +184,11 @@ def _evaluate(family, tail, slot, data, start, features, begin, end, out):
                 out[r] += odds * features[family.first + j, r]
 
 
-@implements(bound, BernoulliFamily)
-def _bound(family, tail, slot):
-    if family.missing:
-        return 0.0
-    total = tail.total[slot]
-    for j in range(family.columns.size):
-        total += max(0.0, tail.log_odds[slot, j])
-    return total
+@implements(screen, BernoulliFamily)
+def _screen(family, tail, slot, data, start, features, begin, end, out):
+    top = 0.0 if family.missing else tail.total[slot]
+    if not family.missing:
+        for j in range(family.columns.size):
+            top += max(0.0, tail.log_odds[slot, j])
+    for r in range(begin, end):
+        out[r] += top

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from unbounded.kernels.compiled import implements, jit
-from unbounded.kernels.operations import accumulate, bound, clear, evaluate, featurise, update
+from unbounded.kernels.operations import accumulate, clear, evaluate, featurise, screen, update
 from unbounded.likelihoods.base import Array, Bound, Columns, Parameters, positive
 
 
@@ -186,6 +186,6 @@ def _evaluate(family, tail, slot, data, start, features, begin, end, out):
                 out[r] += tail.log_share[slot, family.starts[j] + np.int64(x)]
 
 
-@implements(bound, CategoricalFamily)
-def _bound(family, tail, slot):
-    return 0.0
+@implements(screen, CategoricalFamily)
+def _screen(family, tail, slot, data, start, features, begin, end, out):
+    return None  # a probability is at most 1

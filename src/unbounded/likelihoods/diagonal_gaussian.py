@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from unbounded.kernels.compiled import implements, jit, lane_log
-from unbounded.kernels.operations import accumulate, bound, clear, evaluate, featurise, update
+from unbounded.kernels.operations import accumulate, clear, evaluate, featurise, screen, update
 from unbounded.likelihoods.base import Array, Bound, Columns, Parameters, positive, vector
 
 
@@ -126,7 +126,7 @@ class BoundDiagonalGaussian(Bound):
         )  # fmt: skip
 
     def tail(self, slots: int, lanes: int) -> tuple[Any, ...]:
-        return (DiagonalTail(*(np.zeros((slots, self.size)) for _ in range(6)), np.zeros(slots)),)
+        return (DiagonalTail(*(np.zeros((slots, self.size)) for _ in range(6)), np.zeros(slots), np.empty(lanes)),)
 
     def pack(self, counts: Array, statistics: Array, lanes: int) -> tuple[Any, ...]:
         n, kappa, mean, shape, scale = self._posterior(counts, statistics)
@@ -158,6 +158,7 @@ class DiagonalTail(NamedTuple):
     power: Array
     ratio: Array  # log predictive of a column: constant - power log(1 + ratio (x - mean)^2)
     total: Array  # sum of the constants
+    squares: Array
 
 
 @implements(featurise, DiagonalFamily)
@@ -261,11 +262,26 @@ def _evaluate(family, tail, slot, data, start, features, begin, end, out):
                 out[r] -= power * lane_log(1.0 + ratio * gap * gap)
 
 
-@implements(bound, DiagonalFamily)
-def _bound(family, tail, slot):
-    if not family.missing:
-        return tail.total[slot]
-    total = 0.0
-    for j in range(family.columns.size):
-        total += max(0.0, tail.constant[slot, j])
-    return total
+@implements(screen, DiagonalFamily)
+def _screen(family, tail, slot, data, start, features, begin, end, out):
+    """Sum of logs of 1 + q_j is at least the log of 1 + their sum, and powers are at least the smallest one."""
+    d = family.columns.size
+    x0 = family.first + d
+    top, power = tail.total[slot], np.inf
+    for j in range(d):
+        power = min(power, tail.power[slot, j])
+    if family.missing:
+        top = 0.0
+        for j in range(d):
+            top += max(0.0, tail.constant[slot, j])
+    squares = tail.squares
+    for r in range(begin, end):
+        squares[r] = 0.0
+    for j in range(d):
+        mean, ratio = tail.mean[slot, j], tail.ratio[slot, j]
+        for r in range(begin, end):
+            gap = features[x0 + j, r] - mean
+            seen = np.float64(features[x0 + d + j, r]) if family.missing else 1.0
+            squares[r] += seen * ratio * gap * gap
+    for r in range(begin, end):
+        out[r] += top - power * lane_log(1.0 + squares[r])

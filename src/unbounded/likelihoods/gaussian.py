@@ -14,7 +14,7 @@ import numpy as np
 from scipy.special import gammaln, multigammaln
 
 from unbounded.kernels.compiled import implements, jit, lane_log, normal
-from unbounded.kernels.operations import accumulate, bound, clear, evaluate, featurise, update
+from unbounded.kernels.operations import accumulate, clear, evaluate, featurise, screen, update
 from unbounded.likelihoods.base import Array, Bound, Columns, Parameters, positive, repair, vector
 
 
@@ -353,6 +353,44 @@ def _update(family, tail, slot, data, start, features, r, sign):
     _set_constant(family, tail, slot)
 
 
+@jit
+def _student_lanes(family, tail, slot, features, begin, end, out, coordinates):
+    """Add the log t predictive of rows in lanes, from the first coordinates of the forward substitution."""
+    d = family.columns.size
+    x0 = family.first + d * (d + 1) // 2
+    n = tail.count[slot]
+    kappa = family.kappa0 + n
+    ratio = kappa / (kappa + 1.0)
+    power = 0.5 * (family.dof0 + n + 1.0)
+    factor = tail.factor[slot]
+    constant = tail.constant[slot]
+    lanes, squares = tail.lanes, tail.squares
+    for r in range(begin, end):
+        squares[r] = 0.0
+    for j in range(coordinates):
+        mean = tail.mean[slot, j]
+        inverse = 1.0 / factor[j, j]
+        for r in range(begin, end):
+            lanes[j, r] = features[x0 + j, r] - mean
+        i = 0
+        while i + 3 < j:
+            a, b, c, e = factor[i, j], factor[i + 1, j], factor[i + 2, j], factor[i + 3, j]
+            for r in range(begin, end):
+                lanes[j, r] -= a * lanes[i, r] + b * lanes[i + 1, r] + (c * lanes[i + 2, r] + e * lanes[i + 3, r])
+            i += 4
+        while i < j:
+            a = factor[i, j]
+            for r in range(begin, end):
+                lanes[j, r] -= a * lanes[i, r]
+            i += 1
+        for r in range(begin, end):
+            white = lanes[j, r] * inverse
+            lanes[j, r] = white
+            squares[r] += white * white
+    for r in range(begin, end):
+        out[r] += constant - power * lane_log(1.0 + ratio * squares[r])
+
+
 @implements(evaluate, GaussianFamily)
 def _evaluate(family, tail, slot, data, start, features, begin, end, out):
     """log t = constant - (dof + 1)/2 log(1 + kappa/(kappa+1) |U^-T (x - mean)|^2), by forward substitution in lanes."""
@@ -377,36 +415,14 @@ def _evaluate(family, tail, slot, data, start, features, begin, end, out):
                     y[i] -= white * factor[j, i]
             out[r] += constant - power * math.log1p(ratio * total)
         return
-    lanes, squares = tail.lanes, tail.squares
-    for r in range(begin, end):
-        squares[r] = 0.0
-    for j in range(d):
-        mean = tail.mean[slot, j]
-        inverse = 1.0 / factor[j, j]
-        for r in range(begin, end):
-            lanes[j, r] = features[x0 + j, r] - mean
-        i = 0
-        while i + 3 < j:
-            a, b, c, e = factor[i, j], factor[i + 1, j], factor[i + 2, j], factor[i + 3, j]
-            for r in range(begin, end):
-                lanes[j, r] -= a * lanes[i, r] + b * lanes[i + 1, r] + (c * lanes[i + 2, r] + e * lanes[i + 3, r])
-            i += 4
-        while i < j:
-            a = factor[i, j]
-            for r in range(begin, end):
-                lanes[j, r] -= a * lanes[i, r]
-            i += 1
-        for r in range(begin, end):
-            white = lanes[j, r] * inverse
-            lanes[j, r] = white
-            squares[r] += white * white
-    for r in range(begin, end):
-        out[r] += constant - power * lane_log(1.0 + ratio * squares[r])
+    _student_lanes(family, tail, slot, features, begin, end, out, d)
 
 
-@implements(bound, GaussianFamily)
-def _bound(family, tail, slot):
-    return tail.constant[slot]
+@implements(screen, GaussianFamily)
+def _screen(family, tail, slot, data, start, features, begin, end, out):
+    """The first coordinates of the forward substitution alone bound the quadratic form from below."""
+    d = family.columns.size
+    _student_lanes(family, tail, slot, features, begin, end, out, min(d, max(4, d // 3)))
 
 
 @jit

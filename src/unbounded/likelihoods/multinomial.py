@@ -14,7 +14,7 @@ from scipy.sparse import issparse
 from scipy.special import gammaln
 
 from unbounded.kernels.compiled import implements
-from unbounded.kernels.operations import accumulate, bound, clear, evaluate, featurise, update
+from unbounded.kernels.operations import accumulate, clear, evaluate, featurise, screen, update
 from unbounded.likelihoods.base import Array, Bound, Columns, Parameters, positive
 
 
@@ -164,9 +164,9 @@ def _evaluate(family, tail, slot, data, start, features, begin, end, out):
         out[r] += value + math.lgamma(tail.total[slot]) - math.lgamma(tail.total[slot] + total)
 
 
-@implements(bound, MultinomialFamily)
-def _bound(family, tail, slot):
-    return 0.0
+@implements(screen, MultinomialFamily)
+def _screen(family, tail, slot, data, start, features, begin, end, out):
+    return None  # a probability is at most 1
 
 
 @implements(featurise, SparseMultinomialFamily)
@@ -207,6 +207,6 @@ def _evaluate_sparse(family, tail, slot, data, start, features, begin, end, out)
         out[r] += value + math.lgamma(tail.total[slot]) - math.lgamma(tail.total[slot] + total)
 
 
-@implements(bound, SparseMultinomialFamily)
-def _bound_sparse(family, tail, slot):
-    return 0.0
+@implements(screen, SparseMultinomialFamily)
+def _screen_sparse(family, tail, slot, data, start, features, begin, end, out):
+    return None  # a probability is at most 1

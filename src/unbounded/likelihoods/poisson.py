@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from unbounded.kernels.compiled import implements, jit
-from unbounded.kernels.operations import accumulate, bound, clear, evaluate, featurise, update
+from unbounded.kernels.operations import accumulate, clear, evaluate, featurise, screen, update
 from unbounded.likelihoods.base import Array, Bound, Columns, Parameters, positive
 
 
@@ -174,6 +174,7 @@ def _evaluate(family, tail, slot, data, start, features, begin, end, out):
             out[r] += zero + math.lgamma(shape + x) - x * log_next
 
 
-@implements(bound, PoissonFamily)
-def _bound(family, tail, slot):
-    return np.inf
+@implements(screen, PoissonFamily)
+def _screen(family, tail, slot, data, start, features, begin, end, out):
+    for r in range(begin, end):
+        out[r] += np.inf

@@ -27,9 +27,9 @@ LOSSES = ("vi", "binder")
 _MAX_CELLS = 2**25  # of all contingency tables together; above it the estimate is the best of the draws
 _BLOCK = 2**20  # labels gathered at a time
 _MAX_SWEEPS = 100
-_SWEEP_WORK = 2e10  # cells of a descent; bounds the sweeps when there are very many rows
-_SCREEN_WORK = 2e9  # cells of the search for the best draw; bounds how many draws are candidates
-_SMALL_WORK = 1e7  # cells of a sweep up to which several starts are tried
+_SWEEP_WORK = 1e10  # cells of a descent, about 20 seconds; bounds the sweeps when there are very many rows
+_SCREEN_WORK = 2.0**30  # cells of the search for the best draw; bounds how many draws are candidates
+_SMALL_WORK = 5e7  # cells of a sweep up to which several starts are tried
 
 
 # ---- losses
@@ -190,11 +190,12 @@ def _items(draws: Sequence[Array]) -> _Items:
 class _Tables(NamedTuple):
     """Contingency tables of a partition (columns) with all draws, stacked; the first row has the cluster sizes.
 
-    S n^p E[loss] is, up to a constant, S times the sum of `values` in the first row less twice the sum in the others.
+    The expected loss is, up to a constant and a factor, S times the sum of phi over the first row less twice the sum
+    over the others.
     """
 
     counts: Array  # [R, C]
-    values: Array  # [R, C] phi(counts)
+    steps: Array  # [R, C] phi(counts + 1) - phi(counts): items of weight one, the most by far, need no logarithm
     n_draws: float
     vi: bool
     tolerance: float  # what a move must gain, above rounding, so that a descent ends
@@ -205,6 +206,11 @@ def _phi(x: float, vi: bool) -> float:
     return x * lane_log(max(x, 1.0)) if vi else x * x
 
 
+@inline
+def _rise(x: float, w: float, vi: bool) -> float:
+    return _phi(x + w, vi) - _phi(x, vi)
+
+
 @jit
 def _tally(codes: Array, weights: Array, labels: Array, counts: Array) -> None:
     for i in range(len(codes)):
@@ -213,54 +219,71 @@ def _tally(codes: Array, weights: Array, labels: Array, counts: Array) -> None:
 
 
 @jit
-def _evaluate(counts: Array, vi: bool) -> Array:
-    values = np.empty_like(counts)
+def _all_steps(counts: Array, vi: bool) -> Array:
+    steps = np.empty_like(counts)
     for r in range(len(counts)):
         for c in range(counts.shape[1]):
-            values[r, c] = _phi(counts[r, c], vi)
-    return values
+            steps[r, c] = _rise(counts[r, c], 1.0, vi)
+    return steps
 
 
-def _tables(items: _Items, labels: Array, loss: str, n_columns: int) -> _Tables:
+def _counts(items: _Items, labels: Array, n_columns: int) -> Array:
     counts = np.zeros((items.n_codes, n_columns))
     for block, codes in items.blocks():
         _tally(codes, items.weights[block], labels[block], counts)
+    return counts
+
+
+def _tables(items: _Items, labels: Array, loss: str, n_columns: int) -> _Tables:
+    counts = _counts(items, labels, n_columns)
     vi, n_draws = loss == "vi", float(len(items.draws))
     largest = _spread(items.weights.sum(keepdims=True), loss)
-    return _Tables(counts, _evaluate(counts, vi), n_draws, vi, 1e-13 * n_draws * largest)
+    return _Tables(counts, _all_steps(counts, vi), n_draws, vi, 1e-13 * n_draws * largest)
 
 
 def _total(items: _Items, labels: Array, loss: str) -> float:
     """The expected loss, up to a constant and a factor that all partitions share."""
-    values = _tables(items, labels, loss, int(labels.max()) + 1).values
-    return float(len(items.draws) * values[0].sum() - 2 * values[1:].sum())
+    counts = _counts(items, labels, int(labels.max()) + 1)
+    return len(items.draws) * _spread(counts[0], loss) - 2 * _spread(counts[1:], loss)
 
 
 # ---- search
 
 
 @jit
-def _costs(tables: _Tables, rows: Array, weights: Array, own: int, out: Array) -> None:
-    """out[c]: the rise of the expected loss when an item, taken out of column `own`, is put into column c."""
-    counts, values, n_draws, vi, _ = tables
+def _costs(tables: _Tables, rows: Array, weights: Array, out: Array) -> None:
+    """out[c]: the rise of the expected loss when an item is added to column c."""
+    counts, steps, n_draws, vi, _ = tables
     out[:] = 0.0
-    home = 0.0
     for k in range(len(rows)):
         r, w = rows[k], weights[k]
         factor = n_draws if r == 0 else -2.0
-        for c in range(len(out)):
-            out[c] += factor * (_phi(counts[r, c] + w, vi) - values[r, c])
-        home += factor * (values[r, own] - _phi(counts[r, own] - w, vi))
-    out[own] = home
+        if w == 1.0:
+            for c in range(len(out)):
+                out[c] += factor * steps[r, c]
+        else:
+            for c in range(len(out)):
+                out[c] += factor * _rise(counts[r, c], w, vi)
+
+
+@jit
+def _home_cost(tables: _Tables, rows: Array, weights: Array, own: int) -> float:
+    """The rise of the expected loss when an item that has been taken out of its column is put back."""
+    counts, _, n_draws, vi, _ = tables
+    cost = 0.0
+    for k in range(len(rows)):
+        factor = n_draws if rows[k] == 0 else -2.0
+        cost += factor * _rise(counts[rows[k], own] - weights[k], weights[k], vi)
+    return cost
 
 
 @jit
 def _shift(tables: _Tables, rows: Array, weights: Array, column: int, sign: float) -> None:
-    counts, values, _, vi, _ = tables
+    counts, steps, _, vi, _ = tables
     for k in range(len(rows)):
         r = rows[k]
         counts[r, column] += sign * weights[k]
-        values[r, column] = _phi(counts[r, column], vi)
+        steps[r, column] = _rise(counts[r, column], 1.0, vi)
 
 
 @jit
@@ -269,7 +292,8 @@ def _place(tables: _Tables, rows: Array, weights: Array, own: int, costs: Array)
 
     An empty column stands for a new cluster.
     """
-    _costs(tables, rows, weights, own, costs)
+    _costs(tables, rows, weights, costs)
+    costs[own] = _home_cost(tables, rows, weights, own)
     best = np.argmin(costs)
     if costs[best] > costs[own] - tables.tolerance:
         return own
@@ -301,8 +325,6 @@ def _merge(tables: _Tables, target: Array) -> int:
     merged = 0
     for own in range(len(target)):
         rows = np.nonzero(tables.counts[:, own])[0]
-        if len(rows) == 0:
-            continue
         best = _place(tables, rows, tables.counts[:, own][rows], own, costs)
         if best != own:
             target[target == own] = best
@@ -320,20 +342,26 @@ def _swept(items: _Items, labels: Array, loss: str) -> tuple[Array, int]:
     for block, codes in items.blocks():
         here, width = _sweep(tables, codes, items.weights[block], labels[block], width)
         moved += here
-    target = np.arange(n_columns)
+    target = np.arange(width)
     moved += _merge(tables, target)
     return _compact(target[labels]), moved
 
 
-def _descend(items: _Items, labels: Array, loss: str) -> Array:
-    """Sweeps until nothing moves, or until the work that a large data set may take is done."""
-    work = 0.0
-    for _ in range(_MAX_SWEEPS):
-        work += len(items) * len(items.draws) * (int(labels.max()) + 1)
-        labels, moved = _swept(items, labels, loss)
-        if not moved or work > _SWEEP_WORK:
+def _descend(items: _Items, labels: Array, loss: str, work: float) -> Array:
+    """Sweeps until nothing moves, or until the work that may be done is done (but at least one)."""
+    moved = 1
+    for sweep in range(_MAX_SWEEPS):
+        work -= _work(items, int(labels.max()) + 1)
+        if not moved or (sweep and work < 0):
             break
+        labels, moved = _swept(items, labels, loss)
     return labels
+
+
+def _work(items: _Items, n_clusters: int) -> float:
+    """The cells that a sweep and its merges look at, at most."""
+    entries = len(items) * len(items.draws)
+    return float(entries + min(entries, items.n_codes * n_clusters)) * n_clusters
 
 
 def _candidates(n_draws: int, n_items: int) -> list[int]:
@@ -377,6 +405,7 @@ def point_estimate(draws: Sequence[Array], loss: str = "vi") -> Array:
     items = _items(draws)
     if items.n_codes * int(items.n_clusters.max()) > _MAX_CELLS:
         return _by_size(_best_draw(draws, loss))
-    ends = [_descend(items, start, loss) for start in _starts(items, loss)]
+    starts = _starts(items, loss)
+    ends = [_descend(items, start, loss, _SWEEP_WORK / len(starts)) for start in starts]
     best = min(ends, key=lambda labels: _total(items, labels, loss))
     return _by_size(best[items.of_row])

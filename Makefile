@@ -1,0 +1,40 @@
+# On a fresh machine: `make demo`, then `make test`. Everything is installed into .venv.
+PYTHON ?= python3
+BIN := .venv/bin
+export OPENBLAS_NUM_THREADS = 1
+
+.PHONY: demo test lint exactness mutants bench bench-speed bench-peers clean
+
+demo: .setup-done
+	$(BIN)/python examples/demo.py
+
+test: lint
+	$(BIN)/python -m pytest -m "not long"
+
+lint: .setup-done
+	$(BIN)/ruff check src tests benchmarks examples
+	$(BIN)/ruff format --check src tests benchmarks examples
+	$(BIN)/mypy
+
+exactness: .setup-done mutants
+	$(BIN)/python -m pytest -m "long" tests/exactness -s
+
+mutants: .setup-done
+	$(BIN)/python tests/exactness/mutants.py
+
+bench: bench-speed bench-peers
+
+bench-speed: .setup-done
+	$(BIN)/python benchmarks/speed.py
+
+bench-peers: .setup-done
+	$(BIN)/python benchmarks/peers.py
+
+.setup-done: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet -e ".[dev]"
+	touch $@
+
+clean:
+	rm -rf .venv .setup-done .numba_cache demo-run build src/*.egg-info

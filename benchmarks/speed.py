@@ -1,0 +1,192 @@
+"""Speed of the label kernel as shares of what the machine can do, measured in the same run (make bench-speed).
+
+Times are CPU seconds of one thread, the least of several repetitions; limits and kernels take turns, so that a noisy
+machine slows both. Two threads are compared by wall time.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from unbounded import engines
+from unbounded.data import describe
+from unbounded.instantiation import Ghosts
+from unbounded.kernels import labels as kernel
+from unbounded.kernels.compiled import jit, lane_exp
+from unbounded.likelihoods import Gaussian
+from unbounded.measures import DirichletProcess
+from unbounded.randomness import key
+from unbounded.samplers.hybrid import rounds
+from unbounded.samplers.mixture import Mixture, shards
+
+REPEATS = 7
+
+
+@dataclass
+class Row:
+    what: str
+    reached: str
+    target: str
+    ok: bool
+
+
+def cpu_seconds(*functions: Callable[[], Any]) -> list[float]:
+    """Least thread CPU time of each function, the functions taking turns."""
+    best = [np.inf] * len(functions)
+    for function in functions:
+        function()
+    for _ in range(REPEATS):
+        for i, function in enumerate(functions):
+            began = time.thread_time_ns()
+            function()
+            best[i] = min(best[i], (time.thread_time_ns() - began) * 1e-9)
+    return best
+
+
+def gemm(dtype: Any, size: int = 1024) -> Callable[[], Any]:
+    a = np.random.default_rng(0).random((size, size)).astype(dtype)
+    out = np.empty_like(a)
+    return lambda: np.dot(a, a, out=out)
+
+
+@jit
+def _exp_all(x, out):
+    for _ in range(100):
+        for i in range(x.size):
+            out[i] = lane_exp(x[i])
+
+
+def exps(dtype: Any, size: int = 4096) -> tuple[Callable[[], Any], int]:
+    x = -np.random.default_rng(0).random(size).astype(dtype)
+    out = np.empty_like(x)
+    return (lambda: _exp_all(x, out)), 100 * size
+
+
+class Bench:
+    """A shard with K mobile atoms around K true clusters and, if asked, private atoms of its own."""
+
+    def __init__(self, columns: int, atoms: int, dtype: Any, rows: int, private: int = 0, births: float = 0.0):
+        rng = np.random.default_rng(1)
+        centres = 4.0 * rng.normal(size=(atoms + private, columns))
+        z = rng.integers(0, atoms, rows).astype(np.int32)
+        if private:
+            few = np.arange(0, rows, 100)
+            z[few] = atoms + rng.integers(0, private, len(few))
+        self.X = centres[z] + rng.normal(size=(rows, columns))
+        bound = Gaussian().bind(describe(self.X))
+        self.family = bound.family()
+        counts, sums = kernel.statistics(self.family, self.X, z, atoms + private, bound.n_features)
+        bias, eta = bound.natural(bound.draw(counts[:atoms].astype(float), sums[:atoms], rng))
+        eta = np.concatenate([eta, (bias + np.log(counts[:atoms]))[:, None]], axis=1)
+        self.eta = np.ascontiguousarray(eta.astype(dtype))
+        lanes = kernel.lanes_for(rows, bound.n_features, atoms, self.eta.itemsize)
+        slots = 16 + private
+        self.work = kernel.scratch(bound.n_features, atoms, slots + 1, lanes, dtype)
+        self.tail = bound.tail(slots + 1, lanes)
+        self.members = np.zeros(slots, np.int64)
+        self.law = kernel.TailLaw(0.0, births)
+        self.z, self.atoms, self.rows, self.n_features = z, atoms, rows, bound.n_features
+        kernel.fill_tail(self.family, self.X, z, atoms, self.tail, self.members, self.work)
+        self.turn = 0
+
+    def sweep(self) -> None:
+        self.turn += 1
+        done = kernel.sweep(
+            self.family, self.X, self.z, 0, 0, self.eta, self.atoms, self.atoms, self.law, self.tail, self.members,
+            key(0, "label", self.turn), key(0, "tail", self.turn), self.work,
+        )  # fmt: skip
+        assert done == self.rows
+
+    def statistics(self) -> None:
+        kernel.statistics(self.family, self.X, self.z, int(self.z.max()) + 1, self.n_features)
+
+
+def gemm_share(columns: int, atoms: int, dtype: Any, rows: int, target: float) -> Row:
+    bench = Bench(columns, atoms, dtype, rows)
+    limit, sweep, statistics = cpu_seconds(gemm(dtype), bench.sweep, bench.statistics)
+    ideal = 2.0 * bench.n_features * atoms * rows * limit / (2 * 1024**3)
+    share, whole = ideal / sweep, ideal / (sweep + statistics)
+    ns = sweep / rows / atoms * 1e9
+    name = f"Gaussian labels D={columns} K={atoms} {np.dtype(dtype).name}"
+    return Row(name, f"{share:.0%} of GEMM ({whole:.0%} with statistics), {ns:.1f} ns", f">= {target:.0%}", share >= target)
+
+
+def exp_ratio(atoms: int, dtype: Any) -> Row:
+    bench = Bench(2, atoms, dtype, 100_000)
+    run_exps, count = exps(dtype)
+    limit, sweep = cpu_seconds(run_exps, bench.sweep)
+    ratio = sweep / (bench.rows * atoms) / (limit / count)
+    return Row(f"Gaussian labels D=2 K={atoms} {np.dtype(dtype).name}", f"{ratio:.2f}x the exp limit", "<= 2x", ratio <= 2)
+
+
+def births_cost() -> Row:
+    with_births, without = Bench(16, 50, np.float64, 50_000, births=1.0), Bench(16, 50, np.float64, 50_000)
+    a, b = cpu_seconds(with_births.sweep, without.sweep)
+    return Row("births possible, no private atoms, D=16 K=50", f"{a / b - 1:+.1%}", "<= +10%", a / b <= 1.1)
+
+
+def private_cost() -> Row:
+    private, none = Bench(16, 50, np.float64, 50_000, private=5, births=1.0), Bench(16, 50, np.float64, 50_000, births=1.0)
+    a, b = cpu_seconds(private.sweep, none.sweep)
+    held = f"{int(private.members.sum())} rows in {int((private.members > 0).sum())} private atoms"
+    return Row(f"5 private atoms, D=16 K=50 ({held})", f"{a / b:.2f}x a sweep without", "<= 2x", a / b <= 2)
+
+
+def round_seconds(model: Mixture, X: Any, z: Any, workers: int, turns: int = 12) -> float:
+    engine = engines.build("threads", shards(X, model.likelihood, model.n_shards), workers)
+    state = model.begin(engine, z)
+    chain = rounds(model, engine, state)
+    next(chain)
+    best = np.inf
+    for _ in range(turns):
+        began = time.perf_counter()
+        next(chain)
+        best = min(best, time.perf_counter() - began)
+    engine.close()
+    return best
+
+
+def two_threads() -> Row:
+    rng = np.random.default_rng(0)
+    z = rng.integers(0, 50, 200_000)
+    X = 4.0 * rng.normal(size=(50, 16))[z] + rng.normal(size=(200_000, 16))
+    likelihood = Gaussian().bind(describe(X))
+    model = Mixture(DirichletProcess(), likelihood, Ghosts(), len(X), 8, seed=0)
+    pairs = [(round_seconds(model, X, z, 1), round_seconds(model, X, z, 2)) for _ in range(3)]
+    speedup = max(one / two for one, two in pairs)
+    return Row("rounds of 200,000 x 16, K=50: two threads", f"{speedup:.2f}x one", ">= 1.8x", speedup >= 1.8)
+
+
+def main() -> None:
+    f32, f64 = np.float32, np.float64
+    with threadpool_limits(1, user_api="blas"):
+        rows = [
+            gemm_share(16, 50, f32, 50_000, 0.4),
+            gemm_share(16, 200, f32, 20_000, 0.6),
+            gemm_share(16, 50, f64, 50_000, 0.4),
+            gemm_share(16, 200, f64, 20_000, 0.6),
+            gemm_share(64, 200, f32, 10_000, 0.6),
+            gemm_share(64, 200, f64, 10_000, 0.6),
+            exp_ratio(20, f64),
+            exp_ratio(50, f64),
+            births_cost(),
+            private_cost(),
+            two_threads(),
+        ]
+    if "--json" in sys.argv:
+        print(json.dumps([row.__dict__ for row in rows], default=bool))
+        return
+    for row in rows:
+        print(f"{'ok  ' if row.ok else 'MISS'} {row.what:62} {row.reached:48} target {row.target}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,198 @@
+"""The command line: fit, resume, summary, predict."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+
+from unbounded import datasets
+from unbounded.chain.store import RunError
+from unbounded.estimators import MEMBERS
+
+app = typer.Typer(help="Exact, parallel MCMC for Bayesian nonparametric models.", no_args_is_help=True, add_completion=False)
+console = Console()
+_COMMAND = "command.json"
+
+
+def _plainly(command: Callable[..., None]) -> Callable[..., None]:
+    """Errors of input become one sentence on standard error and exit status 2."""
+
+    @wraps(command)
+    def wrapper(*args: Any, **kwargs: Any) -> None:
+        try:
+            command(*args, **kwargs)
+        except (ValueError, TypeError, RunError) as error:
+            print(f"error: {str(error).strip().splitlines()[0]}", file=sys.stderr)
+            raise typer.Exit(2) from None
+        except KeyboardInterrupt as stop:
+            print(f"interrupted: {stop or 'nothing was drawn yet'}", file=sys.stderr)
+            raise typer.Exit(130) from None
+
+    return wrapper
+
+
+@app.command()
+@_plainly
+def fit(
+    model: Annotated[str, typer.Argument(help=f"One of {', '.join(MEMBERS)}.")],
+    data: Annotated[Path, typer.Argument(help=".npy, .csv, .parquet, or CSR .npz")],
+    out: Annotated[Path, typer.Option(help="Run directory, made anew.")],
+    likelihood: Annotated[str, typer.Option(help="gaussian, diagonal_gaussian, bernoulli, ...")] = "gaussian",
+    concentration: Annotated[float | None, typer.Option(help="Fix it; sampled by default.")] = None,
+    discount: Annotated[float | None, typer.Option(help="Fix it (py only); sampled by default.")] = None,
+    shards: Annotated[int, typer.Option(help="P, the number of shards.")] = 8,
+    sweeps: Annotated[int, typer.Option(help="L, sweeps per round.")] = 1,
+    warmup: int = 250,
+    draws: int = 500,
+    thin: int = 1,
+    chains: int = 1,
+    engine: str = "threads",
+    workers: Annotated[int | None, typer.Option(help="Default: all cores.")] = None,
+    instantiate: str = "ghosts",
+    init: str = "kmeans++",
+    dtype: str = "float64",
+    loss: str = "vi",
+    holdout: Annotated[float, typer.Option(help="Share of the rows to hold out for a score.")] = 0.0,
+    keep_assignments: bool = False,
+    seed: int = 0,
+    quiet: Annotated[bool, typer.Option(help="No progress bar.")] = False,
+) -> None:
+    """Fit a model and write draws, a summary, labels and pictures to a run directory."""
+    if (out / "run.json").exists():
+        raise RunError(f"{out} already holds a run; resume it or choose another directory.")
+    settings: dict[str, Any] = {
+        "likelihood": likelihood, "concentration": concentration, "n_shards": shards, "sweeps_per_round": sweeps,
+        "n_warmup": warmup, "n_draws": draws, "thin": thin, "n_chains": chains, "engine": engine, "n_workers": workers,
+        "instantiate": instantiate, "init": init, "dtype": dtype, "loss": loss, "keep_assignments": keep_assignments,
+        "random_state": seed,
+    }  # fmt: skip
+    if model == "py":
+        settings["discount"] = discount
+    elif discount is not None:
+        raise ValueError("--discount belongs to the model py.")
+    command = {"model": model, "data": str(data.resolve()), "holdout": holdout, "settings": settings}
+    _run(out, command, quiet, new=True)
+
+
+@app.command()
+@_plainly
+def resume(
+    run: Annotated[Path, typer.Argument(help="A run directory.")],
+    draws: Annotated[int | None, typer.Option(help="Extend the run to this many draws per chain.")] = None,
+    workers: int | None = None,
+    quiet: bool = False,
+) -> None:
+    """Go on with a run that was interrupted, or extend a finished one."""
+    command = _command(run)
+    if draws is not None:
+        command["settings"]["n_draws"] = draws
+    if workers is not None:
+        command["settings"]["n_workers"] = workers
+    _run(run, command, quiet)
+
+
+@app.command()
+@_plainly
+def summary(run: Annotated[Path, typer.Argument(help="A run directory.")]) -> None:
+    """Print the posterior summary of a run, with R-hat and effective sample sizes."""
+    _command(run)
+    path = run / "summary.txt"
+    if not path.exists():
+        raise RunError(f"{run} has no finished draws yet; resume it first.")
+    print(path.read_text(), end="")
+
+
+@app.command()
+@_plainly
+def predict(
+    run: Annotated[Path, typer.Argument(help="A run directory.")],
+    data: Annotated[Path, typer.Argument(help="New rows.")],
+    out: Annotated[Path, typer.Option(help="A .csv with cluster, its probability and log density of each row.")],
+) -> None:
+    """Cluster and score new rows. Reads the training data again, where `fit` found them."""
+    import pandas as pd
+
+    estimator, _ = _fitted(run, _command(run), quiet=True)
+    X = datasets.load(data)
+    probabilities = estimator.predict_proba(X)
+    table = {
+        "cluster": probabilities.argmax(1),
+        "probability": probabilities.max(1),
+        "log_density": estimator.score_samples(X),
+    }
+    pd.DataFrame(table).to_csv(out, index_label="row")
+    console.print(f"{len(table['cluster'])} rows written to {out}")
+
+
+def _command(run: Path) -> dict[str, Any]:
+    try:
+        command: dict[str, Any] = json.loads((run / _COMMAND).read_text())
+    except FileNotFoundError:
+        raise RunError(f"{run} is not a run directory of `unbounded fit`.") from None
+    except ValueError as error:
+        raise RunError(f"{run / _COMMAND} is damaged: {error}.") from error
+    return command
+
+
+def _fitted(run: Path, command: dict[str, Any], quiet: bool) -> tuple[Any, Any]:
+    """The estimator, fitted or resumed, and its training rows."""
+    if command["model"] not in MEMBERS:
+        raise ValueError(f"model must be one of {', '.join(MEMBERS)}, got {command['model']!r}.")
+    estimator = MEMBERS[command["model"]](**command["settings"], checkpoint=run, progress=not quiet)
+    X = datasets.load(command["data"])
+    train, kept_out = _split(X, command["holdout"], command["settings"]["random_state"])
+    return estimator.fit(train, holdout=kept_out), train
+
+
+def _run(run: Path, command: dict[str, Any], quiet: bool, new: bool = False) -> None:
+    try:
+        run.mkdir(parents=True, exist_ok=True)
+        (run / _COMMAND).write_text(json.dumps(command, indent=2) + "\n")
+    except OSError as error:
+        raise RunError(f"cannot write to the run directory {run}: {error.strerror or error}.") from error
+    try:
+        estimator, X = _fitted(run, command, quiet)
+    except (ValueError, TypeError):
+        if new and not (run / "run.json").exists():
+            (run / _COMMAND).unlink()
+        raise
+    _write_results(run, estimator, X)
+    print((run / "summary.txt").read_text(), end="")
+    if estimator.interrupted_:
+        console.print(f"Interrupted; this is what there is so far. Go on with: unbounded resume {run}")
+
+
+def _split(X: Any, share: float, seed: int) -> tuple[Any, Any]:
+    if not 0 <= share < 1:
+        raise ValueError(f"--holdout must be in [0, 1), got {share}.")
+    n_out = int(share * X.shape[0])
+    if n_out == 0:
+        return X, None
+    order = np.random.default_rng(seed).permutation(X.shape[0])
+    rows = getattr(X, "iloc", X)
+    return rows[np.sort(order[n_out:])], rows[np.sort(order[:n_out])]
+
+
+def _write_results(run: Path, estimator: Any, X: Any) -> None:
+    from unbounded.summary import plots
+    from unbounded.summary.report import text
+
+    np.save(run / "labels.npy", estimator.labels_)
+    scalars = estimator.posterior_.drop_vars("assignments", errors="ignore")
+    scalars.to_dataframe().to_csv(run / "draws.csv")
+    (run / "summary.txt").write_text(text(estimator))
+    plots.traces(scalars).savefig(run / "traces.png", dpi=120)
+    if not hasattr(X, "indptr"):
+        plots.clusters(np.asarray(X), estimator.labels_).savefig(run / "clusters.png", dpi=120)
+
+
+if __name__ == "__main__":
+    app()
