@@ -25,7 +25,8 @@ from unbounded.kernels.compiled import inline, jit, lane_log, mix
 LOSSES = ("vi", "binder")
 
 _MAX_CELLS = 2**25  # of all contingency tables together; above it the estimate is the best of the draws
-_BLOCK = 2**20  # labels gathered at a time
+_KEPT = 2**24  # labels of items that may be kept as one matrix rather than gathered anew, a block at a time
+_BLOCK = 2**16  # labels of a block
 _MAX_SWEEPS = 100
 _SWEEP_WORK = 1e10  # cells of a descent, about 20 seconds; bounds the sweeps when there are very many rows
 _SCREEN_WORK = 2.0**30  # cells of the search for the best draw; bounds how many draws are candidates
@@ -151,21 +152,18 @@ class _Items:
         return self.draws[draw][self.rows].astype(np.int64)
 
     def blocks(self) -> Iterator[tuple[slice, Array]]:
-        """Items and the table rows they count in, a block at a time: the draws are never copied as a whole."""
-        return iter(self._only) if self._step >= len(self) else self._gathered()
+        """Items and the table rows they count in, block by block, so that large draws are never copied as a whole."""
+        return iter(self._kept) if len(self) * len(self.draws) <= _KEPT else self._gathered()
 
     @cached_property
-    def _only(self) -> list[tuple[slice, Array]]:
+    def _kept(self) -> list[tuple[slice, Array]]:
         return list(self._gathered())
-
-    @property
-    def _step(self) -> int:
-        return max(_BLOCK // (1 + len(self.draws)), 1)
 
     def _gathered(self) -> Iterator[tuple[slice, Array]]:
         first = 1 + np.cumsum(self.n_clusters) - self.n_clusters
-        for start in range(0, len(self), self._step):
-            block = slice(start, min(start + self._step, len(self)))
+        step = max(_BLOCK // (1 + len(self.draws)), 1024)
+        for start in range(0, len(self), step):
+            block = slice(start, min(start + step, len(self)))
             codes = np.zeros((block.stop - start, 1 + len(self.draws)), np.int32)
             for s, draw in enumerate(self.draws):
                 codes[:, s + 1] = draw[self.rows[block]]
