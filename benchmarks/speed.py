@@ -116,7 +116,9 @@ def gemm_share(columns: int, atoms: int, dtype: Any, rows: int, target: float) -
     share, whole = ideal / sweep, ideal / (sweep + statistics)
     ns = sweep / rows / atoms * 1e9
     name = f"Gaussian labels D={columns} K={atoms} {np.dtype(dtype).name}"
-    return Row(name, f"{share:.0%} of GEMM ({whole:.0%} with statistics), {ns:.1f} ns", f">= {target:.0%}", share >= target)
+    return Row(
+        name, f"{share:.0%} of GEMM ({whole:.0%} with statistics), {ns:.1f} ns", f">= {target:.0%}", share >= target
+    )
 
 
 def exp_ratio(atoms: int, dtype: Any) -> Row:
@@ -124,7 +126,9 @@ def exp_ratio(atoms: int, dtype: Any) -> Row:
     run_exps, count = exps(dtype)
     limit, sweep = cpu_seconds(run_exps, bench.sweep)
     ratio = sweep / (bench.rows * atoms) / (limit / count)
-    return Row(f"Gaussian labels D=2 K={atoms} {np.dtype(dtype).name}", f"{ratio:.2f}x the exp limit", "<= 2x", ratio <= 2)
+    return Row(
+        f"Gaussian labels D=2 K={atoms} {np.dtype(dtype).name}", f"{ratio:.2f}x the exp limit", "<= 2x", ratio <= 2
+    )
 
 
 def births_cost() -> Row:
@@ -134,7 +138,10 @@ def births_cost() -> Row:
 
 
 def private_cost() -> Row:
-    private, none = Bench(16, 50, np.float64, 50_000, private=5, births=1.0), Bench(16, 50, np.float64, 50_000, births=1.0)
+    private, none = (
+        Bench(16, 50, np.float64, 50_000, private=5, births=1.0),
+        Bench(16, 50, np.float64, 50_000, births=1.0),
+    )
     a, b = cpu_seconds(private.sweep, none.sweep)
     held = f"{int(private.members.sum())} rows in {int((private.members > 0).sum())} private atoms"
     return Row(f"5 private atoms, D=16 K=50 ({held})", f"{a / b:.2f}x a sweep without", "<= 2x", a / b <= 2)

@@ -14,10 +14,13 @@ import typer
 from rich.console import Console
 
 from unbounded import datasets
+from unbounded.arrays import is_csr
 from unbounded.chain.store import RunError
 from unbounded.estimators import MEMBERS
 
-app = typer.Typer(help="Exact, parallel MCMC for Bayesian nonparametric models.", no_args_is_help=True, add_completion=False)
+app = typer.Typer(
+    help="Exact, parallel MCMC for Bayesian nonparametric models.", no_args_is_help=True, add_completion=False
+)
 console = Console()
 _COMMAND = "command.json"
 
@@ -190,7 +193,7 @@ def _write_results(run: Path, estimator: Any, X: Any) -> None:
     scalars.to_dataframe().to_csv(run / "draws.csv")
     (run / "summary.txt").write_text(text(estimator))
     plots.traces(scalars).savefig(run / "traces.png", dpi=120)
-    if not hasattr(X, "indptr"):
+    if not is_csr(X):
         plots.clusters(np.asarray(X), estimator.labels_).savefig(run / "clusters.png", dpi=120)
 
 

@@ -1,7 +1,7 @@
 """The contracts on one page: read this first.
 
-A chain advances in rounds. In a round, the *sampler* takes a global step from the gathered summary, the *engine* runs the
-*kernel*'s local step on every shard, and the summaries of the shards are summed along a fixed tree:
+A chain advances in rounds. In a round, the *sampler* takes a global step from the gathered summary, the *engine* runs
+the *kernel*'s local step on every shard, and the summaries of the shards are summed along a fixed tree:
 
     state --model.global_step--> Message --engine.run(model.local_step)--> Gathered --model.gather--> state
 
@@ -17,14 +17,11 @@ Nothing below assumes that Z is a vector of labels.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import numpy as np
-
-Array = np.ndarray[Any, Any]
-Arrays = Mapping[str, Array]
+from unbounded.arrays import Array, Arrays
 
 
 class Shard(Protocol):
@@ -37,7 +34,7 @@ class Shard(Protocol):
 
 @dataclass(frozen=True)
 class Summary:
-    """What a shard reports: statistics of shared atoms, which add up over shards, and its private atoms, which do not."""
+    """What a shard reports: statistics of shared atoms, which add up, and its private atoms, which do not."""
 
     shared: Arrays
     private: Arrays
@@ -84,8 +81,11 @@ class State(Protocol):
 
 
 class Model(Protocol):
-    exact: bool
-    n_rows: int
+    @property
+    def exact(self) -> bool: ...
+
+    @property
+    def n_rows(self) -> int: ...
 
     def global_step(self, state: Any) -> Message: ...
 

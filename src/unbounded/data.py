@@ -6,9 +6,9 @@ import hashlib
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import sparse
 
-from unbounded.likelihoods.base import Array, Columns
+from unbounded.arrays import Array, is_csr
+from unbounded.likelihoods.base import Columns
 
 _BLOCK = 65536
 
@@ -23,7 +23,7 @@ class Csr(NamedTuple):
 
 def rows_of(X: Any, start: int, stop: int) -> Any:
     """Rows start .. stop in the form that compiled code takes; a view where the array allows it."""
-    if sparse.issparse(X):
+    if is_csr(X):
         part = X[start:stop]
         return Csr(part.indptr.astype(np.int64), part.indices.astype(np.int64), part.data.astype(np.float64))
     return np.ascontiguousarray(X[start:stop])
@@ -37,7 +37,7 @@ def boundaries(n_rows: int, n_shards: int) -> Array:
 def describe(X: Any) -> Columns:
     """Column means, standard deviations, ranges and holes, block by block."""
     n, d = X.shape
-    if sparse.issparse(X):
+    if is_csr(X):
         total = np.asarray(X.sum(axis=0)).ravel()
         square = np.asarray(X.multiply(X).sum(axis=0)).ravel()
         mean = total / n
@@ -68,8 +68,8 @@ def describe(X: Any) -> Columns:
 def fingerprint(X: Any) -> str:
     """A short digest of the data, to recognise a checkpoint that belongs to other data."""
     digest = hashlib.blake2b(digest_size=16)
-    digest.update(repr((X.shape, str(X.dtype), sparse.issparse(X))).encode())
-    for array in (X.indptr, X.indices, X.data) if sparse.issparse(X) else (X,):
+    digest.update(repr((X.shape, str(X.dtype), is_csr(X))).encode())
+    for array in (X.indptr, X.indices, X.data) if is_csr(X) else (X,):
         for start in range(0, len(array), _BLOCK):
             digest.update(np.ascontiguousarray(array[start : start + _BLOCK]).view(np.uint8).data)
     return digest.hexdigest()

@@ -94,7 +94,7 @@ def _load_csr(path: Path) -> Any:
     try:
         with np.load(path, allow_pickle=False) as file:
             parts = [file[name] for name in ("data", "indices", "indptr")]
-            shape = tuple(int(v) for v in file["shape"])
+            shape = (int(file["shape"][0]), int(file["shape"][1]))
     except (KeyError, ValueError, OSError) as error:
         raise ValueError(f"{path} is not a CSR matrix as scipy.sparse.save_npz writes it: {error}.") from error
     return sparse.csr_matrix(tuple(parts), shape=shape)

@@ -55,7 +55,10 @@ class Ghosts:
 
 @dataclass(frozen=True)
 class OneOpen:
-    """Exact, closest to the paper: one shard, drawn afresh each round, may create atoms. ghosts: default three per row."""
+    """Exact, closest to the paper: one shard, drawn afresh each round, may create atoms.
+
+    ghosts: default three per row.
+    """
 
     ghosts: int | None = None
     exact: ClassVar[bool] = True

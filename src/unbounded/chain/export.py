@@ -16,7 +16,7 @@ FLAG = "NOT EXACT: these draws come from an instantiation rule that does not lea
 
 
 def to_dataset(chains: Sequence[Chain]) -> xr.Dataset:
-    """Every scalar trace with dims (chain, draw); chains of unequal length (after an interruption) are cut to the least."""
+    """Every scalar trace with dims (chain, draw); chains that an interruption left unequal are cut to the shortest."""
     n_draws = min(len(chain.draws) for chain in chains)
     names = list(chains[0].draws[0]) if n_draws else []
     data: dict[str, Any] = {
@@ -45,7 +45,7 @@ def table(posterior: xr.Dataset) -> pd.DataFrame:
     scalars = posterior.drop_vars("assignments", errors="ignore")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        summary: pd.DataFrame = az.summary(scalars, round_to="none")
+        summary: Any = az.summary(scalars, round_to="none")
     if not posterior.attrs["exact"]:
         warnings.warn(FLAG, stacklevel=2)
         summary.insert(0, "exact", False)

@@ -84,7 +84,9 @@ def run(
     state = start() if state is None else state
     saved = time.monotonic()
     with _stop_flag() as stopped:
-        for state in _until(rounds(model, engine, state), state, length.n_rounds):
+        states = rounds(model, engine, state)
+        while state.round < length.n_rounds:
+            state = next(states)
             draw = length.draw_at(state.round)
             if draw is not None:
                 _record(chain, model, engine, state, draw, length, store, extra)
@@ -100,14 +102,15 @@ def run(
     return chain
 
 
-def _until(states: Iterator[Any], state: Any, n_rounds: int) -> Iterator[Any]:
-    while state.round < n_rounds:
-        state = next(states)
-        yield state
-
-
 def _record(
-    chain: Chain, model: Model, engine: Engine, state: Any, draw: int, length: Length, store: ChainStore | None, extra: Any
+    chain: Chain,
+    model: Model,
+    engine: Engine,
+    state: Any,
+    draw: int,
+    length: Length,
+    store: ChainStore | None,
+    extra: Any,
 ) -> None:
     scalars = model.scalars(state) | (extra(state) if extra else {})
     snap = length.is_snapshot(draw)

@@ -6,8 +6,8 @@
     chain-0/snapshots/000012.ub   whole draws, for prediction and point estimates
     chain-0/checkpoint.ub         the last complete round
 
-`.ub` files are a magic line, a SHA-256 line and an .npz without pickles. They are written to a temporary name, flushed to
-disk and renamed, so that a file is either the old one or the new one, never half of each.
+`.ub` files are a magic line, a SHA-256 line and an .npz without pickles. They are written to a temporary name, flushed
+to disk and renamed, so that a file is either the old one or the new one, never half of each.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ class RunError(RuntimeError):
 
 def write_arrays(path: Path, arrays: Arrays) -> None:
     payload = io.BytesIO()
-    np.savez(payload, **{name.replace("/", "|"): value for name, value in arrays.items()})
+    named: dict[str, Any] = {name.replace("/", "|"): value for name, value in arrays.items()}
+    np.savez(payload, allow_pickle=False, **named)
     content = payload.getvalue()
     digest = hashlib.sha256(content).hexdigest().encode() + b"\n"
     temporary = path.with_suffix(f".{os.getpid()}.tmp")

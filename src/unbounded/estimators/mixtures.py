@@ -12,6 +12,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from unbounded import engines
+from unbounded.arrays import is_csr
 from unbounded.chain import export
 from unbounded.chain.run import Chain, Length, run
 from unbounded.chain.store import RunError, RunStore
@@ -31,7 +32,7 @@ _LOSSES = ("vi", "binder")
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class _MixtureEstimator(ClusterMixin, DensityMixin, ChainOptions):  # type: ignore[misc]
+class _MixtureEstimator(ClusterMixin, DensityMixin, ChainOptions):
     """What both mixtures share; subclasses differ in their measure only."""
 
     likelihood: Any = "gaussian"
@@ -201,7 +202,7 @@ class _MixtureEstimator(ClusterMixin, DensityMixin, ChainOptions):  # type: igno
             self, X, reset=reset, accept_sparse="csr" if self._sparse_ok() else False, dtype=[np.float64, np.float32],
             ensure_all_finite="allow-nan", ensure_min_samples=2 if reset else 1,
         )  # fmt: skip
-        if hasattr(X, "sort_indices"):
+        if is_csr(X):
             X = X.copy() if not X.has_canonical_format else X
             X.sum_duplicates()
         elif reset:
@@ -235,7 +236,7 @@ class _MixtureEstimator(ClusterMixin, DensityMixin, ChainOptions):  # type: igno
             differs = [name for name in config if saved.get(name) != config[name] and name not in ("n_draws",)]
             if differs:
                 raise RunError(
-                    f"{store.path} holds a run with other {', '.join(differs)}; choose another directory or the same settings."
+                    f"{store.path} holds a run with other {', '.join(differs)}; use the same or another directory."
                 )
         else:
             store.prepare(config)
@@ -266,7 +267,9 @@ def _describe(thing: Any) -> Any:
     """A JSON-able description of a (nested) dataclass."""
     name = type(thing).__name__
     fields = asdict(thing) if is_dataclass(thing) and not isinstance(thing, type) else {}
-    return {"name": name} | {k: np.asarray(v).tolist() if isinstance(v, np.ndarray) else repr(v) for k, v in fields.items()}
+    return {"name": name} | {
+        k: np.asarray(v).tolist() if isinstance(v, np.ndarray) else repr(v) for k, v in fields.items()
+    }
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -276,8 +279,8 @@ class DirichletProcessMixture(_MixtureEstimator):
     Parameters
     ----------
     likelihood : str or likelihood, default "gaussian"
-        "gaussian", "diagonal_gaussian", "bernoulli", "categorical", "multinomial", "poisson", or an object with explicit
-        priors such as `Gaussian(kappa=0.1)` or `Product(...)` for mixed tables.
+        "gaussian", "diagonal_gaussian", "bernoulli", "categorical", "multinomial", "poisson", or an object with
+        explicit priors such as `Gaussian(kappa=0.1)` or `Product(...)` for mixed tables.
     concentration : float or Gamma, default None
         A number fixes it; a `Gamma` prior is sampled; None is Gamma(1, 1).
     n_shards : int, default 8

@@ -15,7 +15,7 @@ _LEAST = {
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class ChainOptions(BaseEstimator):  # type: ignore[misc]
+class ChainOptions(BaseEstimator):
     """How chains run and where; a dataclass, so that scikit-learn finds every option in the constructor's signature."""
 
     n_shards: int = 8

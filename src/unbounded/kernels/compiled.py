@@ -116,7 +116,9 @@ def lane_exp(x: Any) -> Any:
     raise TypeError("compiled code only")
 
 
-@overload(lane_exp, inline="always", jit_options={"nogil": True, "fastmath": FAST, "error_model": "numpy"}, strict=False)
+@overload(
+    lane_exp, inline="always", jit_options={"nogil": True, "fastmath": FAST, "error_model": "numpy"}, strict=False
+)
 def _lane_exp(x: Any) -> Callable[[Any], Any]:
     return (lambda x: _exp32(x)) if x == types.float32 else (lambda x: _exp64(x))
 

@@ -26,7 +26,7 @@ SLACK = 1e-6  # nats by which a bound is raised, to cover rounding
 class TailLaw(NamedTuple):
     """Weights in the tail of a shard with `rows` rows in `atoms` private atoms (the moving row left out).
 
-    An atom with m rows weighs c (m - discount), a new one c (birth + extra * atoms), with c = scale / (base + step * rows).
+    An atom with m rows weighs c (m - discount), a new one c (birth + extra * atoms); c = scale / (base + step * rows).
     Ghosts: scale = base = 1, step = extra = 0. As published: the Dirichlet rest mass shared out among the tail.
     """
 
@@ -66,11 +66,25 @@ def lanes_for(rows: int, features: int, atoms: int, itemsize: int, sparse: bool 
 
 
 def scratch(features: int, atoms: int, slots: int, lanes: int, dtype: Any) -> Scratch:
+    def lane(kind: Any = np.float64) -> Any:
+        return np.empty(lanes, kind)
+
     return Scratch(
-        np.ones((features + 1, lanes), dtype), np.empty((atoms, lanes), dtype), np.empty(lanes, dtype),
-        np.empty(lanes, dtype), np.empty(lanes, dtype), np.empty(lanes, dtype), np.empty(lanes), np.empty(lanes),
-        np.empty(lanes), np.empty(lanes), np.empty(lanes, np.bool_), np.empty((slots, lanes)), np.empty(slots, np.int64), np.empty(slots),
-    )  # fmt: skip
+        features=np.ones((features + 1, lanes), dtype),
+        logits=np.empty((atoms, lanes), dtype),
+        top=lane(dtype),
+        total=lane(dtype),
+        aim=lane(dtype),
+        choice=lane(dtype),
+        escape=lane(),
+        cap=lane(),
+        margin=lane(),
+        screened=lane(),
+        needs=lane(np.bool_),
+        columns=np.empty((slots, lanes)),
+        fresh=np.empty(slots, np.int64),
+        weights=np.empty(slots),
+    )
 
 
 @jit

@@ -1,8 +1,8 @@
 """The compiled contract of a likelihood: six operations, chosen while compiling by the type of the family.
 
 A *family* is a NamedTuple of plain arrays and numbers (what the likelihood is), a *tail* another one (the collapsed
-state of up to C atoms, one slot each, and the prior in slot C). A kernel sees a tuple of families, one per column group:
-their log likelihoods add up. Rows come in blocks with rows in lanes: `features[f, r]` is feature f of row r of the block.
+state of up to C atoms, one slot each, and the prior in slot C). A kernel sees a tuple of families, one per column
+group: their log likelihoods add up. Rows come in blocks with rows in lanes: `features[f, r]` is feature f of row r.
 
 Every family is exponential: log f(x | atom k) = bias_k + eta_k . features(x) + a term that is the same for all atoms,
 and an atom's sufficient statistics are the sum of its rows' features.
@@ -68,9 +68,7 @@ def _recurse_clear(family: Any, tail: Any, slot: int) -> None:
     clear(family[1:], tail[1:], slot)
 
 
-def _recurse_update(
-    family: Any, tail: Any, slot: int, data: Any, start: int, features: Any, r: int, sign: int
-) -> None:
+def _recurse_update(family: Any, tail: Any, slot: int, data: Any, start: int, features: Any, r: int, sign: int) -> None:
     update(family[0], tail[0], slot, data, start, features, r, sign)
     update(family[1:], tail[1:], slot, data, start, features, r, sign)
 
@@ -93,9 +91,7 @@ over_parts(featurise, _recurse_featurise, lambda family, data, start, size, feat
 over_parts(accumulate, _recurse_accumulate, lambda family, data, rows, statistics: None)
 over_parts(clear, _recurse_clear, lambda family, tail, slot: None)
 over_parts(update, _recurse_update, lambda family, tail, slot, data, start, features, r, sign: None)
-over_parts(
-    evaluate, _recurse_evaluate, lambda family, tail, slot, data, start, features, begin, end, out: None
-)
+over_parts(evaluate, _recurse_evaluate, lambda family, tail, slot, data, start, features, begin, end, out: None)
 over_parts(screen, _recurse_screen, lambda family, tail, slot, data, start, features, begin, end, out: None)
 
 
@@ -194,7 +190,9 @@ def sparse_logits(data: Any, start: int, size: int, eta: Any, out: Any, top: Any
 @overload(logits, jit_options={"nogil": True, "fastmath": FAST, "error_model": "numpy"}, strict=False)
 def _choose_logits(family: Any, data: Any, start: int, size: int, eta: Any, features: Any, out: Any, top: Any) -> Any:
     if not isinstance(data, types.Array):
-        return lambda family, data, start, size, eta, features, out, top: sparse_logits(data, start, size, eta, out, top)
+        return lambda family, data, start, size, eta, features, out, top: sparse_logits(
+            data, start, size, eta, out, top
+        )
     return lambda family, data, start, size, eta, features, out, top: dense_logits(
         family, data, start, size, eta, features, out, top
     )

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
-Parameters = Mapping[str, Array]
+from unbounded.arrays import Array, Arrays
+
+Parameters = Arrays
 
 
 @dataclass(frozen=True)
@@ -119,11 +118,13 @@ class Bound(ABC):
 
     def float32_error(self, parameters: Parameters) -> float:
         """Rounding error, in nats, to expect of a log likelihood computed in single precision."""
-        bias, eta = self.natural(parameters)
+        eta = self.natural(parameters)[1]
         reach = np.maximum(np.abs(self.columns.low), np.abs(self.columns.high)).max(initial=1.0)
         return float(np.finfo(np.float32).eps * (np.abs(eta).sum(1) * reach).max(initial=0.0))
 
-    def impute(self, data: Array, holes: Array, labels: Array, parameters: Parameters, key: np.uint64, first: int) -> None:
+    def impute(
+        self, data: Array, holes: Array, labels: Array, parameters: Parameters, key: np.uint64, first: int
+    ) -> None:
         """Redraw the values of the holes (row, column) of `data` given each row's atom."""
 
     def log_predictive_missing(self, counts: Array, statistics: Array, X: Array) -> Array:

@@ -86,7 +86,8 @@ class BoundBernoulli(Bound):
         return (BernoulliFamily(self.columns.index, first, int(self.columns.missing), self.yes0, self.no0),)
 
     def tail(self, slots: int, lanes: int) -> tuple[Any, ...]:
-        return (BernoulliTail(*(np.zeros((slots, self.columns.size)) for _ in range(4)), np.zeros(slots)),)
+        cells = [np.zeros((slots, self.columns.size)) for _ in range(4)]
+        return (BernoulliTail._make([*cells, np.zeros(slots)]),)
 
     def pack(self, counts: Array, statistics: Array, lanes: int) -> tuple[Any, ...]:
         (tail,) = self.tail(len(counts), lanes)

@@ -33,7 +33,9 @@ class Categorical:
     def bind(self, columns: Columns) -> BoundCategorical:
         wrong = (columns.low < 0) | ~columns.whole
         if wrong.any():
-            raise ValueError(f"Categorical: column {columns.index[wrong][0]} has values that are not codes 0, 1, 2, ...")
+            raise ValueError(
+                f"Categorical: column {columns.index[wrong][0]} has values that are not codes 0, 1, 2, ..."
+            )
         found = np.maximum(columns.high, 0).astype(np.int64) + 1
         levels = found if self.levels is None else np.broadcast_to(np.asarray(self.levels, np.int64), columns.size)
         if (levels < found).any():

@@ -85,7 +85,7 @@ class BoundDiagonalGaussian(Bound):
         return n, kappa, mean, self.shape0 + 0.5 * n, self.scale0 + 0.5 * np.maximum(scatter, 0.0)
 
     def log_marginal(self, counts: Array, statistics: Array) -> Array:
-        n, kappa, _, shape, scale = self._posterior(counts, statistics)
+        _, kappa, _, shape, scale = self._posterior(counts, statistics)
         value = (
             gammaln(shape)
             - gammaln(self.shape0)
@@ -126,13 +126,14 @@ class BoundDiagonalGaussian(Bound):
         )  # fmt: skip
 
     def tail(self, slots: int, lanes: int) -> tuple[Any, ...]:
-        return (DiagonalTail(*(np.zeros((slots, self.size)) for _ in range(6)), np.zeros(slots), np.empty(lanes)),)
+        cells = [np.zeros((slots, self.size)) for _ in range(6)]
+        return (DiagonalTail._make([*cells, np.zeros(slots), np.empty(lanes)]),)
 
     def pack(self, counts: Array, statistics: Array, lanes: int) -> tuple[Any, ...]:
-        n, kappa, mean, shape, scale = self._posterior(counts, statistics)
+        n, _, mean, _, scale = self._posterior(counts, statistics)
         (tail,) = self.tail(len(counts), lanes)
         (family,) = self.family()
-        tail.count[:], tail.mean[:], tail.scale[:] = n, mean, scale
+        tail.n[:], tail.mean[:], tail.scale[:] = n, mean, scale
         for slot in range(len(counts)):
             _set_constants(family, tail, slot)
         return (tail,)
@@ -151,7 +152,7 @@ class DiagonalFamily(NamedTuple):
 
 
 class DiagonalTail(NamedTuple):
-    count: Array
+    n: Array
     mean: Array
     scale: Array
     constant: Array
@@ -197,7 +198,7 @@ def _set_constants(family, tail, slot):
     total = 0.0
     last_n, gammas = -1.0, 0.0
     for j in range(family.columns.size):
-        n = tail.count[slot, j]
+        n = tail.n[slot, j]
         kappa = family.kappa0 + n
         shape = family.shape0 + 0.5 * n
         if n != last_n:
@@ -213,7 +214,7 @@ def _set_constants(family, tail, slot):
 
 @implements(clear, DiagonalFamily)
 def _clear(family, tail, slot):
-    tail.count[slot] = 0.0
+    tail.n[slot] = 0.0
     tail.mean[slot] = family.mean0
     tail.scale[slot] = family.scale0
     _set_constants(family, tail, slot)
@@ -226,17 +227,17 @@ def _update(family, tail, slot, data, start, features, r, sign):
     for j in range(d):
         if family.missing and features[f + 2 * d + j, r] == 0:
             continue
-        n = tail.count[slot, j] + sign
+        n = tail.n[slot, j] + sign
         if n < 0.5:
-            tail.count[slot, j], tail.mean[slot, j], tail.scale[slot, j] = 0.0, family.mean0[j], family.scale0[j]
+            tail.n[slot, j], tail.mean[slot, j], tail.scale[slot, j] = 0.0, family.mean0[j], family.scale0[j]
             continue
         x = np.float64(features[f + d + j, r])
-        kappa = family.kappa0 + tail.count[slot, j]
+        kappa = family.kappa0 + tail.n[slot, j]
         gap = x - tail.mean[slot, j]
         scale = tail.scale[slot, j] + 0.5 * sign * kappa / (kappa + sign) * gap * gap
         tail.scale[slot, j] = max(scale, family.scale0[j])
         tail.mean[slot, j] += sign * gap / (kappa + sign)
-        tail.count[slot, j] = n
+        tail.n[slot, j] = n
     _set_constants(family, tail, slot)
 
 

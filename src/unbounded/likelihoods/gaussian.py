@@ -180,7 +180,7 @@ class BoundGaussian(Bound):
         kappa, dof, mean, scale = self._posterior(counts, statistics)
         (tail,) = self.tail(len(counts), lanes)
         tail.factor[:] = np.swapaxes(np.linalg.cholesky(scale), 1, 2)
-        tail.mean[:], tail.count[:] = mean, counts
+        tail.mean[:], tail.n[:] = mean, counts
         d = self.size
         tail.constant[:] = (
             gammaln(0.5 * (dof + 1))
@@ -190,7 +190,9 @@ class BoundGaussian(Bound):
         )
         return (tail,)
 
-    def impute(self, data: Array, holes: Array, labels: Array, parameters: Parameters, key: np.uint64, first: int) -> None:
+    def impute(
+        self, data: Array, holes: Array, labels: Array, parameters: Parameters, key: np.uint64, first: int
+    ) -> None:
         own = holes[np.isin(holes[:, 1], self.columns.index)]
         if len(own):
             column = np.full(data.shape[1], -1)
@@ -246,7 +248,7 @@ class GaussianFamily(NamedTuple):
 class GaussianTail(NamedTuple):
     factor: Array  # upper triangular, factor' factor = scale_n
     mean: Array
-    count: Array
+    n: Array
     constant: Array  # log predictive at the mode
     lanes: Array
     squares: Array
@@ -302,7 +304,7 @@ def _accumulate(family, data, rows, statistics):
 @jit
 def _set_constant(family, tail, slot):
     d = family.columns.size
-    n = tail.count[slot]
+    n = tail.n[slot]
     kappa = family.kappa0 + n
     dof = family.dof0 + n
     log_det = 0.0
@@ -318,19 +320,19 @@ def _set_constant(family, tail, slot):
 def _clear(family, tail, slot):
     tail.factor[slot] = family.factor0
     tail.mean[slot] = family.mean0
-    tail.count[slot] = 0.0
+    tail.n[slot] = 0.0
     _set_constant(family, tail, slot)
 
 
 @implements(update, GaussianFamily)
 def _update(family, tail, slot, data, start, features, r, sign):
     """Rank-one update (or downdate) of the Cholesky factor of scale_n, and of mean_n."""
-    if sign < 0 and tail.count[slot] < 1.5:
+    if sign < 0 and tail.n[slot] < 1.5:
         clear(family, tail, slot)
         return
     d = family.columns.size
     x0 = family.first + d * (d + 1) // 2
-    kappa = family.kappa0 + tail.count[slot]
+    kappa = family.kappa0 + tail.n[slot]
     weight = math.sqrt(kappa / (kappa + sign))
     step = tail.step
     factor = tail.factor[slot]
@@ -349,7 +351,7 @@ def _update(family, tail, slot, data, start, features, r, sign):
             entry = (factor[j, i] + sign * s * step[i]) * inverse
             factor[j, i] = entry
             step[i] = c * step[i] - s * entry
-    tail.count[slot] += sign
+    tail.n[slot] += sign
     _set_constant(family, tail, slot)
 
 
@@ -358,7 +360,7 @@ def _student_lanes(family, tail, slot, features, begin, end, out, coordinates):
     """Add the log t predictive of rows in lanes, from the first coordinates of the forward substitution."""
     d = family.columns.size
     x0 = family.first + d * (d + 1) // 2
-    n = tail.count[slot]
+    n = tail.n[slot]
     kappa = family.kappa0 + n
     ratio = kappa / (kappa + 1.0)
     power = 0.5 * (family.dof0 + n + 1.0)
@@ -396,7 +398,7 @@ def _evaluate(family, tail, slot, data, start, features, begin, end, out):
     """log t = constant - (dof + 1)/2 log(1 + kappa/(kappa+1) |U^-T (x - mean)|^2), by forward substitution in lanes."""
     d = family.columns.size
     x0 = family.first + d * (d + 1) // 2
-    n = tail.count[slot]
+    n = tail.n[slot]
     kappa = family.kappa0 + n
     ratio = kappa / (kappa + 1.0)
     power = 0.5 * (family.dof0 + n + 1.0)

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from scipy.sparse import issparse
 from scipy.special import gammaln
 
+from unbounded.arrays import is_csr
 from unbounded.kernels.compiled import implements
 from unbounded.kernels.operations import accumulate, clear, evaluate, featurise, screen, update
 from unbounded.likelihoods.base import Array, Bound, Columns, Parameters, positive
@@ -58,13 +58,13 @@ class BoundMultinomial(Bound):
         return self.columns.sparse
 
     def _dense(self, X: Any) -> Array:
-        return np.asarray(X.todense() if issparse(X) else X)[:, self.columns.index]
+        return np.asarray(X.todense() if is_csr(X) else X)[:, self.columns.index]
 
     def features(self, X: Any) -> Array:
         return self._dense(X).astype(float)
 
     def log_base(self, X: Any) -> Array:
-        if issparse(X):
+        if is_csr(X):
             total = np.asarray(X.sum(axis=1)).ravel()
             cells = np.add.reduceat(np.append(gammaln(X.data + 1.0), 0.0), np.minimum(X.indptr[:-1], X.nnz))
             return gammaln(total + 1.0) - np.where(np.diff(X.indptr) > 0, cells, 0.0)

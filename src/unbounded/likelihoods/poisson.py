@@ -32,7 +32,9 @@ class Poisson:
     def bind(self, columns: Columns) -> BoundPoisson:
         wrong = (columns.low < 0) | ~columns.whole
         if wrong.any():
-            raise ValueError(f"Poisson: column {columns.index[wrong][0]} has values that are not counts (0, 1, 2, ...).")
+            raise ValueError(
+                f"Poisson: column {columns.index[wrong][0]} has values that are not counts (0, 1, 2, ...)."
+            )
         seen = columns.n_rows - columns.holes
         shape = positive(self.shape, "shape", columns.size)
         smoothed = (np.nan_to_num(columns.mean) * seen + 1.0) / (seen + 1.0)

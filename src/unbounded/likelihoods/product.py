@@ -68,7 +68,9 @@ class BoundProduct(Bound):
         return np.sum([part.log_base(X) for part in self.parts], axis=0)
 
     def log_marginal(self, counts: Array, statistics: Array) -> Array:
-        terms = [part.log_marginal(counts, statistics[:, s]) for part, s in zip(self.parts, self._slices(), strict=True)]
+        terms = [
+            part.log_marginal(counts, statistics[:, s]) for part, s in zip(self.parts, self._slices(), strict=True)
+        ]
         return np.sum(terms, axis=0)
 
     def draw(self, counts: Array, statistics: Array, rng: np.random.Generator) -> Parameters:
@@ -109,7 +111,9 @@ class BoundProduct(Bound):
         pairs = zip(self.parts, self._slices(), strict=True)
         return tuple(tail for part, s in pairs for tail in part.pack(counts, statistics[:, s], lanes))
 
-    def impute(self, data: Array, holes: Array, labels: Array, parameters: Parameters, key: np.uint64, first: int) -> None:
+    def impute(
+        self, data: Array, holes: Array, labels: Array, parameters: Parameters, key: np.uint64, first: int
+    ) -> None:
         for i, part in enumerate(self.parts):
             if part.imputes:
                 part.impute(data, holes, labels, self._of(parameters, i), key ^ np.uint64(i), first)

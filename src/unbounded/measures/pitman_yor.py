@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import gammaln
 
+from unbounded.arrays import Array
 from unbounded.kernels.compiled import jit
 from unbounded.measures.priors import Beta, Gamma, log_gamma_draws, slice_within
-
-Array = np.ndarray[Any, Any]
 
 
 class Hyper(NamedTuple):
@@ -40,9 +39,7 @@ class PitmanYor:
         alpha = self.concentration
         floor = -1.0 if isinstance(sigma, Beta) else -sigma
         if not isinstance(alpha, Gamma) and not (math.isfinite(alpha) and alpha > floor):
-            raise ValueError(
-                f"the concentration must be above minus the discount, got {alpha} with discount {sigma}."
-            )
+            raise ValueError(f"the concentration must be above minus the discount, got {alpha} with discount {sigma}.")
 
     def start(self) -> Hyper:
         """Prior means, as a place to start from."""

@@ -265,12 +265,12 @@ class Mixture:
 
         tail, work = room()
         for sweep in range(self.sweeps):
-            keys = [key(self.seed, purpose, message.round, sweep) for purpose in ("label", "tail")]
+            label_key, tail_key = (key(self.seed, name, message.round, sweep) for name in ("label", "tail"))
             row = 0
             while True:
                 row = kernel.sweep(
                     family, shard.data, shard.labels, shard.first, row, eta, own.usable, message.n_shared, law, tail,
-                    members, *keys, work,
+                    members, label_key, tail_key, work,
                 )  # fmt: skip
                 if row == len(shard.labels):
                     break

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.sparse import issparse
 
+from unbounded.arrays import is_csr
 from unbounded.data import rows_of
 from unbounded.kernels import labels as kernel
 from unbounded.likelihoods.base import Array, Bound
@@ -26,7 +26,7 @@ def log_predictive(likelihood: Bound, counts: Array, statistics: Array, X: Any) 
         block = np.empty((len(counts), _LANES))
         kernel.predictive(family, tail, len(counts), rows_of(X, start, start + size), 0, size, features, block)
         out[:, start : start + size] = block[:, :size]
-    if likelihood.imputes and not issparse(X):
+    if likelihood.imputes and not is_csr(X):
         holes = np.isnan(X[:, likelihood.columns.index]).any(axis=1)
         if holes.any():
             out[:, holes] = likelihood.log_predictive_missing(np.asarray(counts, float), statistics, X[holes])

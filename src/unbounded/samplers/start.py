@@ -38,7 +38,9 @@ def begin(model: Mixture, engine: Engine, X: Any, init: Any) -> MixtureState:
     if not isinstance(init, str):
         labels = np.asarray(init)
         if labels.shape != (model.n_rows,) or not np.issubdtype(labels.dtype, np.integer):
-            raise ValueError(f"init labels must be {model.n_rows} integers, got {labels.dtype} of shape {labels.shape}.")
+            raise ValueError(
+                f"init labels must be {model.n_rows} integers, got {labels.dtype} of shape {labels.shape}."
+            )
         return model.begin(engine, labels)
     if init == "one":
         return model.begin(engine, np.zeros(model.n_rows, np.int64))
@@ -53,7 +55,8 @@ def _prior_labels(model: Mixture) -> Array:
     """Labels from the Chinese restaurant, by way of stick-breaking sizes."""
     rng = generator(model.seed, "start")
     alpha, sigma = model.measure.start()
-    sticks, rest = [], 1.0
+    sticks: list[float] = []
+    rest = 1.0
     while rest > 1.0 / (10 * model.n_rows) and len(sticks) < model.n_rows:
         share = rng.beta(1.0 - sigma, alpha + sigma * (len(sticks) + 1))
         sticks.append(rest * share)
@@ -87,7 +90,7 @@ def _grown(model: Mixture, engine: Engine, X: Any) -> MixtureState:
 
 
 def _seed_labels(model: Mixture, X: Any, rng: np.random.Generator) -> Array:
-    """k-means++ with the likelihood's own distance: how much better a row explains itself than the nearest seed does."""
+    """k-means++ with the likelihood's own distance: how much better a row explains itself than a seed."""
     likelihood = model.likelihood
     most = max(20, min(SEED_ROWS, SEED_CELLS // likelihood.n_features))
     chosen = np.sort(rng.choice(X.shape[0], min(X.shape[0], most), replace=False))
