@@ -11,9 +11,9 @@ Report = Callable[[int, dict[str, float]], None]
 
 
 @contextmanager
-def show_progress(wanted: bool, n_rounds: int, n_rows: int) -> Iterator[Report]:
+def show_progress(wanted: bool, n_rounds: int, n_rows: int) -> Iterator[Report | None]:
     if not wanted:
-        yield lambda round_, scalars: None
+        yield None
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 

@@ -82,7 +82,7 @@ def run(
     chain = Chain(model.exact, assignments=[] if keep_assignments else None)
     state = _resume(chain, model, engine, store, length) if store else None
     state = start() if state is None else state
-    saved = time.monotonic()
+    saved = shown = time.monotonic()
     with _stop_flag() as stopped:
         states = rounds(model, engine, state)
         while state.round < length.n_rounds:
@@ -90,8 +90,9 @@ def run(
             draw = length.draw_at(state.round)
             if draw is not None:
                 _record(chain, model, engine, state, draw, length, store, extra)
-            if report:
+            if report and (state.round == length.n_rounds or time.monotonic() - shown > 0.1):
                 report(state.round, chain.draws[-1] if chain.draws else model.scalars(state))
+                shown = time.monotonic()
             chain.interrupted = stopped.is_set() and state.round < length.n_rounds
             due = time.monotonic() - saved > checkpoint_seconds or state.round == length.n_rounds
             if store and (due or chain.interrupted):

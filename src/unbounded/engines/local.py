@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import scipy.linalg  # noqa: F401  (loads the BLAS that compiled code calls, so that the limit below reaches it)
 from threadpoolctl import threadpool_limits
 
 from unbounded.contracts import Arrays, Gathered, Message, Step, Summary

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, is_dataclass
 from typing import Any
 
@@ -19,6 +20,7 @@ from unbounded.chain.store import RunError, RunStore
 from unbounded.data import describe, fingerprint
 from unbounded.estimators.options import ChainOptions
 from unbounded.instantiation import resolve as resolve_rule
+from unbounded.likelihoods import Bound
 from unbounded.likelihoods import resolve as resolve_likelihood
 from unbounded.measures import Beta, DirichletProcess, Gamma, Hyper, PitmanYor
 from unbounded.progress import show_progress
@@ -28,7 +30,9 @@ from unbounded.samplers.mixture import Mixture, MixtureState, shards
 from unbounded.samplers.predictive import log_predictive, with_new
 from unbounded.summary import partition
 
+LARGEST = 1e100
 _LOSSES = ("vi", "binder")
+_BLOCK = 16384
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -51,9 +55,8 @@ class _MixtureEstimator(ClusterMixin, DensityMixin, ChainOptions):
         holdout: rows kept out, whose mean log predictive density is recorded with every draw.
         With `checkpoint`, a run that was interrupted there is resumed and ends as if it never stopped.
         """
-        X = self._check_rows(X, reset=True)
+        X, likelihood = self._check_rows(X, reset=True)
         self._check_settings(X.shape[0])
-        likelihood = resolve_likelihood(self.likelihood).bind(describe(X))
         length = Length(self.n_warmup, self.n_draws, self.thin, max(1, self.n_snapshots // self.n_chains))
         model = Mixture(
             self._measure(), likelihood, resolve_rule(self.instantiate), X.shape[0], self.n_shards, self.seed(),
@@ -93,7 +96,7 @@ class _MixtureEstimator(ClusterMixin, DensityMixin, ChainOptions):
                 store=store.chain(index) if store else None,
                 keep_assignments=self.keep_assignments,
                 extra=score if holdout is not None else None,
-                report=lambda round_, scalars: report(index * length.n_rounds + round_, scalars),
+                report=(lambda done, scalars: report(index * length.n_rounds + done, scalars)) if report else None,
             )  # fmt: skip
         finally:
             engine.close()
@@ -129,9 +132,10 @@ class _MixtureEstimator(ClusterMixin, DensityMixin, ChainOptions):
         for snap in self._snapshots:
             share = np.zeros((len(snap["counts"]), self.n_clusters_))
             np.add.at(share, (snap["labels"], self.labels_), 1.0)
-            log_p = self._log_joint(X, snap["counts"], snap["statistics"], Hyper(*snap["hyper"]))[:-1]
-            weights = np.exp(log_p - logsumexp(log_p, axis=0))
-            total += weights.T @ (share / snap["counts"][:, None])
+            share /= snap["counts"][:, None]
+            for rows, log_p in self._log_joint(X, snap["counts"], snap["statistics"], Hyper(*snap["hyper"])):
+                weights = np.exp(log_p[:-1] - logsumexp(log_p[:-1], axis=0))
+                total[rows] += weights.T @ share
         return total / total.sum(1, keepdims=True)
 
     def score_samples(self, X: Any) -> Any:
@@ -182,22 +186,26 @@ class _MixtureEstimator(ClusterMixin, DensityMixin, ChainOptions):
 
     # ---- helpers
 
-    def _log_joint(self, X: Any, counts: Any, statistics: Any, hyper: Hyper) -> Any:
-        """[K + 1, n]: log weight times predictive under each atom of a draw, a new atom last."""
+    def _log_joint(self, X: Any, counts: Any, statistics: Any, hyper: Hyper) -> Iterator[tuple[slice, Any]]:
+        """[K + 1, rows] by blocks of rows: log weight times predictive under each atom of a draw, a new atom last."""
         likelihood = self._likelihood
         atoms, sums = with_new(counts.astype(float), statistics)
         if not likelihood.sparse and np.isnan(X).any():
             likelihood, sums = likelihood.with_holes(atoms, sums)
         weights = self._prior.log_predictive(hyper, counts.astype(float))
-        return log_predictive(likelihood, atoms, sums, X) + weights[:, None]
+        for first in range(0, X.shape[0], _BLOCK):
+            rows = slice(first, min(first + _BLOCK, X.shape[0]))
+            yield rows, log_predictive(likelihood, atoms, sums, X[rows]) + weights[:, None]
 
     def _log_density(self, X: Any, counts: Any, statistics: Any, hyper: Hyper) -> Any:
-        return logsumexp(self._log_joint(X, counts, statistics, hyper), axis=0) + self._likelihood.log_base(X)
+        parts = [logsumexp(logs, axis=0) for _, logs in self._log_joint(X, counts, statistics, hyper)]
+        return np.concatenate(parts) + self._likelihood.log_base(X)
 
     def _sparse_ok(self) -> bool:
         return resolve_likelihood(self.likelihood).name == "multinomial"
 
-    def _check_rows(self, X: Any, reset: bool) -> Any:
+    def _check_rows(self, X: Any, reset: bool) -> tuple[Any, Bound]:
+        """The rows, checked, and the likelihood bound to them (which checks their values)."""
         X = validate_data(
             self, X, reset=reset, accept_sparse="csr" if self._sparse_ok() else False, dtype=[np.float64, np.float32],
             ensure_all_finite="allow-nan", ensure_min_samples=2 if reset else 1,
@@ -205,22 +213,23 @@ class _MixtureEstimator(ClusterMixin, DensityMixin, ChainOptions):
         if is_csr(X):
             X = X.copy() if not X.has_canonical_format else X
             X.sum_duplicates()
-        elif reset:
-            empty = np.isnan(X).all(axis=0)
-            if empty.any():
-                raise ValueError(f"column {int(np.flatnonzero(empty)[0])} has no observed value; drop it.")
-        return X
+        columns = describe(X)
+        empty = columns.holes == X.shape[0]
+        if reset and empty.any():
+            raise ValueError(f"column {int(np.flatnonzero(empty)[0])} has no observed value; drop it.")
+        if max(-columns.low.min(), columns.high.max()) > LARGEST:
+            raise ValueError(f"values beyond {LARGEST:g} in size overflow; rescale the columns.")
+        return X, resolve_likelihood(self.likelihood).bind(columns)
 
     def _check_new(self, X: Any) -> Any:
         check_is_fitted(self, "_likelihood")
-        X = self._check_rows(X, reset=False)
-        columns = describe(X)
-        resolve_likelihood(self.likelihood).bind(columns)
+        X, _ = self._check_rows(X, reset=False)
         self._likelihood.check(X)
         return X
 
     def _check_settings(self, n_rows: int) -> None:
         self.check_options(n_rows)
+        resolve_rule(self.instantiate).plan(0, 1, n_rows, self.n_shards, np.random.default_rng(0))
         if self.dtype not in ("float64", "float32"):
             raise ValueError(f"dtype must be 'float64' or 'float32', got {self.dtype!r}.")
         if self.loss not in _LOSSES:

@@ -77,6 +77,11 @@ def _compact(labels: Array) -> Array:
     return np.unique(np.asarray(labels).ravel(), return_inverse=True)[1].astype(np.int64)
 
 
+def _close_gaps(labels: Array) -> Array:
+    """The same as `_compact` for labels that are counts from zero, without sorting."""
+    return (np.cumsum(np.bincount(labels) > 0) - 1)[labels]
+
+
 def _check_loss(loss: str) -> None:
     if loss not in LOSSES:
         raise ValueError(f"loss must be one of {', '.join(map(repr, LOSSES))}, not {loss!r}.")
@@ -342,7 +347,7 @@ def _swept(items: _Items, labels: Array, loss: str) -> tuple[Array, int]:
         moved += here
     target = np.arange(width)
     moved += _merge(tables, target)
-    return _compact(target[labels]), moved
+    return _close_gaps(target[labels]), moved
 
 
 def _descend(items: _Items, labels: Array, loss: str, work: float) -> Array:
@@ -374,8 +379,8 @@ def _starts(items: _Items, loss: str) -> list[Array]:
     ranked = sorted(candidates, key=lambda s: _total(items, items.labels(s), loss))
     cheap = len(items) * len(items.draws)
     if cheap * int(items.n_clusters.max()) > _SMALL_WORK:
-        return [_compact(items.labels(ranked[0]))]
-    starts = [_compact(items.labels(s)) for s in ranked[:3]] + [np.zeros(len(items), np.int64)]
+        return [_close_gaps(items.labels(ranked[0]))]
+    starts = [_close_gaps(items.labels(s)) for s in ranked[:3]] + [np.zeros(len(items), np.int64)]
     alone = cheap * len(items) <= _SMALL_WORK and items.n_codes * len(items) <= _MAX_CELLS
     return starts + [np.arange(len(items))] * alone
 
