@@ -4,9 +4,9 @@ Both losses are spreads of cluster sizes, minus twice the spread of the continge
 
     loss(c, d) = sum_c phi(n_c) + sum_d phi(n_d) - 2 sum_cd phi(n_cd),   phi(x) = x log x  or  x^2,
 
-over n for the variation of information (in nats) and over n^2 for Binder's loss. The expected loss of a partition over S
-draws is therefore a sum over the cells of S contingency tables, and moving rows from one cluster to another changes two
-columns of them: the search below is greedy, and its accounting exact.
+over n for the variation of information (in nats) and over n^2 for Binder's loss. The expected loss of a partition over
+S draws is therefore a sum over the cells of S contingency tables, and moving rows from one cluster to another changes
+two columns of them: the search below is greedy, and its accounting exact.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def expected_loss(labels: Array, draws: Sequence[Array], loss: str = "vi") -> fl
     draws, own = _checked(draws), _compact(labels)
     if len(own) != len(draws[0]):
         raise ValueError(f"there are {len(own)} labels, but the draws have {len(draws[0])} rows.")
-    n, spread = max(len(own), 1), _spread(np.bincount(own), loss)
+    n, spread = len(own), _spread(np.bincount(own), loss)
     total = sum(spread + _spread(np.bincount(d), loss) - 2 * _spread(_overlap(own, d), loss) for d in draws)
     return max(total / len(draws), 0.0) / (n if loss == "vi" else n**2)
 
@@ -90,12 +90,12 @@ def _check_loss(loss: str) -> None:
 def _checked(draws: Sequence[Array]) -> list[Array]:
     """The draws as arrays; what the tables rely on is checked here, once."""
     draws = [np.asarray(draw) for draw in draws]
-    if not draws:
-        raise ValueError("there are no draws to summarise.")
-    n = draws[0].size
+    n = draws[0].size if draws else 0
+    if not n:
+        raise ValueError("there are no draws to summarise, or they have no rows.")
     if any(draw.shape != (n,) or draw.dtype.kind not in "iu" for draw in draws):
         raise ValueError("every draw must be a vector of integer labels, one for each row.")
-    if n and any(draw.min() < 0 or draw.max() >= n for draw in draws):
+    if any(draw.min() < 0 or draw.max() >= n for draw in draws):
         raise ValueError("the labels of a draw must be 0 .. K-1, with K at most the number of rows.")
     return draws
 
@@ -105,8 +105,6 @@ def _checked(draws: Sequence[Array]) -> list[Array]:
 
 def _split(groups: Array, labels: Array) -> int:
     """Split the groups (0 .. G-1, in place) by a further label; returns the new number of groups."""
-    if not len(groups):
-        return 0
     n_labels = int(labels.max()) + 1
     most = min(len(groups), (int(groups.max()) + 1) * n_labels)
     slots = np.full((1 << int(2 * most - 1).bit_length(), 2), -1, np.int64)
@@ -184,7 +182,7 @@ def _items(draws: Sequence[Array]) -> _Items:
     rows = np.zeros(n_items, np.int64)
     rows[of_row[::-1]] = np.arange(len(of_row))[::-1]
     weights = np.bincount(of_row, minlength=n_items).astype(float)
-    return _Items(draws, of_row, rows, weights, np.array([int(draw.max(initial=0)) + 1 for draw in draws]))
+    return _Items(draws, of_row, rows, weights, np.array([int(draw.max()) + 1 for draw in draws]))
 
 
 # ---- tables
@@ -201,7 +199,7 @@ class _Tables(NamedTuple):
     steps: Array  # [R, C] phi(counts + 1) - phi(counts): items of weight one, the most by far, need no logarithm
     n_draws: float
     vi: bool
-    tolerance: float  # what a move must gain, above rounding, so that a descent ends
+    tolerance: float  # what a move must gain, above rounding, so that a descent ends; Binder's loss is in integers
 
 
 @inline
@@ -240,8 +238,8 @@ def _counts(items: _Items, labels: Array, n_columns: int) -> Array:
 def _tables(items: _Items, labels: Array, loss: str, n_columns: int) -> _Tables:
     counts = _counts(items, labels, n_columns)
     vi, n_draws = loss == "vi", float(len(items.draws))
-    largest = _spread(items.weights.sum(keepdims=True), loss)
-    return _Tables(counts, _all_steps(counts, vi), n_draws, vi, 1e-13 * n_draws * largest)
+    rounding = 1e-13 * n_draws * _spread(items.weights.sum(keepdims=True), loss)
+    return _Tables(counts, _all_steps(counts, vi), n_draws, vi, rounding if vi else 0.5)
 
 
 def _total(items: _Items, labels: Array, loss: str) -> float:
@@ -297,7 +295,7 @@ def _place(tables: _Tables, rows: Array, weights: Array, own: int, costs: Array)
     """
     _costs(tables, rows, weights, costs)
     costs[own] = _home_cost(tables, rows, weights, own)
-    best = np.argmin(costs)
+    best = int(np.argmin(costs))
     if costs[best] > costs[own] - tables.tolerance:
         return own
     _shift(tables, rows, weights, own, -1.0)
