@@ -1,0 +1,120 @@
+"""Figures are saved without a warning, whatever the shape of the data, and show what they should."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from unbounded.summary import plots
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+
+def saved(figure: Any) -> bytes:
+    """The figure as PNG; also that it belongs to no window or global registry."""
+    assert figure.canvas.manager is None
+    file = BytesIO()
+    figure.savefig(file, format="png")
+    assert file.getvalue().startswith(b"\x89PNG")
+    return file.getvalue()
+
+
+def legend_texts(figure: Any) -> list[str]:
+    return [text.get_text() for legend in figure.legends for text in legend.get_texts()]
+
+
+def posterior(n_chains: int, n_draws: int = 50) -> xr.Dataset:
+    rng = np.random.default_rng(0)
+    dims, shape = ("chain", "draw"), (n_chains, n_draws)
+    return xr.Dataset(
+        {
+            "n_clusters": (dims, rng.integers(3, 9, shape)),
+            "log_joint": (dims, rng.normal(-1e4, 10, shape), {"units": "nats"}),
+            "constant": (dims, np.full(shape, 0.25)),
+            "broken": (dims, np.full(shape, np.nan)),
+            "sizes": ((*dims, "cluster"), np.zeros((*shape, 3))),
+        }
+    )
+
+
+@pytest.mark.parametrize("n_chains", [1, 4, 30])
+def test_traces_have_a_panel_and_a_histogram_for_every_scalar(n_chains: int) -> None:
+    figure = plots.traces(posterior(n_chains))
+    saved(figure)
+    assert [axes.get_ylabel() for axes in figure.axes[::2]] == ["n_clusters", "log_joint (nats)", "constant", "broken"]
+    assert all(len(axes.get_lines()) == n_chains for axes in figure.axes[::2])
+    assert len(legend_texts(figure)) == (4 if n_chains == 4 else 0)
+
+
+def test_traces_accept_one_draw_and_any_order_of_dimensions() -> None:
+    saved(plots.traces(posterior(2, 1)))
+    saved(plots.traces(posterior(2).transpose("draw", "chain", "cluster")))
+    with pytest.raises(ValueError, match="no variable"):
+        plots.traces(posterior(2)[["sizes"]])
+
+
+@pytest.mark.parametrize("n_columns", [1, 2, 3, 40])
+@pytest.mark.parametrize("missing", [0.0, 0.02, 1.0])
+def test_clusters_of_any_width_with_holes(n_columns: int, missing: float) -> None:
+    rng = np.random.default_rng(n_columns)
+    labels = rng.integers(0, 5, 300)
+    X = rng.normal(size=(300, n_columns)) + 5 * labels[:, None]
+    X[rng.random(X.shape) < missing] = np.nan
+    figure = plots.clusters(X, labels)
+    saved(figure)
+    sizes = np.sort(np.bincount(labels))[::-1]
+    assert [text.split()[1] for text in legend_texts(figure)] == [f"({size})" for size in sizes]
+    complete = int(np.isfinite(X).all(1).sum())
+    assert figure.axes[0].get_title(loc="right") == ("" if complete == 300 else f"{complete} of 300 rows shown")
+
+
+def test_axes_are_named_after_columns_or_components() -> None:
+    X, labels = np.random.default_rng(1).normal(size=(50, 3)), np.zeros(50, int)
+    names = ["length (cm)", "width (cm)", "mass (g)"]
+
+    def axis_names(D: int) -> tuple[str, str]:
+        axes = plots.clusters(X[:, :D], labels, names[:D]).axes[0]
+        return axes.get_xlabel(), axes.get_ylabel()
+
+    assert axis_names(1) == ("length (cm)", "rows per bin")
+    assert axis_names(2) == ("length (cm)", "width (cm)")
+    assert all(name.startswith("principal component") for name in axis_names(3))
+
+
+@pytest.mark.parametrize("n_columns", [1, 2])
+def test_many_clusters_end_the_legend_with_dots(n_columns: int) -> None:
+    labels = np.arange(400) % 80
+    figure = plots.clusters(np.random.default_rng(2).normal(size=(400, n_columns)), labels)
+    saved(figure)
+    assert len(legend_texts(figure)) == 21
+    assert legend_texts(figure)[-1] == "..."
+
+
+def test_large_data_are_thinned_but_counted() -> None:
+    figure = plots.clusters(np.random.default_rng(3).normal(size=(5000, 2)), np.arange(5000) % 2, max_rows=100)
+    assert sum(len(dots.get_offsets()) for dots in figure.axes[0].collections) == 100
+    assert legend_texts(figure) == ["0 (2,500)", "1 (2,500)"]
+
+
+def test_odd_data_are_drawn_too() -> None:
+    saved(plots.clusters(np.ones(20), np.zeros(20, int)))
+    saved(plots.clusters(np.ones((20, 5)), np.array(["left", "right"] * 10)))
+    saved(plots.clusters(np.ones((1, 2), np.int32), np.zeros(1, int)))
+    with pytest.raises(ValueError, match="3 labels for 2 rows"):
+        plots.clusters(np.ones((2, 2)), np.zeros(3))
+
+
+def test_similarity_orders_rows_by_label() -> None:
+    labels = np.array([1, 0, 1, 0, 2])
+    matrix = (labels[:, None] == labels[None, :]).astype(float)
+    plain, ordered = plots.similarity(matrix), plots.similarity(matrix, labels)
+    saved(plain)
+    saved(ordered)
+    np.testing.assert_array_equal(plain.axes[0].get_images()[0].get_array(), matrix)
+    shown = np.asarray(ordered.axes[0].get_images()[0].get_array())
+    np.testing.assert_array_equal(np.diag(shown, 1), [1, 0, 1, 0])
+    assert ordered.axes[0].get_xlabel() == "row, ordered by cluster"
