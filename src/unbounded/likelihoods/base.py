@@ -60,9 +60,13 @@ class Bound(ABC):
         """F, the length of an atom's statistics."""
 
     @property
+    def imputed(self) -> Array:
+        """The columns whose holes are part of the chain's state (those of others are skipped, which is exact)."""
+        return np.empty(0, np.int64)
+
+    @property
     def imputes(self) -> bool:
-        """Whether holes in the data are part of the chain's state (otherwise they are skipped, which is exact)."""
-        return False
+        return len(self.imputed) > 0
 
     @property
     def sparse(self) -> bool:

@@ -22,12 +22,12 @@ from unbounded.likelihoods.base import Array, Bound, Columns, Parameters, positi
 class DiagonalGaussian:
     """Clusters with independent columns: x_d ~ N(mu, v), mu ~ N(mean, v / kappa), v ~ IG(shape, scale).
 
-    mean: default the column means. kappa: observations the prior mean is worth; default 0.2.
-    shape, scale: of the inverse gamma; by default shape 2 and a scale that expects a fifth of the column's variance.
+    mean: default the column means. kappa: observations the prior mean is worth; default 0.05.
+    shape, scale: of the inverse gamma; by default shape 2 and a scale that expects half of the column's variance.
     """
 
     mean: Any = None
-    kappa: float = 0.2
+    kappa: float = 0.05
     shape: float = 2.0
     scale: Any = None
 
@@ -40,7 +40,7 @@ class DiagonalGaussian:
         shape = positive(self.shape, "shape")
         mean = np.zeros(size) if self.mean is None else (vector(self.mean, size, "mean") - centre) / spread
         if self.scale is None:
-            scale = np.full(size, 0.2 * max(shape - 1.0, 0.5))
+            scale = np.full(size, 0.5 * max(shape - 1.0, 0.5))
         else:
             scale = positive(self.scale, "scale", size) / spread**2
         return BoundDiagonalGaussian(columns, centre, 1.0 / spread, mean, positive(self.kappa, "kappa"), shape, scale)

@@ -23,14 +23,14 @@ class Gaussian:
     """Clusters with any covariance: x ~ N(mu, Sigma), mu ~ N(mean, Sigma / kappa), Sigma ~ IW(dof, scale).
 
     mean: prior mean of a cluster's centre; default the column means.
-    kappa: how many observations the prior mean is worth; default 0.2.
+    kappa: how many observations the prior mean is worth; default 0.05.
     dof: degrees of freedom, above D - 1; default D + 2.
-    scale: the prior scale matrix (D x D), its diagonal, or one number; by default a cluster is expected to have a fifth
-        of each column's variance, so that with the default kappa the centres spread like the data.
+    scale: the prior scale matrix (D x D), its diagonal, or one number; by default a cluster is expected to have half of
+        each column's variance.
     """
 
     mean: Any = None
-    kappa: float = 0.2
+    kappa: float = 0.05
     dof: float | None = None
     scale: Any = None
 
@@ -44,7 +44,7 @@ class Gaussian:
         if dof <= size - 1:
             raise ValueError(f"Gaussian: dof must be above the number of columns minus one ({size - 1}), got {dof}.")
         if self.scale is None:
-            scale = np.diag(np.full(size, 0.2 * max(dof - size - 1, 1.0)))
+            scale = np.diag(np.full(size, 0.5 * max(dof - size - 1, 1.0)))
         else:
             scale = _scale_matrix(self.scale, size) / np.outer(spread, spread)
         mean = np.zeros(size) if self.mean is None else (vector(self.mean, size, "mean") - centre) / spread
@@ -80,8 +80,8 @@ class BoundGaussian(Bound):
         return self.size * (self.size + 1) // 2 + self.size
 
     @property
-    def imputes(self) -> bool:
-        return self.columns.missing
+    def imputed(self) -> Array:
+        return self.columns.index if self.columns.missing else self.columns.index[:0]
 
     def features(self, X: Array) -> Array:
         x = (X[:, self.columns.index] - self.shift) * self.inverse_scale

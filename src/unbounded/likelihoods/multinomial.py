@@ -22,7 +22,7 @@ from unbounded.likelihoods.base import Array, Bound, Columns, Parameters, positi
 class Multinomial:
     """Rows of counts over V categories: x ~ Multinomial(total of the row, p), p ~ Dirichlet(concentration * centre).
 
-    concentration: total prior weight; default V / 10. centre: prior mean of p; default the (smoothed) column shares.
+    concentration: total prior weight; default V / 10. centre: prior mean of p; default uniform.
     """
 
     concentration: float | None = None
@@ -40,7 +40,7 @@ class Multinomial:
             )
         size = columns.size
         total = size / 10 if self.concentration is None else positive(self.concentration, "concentration")
-        weight = columns.mean * columns.n_rows + 1.0 if self.centre is None else positive(self.centre, "centre", size)
+        weight = np.ones(size) if self.centre is None else positive(self.centre, "centre", size)
         return BoundMultinomial(columns, total * weight / weight.sum())
 
 

@@ -50,8 +50,8 @@ class BoundProduct(Bound):
         return sum(part.n_features for part in self.parts)
 
     @property
-    def imputes(self) -> bool:
-        return any(part.imputes for part in self.parts)
+    def imputed(self) -> Array:
+        return np.sort(np.concatenate([part.imputed for part in self.parts]))
 
     def _slices(self) -> list[slice]:
         ends = np.cumsum([part.n_features for part in self.parts])

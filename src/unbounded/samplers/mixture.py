@@ -71,12 +71,13 @@ class Own(NamedTuple):
 class LabelShard:
     """Rows first .. first + n of the data, and their labels."""
 
-    def __init__(self, index: int, first: int, data: Any, n_rows: int, imputes: bool):
+    def __init__(self, index: int, first: int, data: Any, n_rows: int, imputed: Array):
         self.index, self.first = index, first
         self.labels = np.zeros(n_rows, np.int32)
         self.holes = np.empty((0, 2), np.int64)
-        if imputes:
-            self.holes = np.argwhere(np.isnan(data))
+        if len(imputed):
+            rows, which = np.nonzero(np.isnan(data[:, imputed]))
+            self.holes = np.stack([rows, imputed[which]], axis=1)
             data = data.copy() if len(self.holes) else data
         self.data = data
 
@@ -100,7 +101,7 @@ def shards(X: Any, likelihood: Bound, n_shards: int) -> list[LabelShard]:
     out = []
     for p in range(n_shards):
         start, stop = int(edges[p]), int(edges[p + 1])
-        shard = LabelShard(p, start, rows_of(X, start, stop), stop - start, likelihood.imputes)
+        shard = LabelShard(p, start, rows_of(X, start, stop), stop - start, likelihood.imputed)
         shard.fill(likelihood.columns.mean)
         out.append(shard)
     return out

@@ -121,30 +121,32 @@ def _merged(model: Mixture, state: MixtureState, labels: Array) -> Array:
     statistics = state.table.statistics[state.occupied].copy()
     k = len(counts)
     target, alive = np.arange(k), np.ones(k, bool)
+    alone = model.likelihood.log_marginal(counts, statistics)
     gains = np.full((k, k), -np.inf)
     for i in range(k - 1):
-        gains[i, i + 1 :] = _gains(model, state.hyper, counts, statistics, i, np.arange(i + 1, k))
+        gains[i, i + 1 :] = _gains(model, state.hyper, counts, statistics, alone, i, np.arange(i + 1, k))
     while alive.sum() > 1 and gains.max() > 0:
         i, j = (int(v) for v in np.unravel_index(gains.argmax(), gains.shape))
         counts[i] += counts[j]
         statistics[i] += statistics[j]
+        alone[i] = model.likelihood.log_marginal(counts[[i]], statistics[[i]])[0]
         target[target == j] = i
         alive[j] = False
         gains[j] = gains[:, j] = gains[i] = gains[:, i] = -np.inf
         others = np.flatnonzero(alive & (np.arange(k) != i))
         if len(others):
-            gains[i, others] = _gains(model, state.hyper, counts, statistics, i, others)
+            gains[i, others] = _gains(model, state.hyper, counts, statistics, alone, i, others)
     return target[labels]
 
 
-def _gains(model: Mixture, hyper: Hyper, counts: Array, statistics: Array, i: int, others: Array) -> Array:
-    """Log posterior gained by merging cluster i with each of the others."""
-    marginal = model.likelihood.log_marginal
-    together = marginal(counts[i] + counts[others], statistics[i] + statistics[others])
-    alone = marginal(counts[others], statistics[others]) + marginal(counts[[i]], statistics[[i]])
+def _gains(
+    model: Mixture, hyper: Hyper, counts: Array, statistics: Array, alone: Array, i: int, others: Array
+) -> Array:
+    """Log posterior gained by merging cluster i with each of the others; alone: their own log marginals."""
+    together = model.likelihood.log_marginal(counts[i] + counts[others], statistics[i] + statistics[others])
     seats = gammaln(counts[i] + counts[others] - hyper.sigma) - gammaln(counts[others] - hyper.sigma)
     table = np.log(hyper.alpha + hyper.sigma * max(1, len(counts) - 1)) - gammaln(1.0 - hyper.sigma)
-    return together - alone + seats - gammaln(counts[i] - hyper.sigma) - table
+    return together - alone[others] - alone[i] + seats - gammaln(counts[i] - hyper.sigma) - table
 
 
 def _split(model: Mixture, hyper: Hyper, X: Any, labels: Array, rng: np.random.Generator) -> Array:
@@ -180,7 +182,9 @@ def _statistics(model: Mixture, X: Any, half: Array) -> tuple[Array, Array]:
 
 
 def _gain_of_split(model: Mixture, hyper: Hyper, X: Any, half: Array) -> float:
-    return -float(_gains(model, hyper, *_statistics(model, X, half), 0, np.array([1]))[0])
+    counts, statistics = _statistics(model, X, half)
+    alone = model.likelihood.log_marginal(counts, statistics)
+    return -float(_gains(model, hyper, counts, statistics, alone, 0, np.array([1]))[0])
 
 
 def _extend(model: Mixture, engine: Engine, pilot: MixtureState, rng: np.random.Generator) -> MixtureState:
