@@ -123,7 +123,7 @@ class PitmanYor:
         return np.log(weights) - math.log(hyper.alpha + counts.sum())
 
     def scalars(self, hyper: Hyper) -> dict[str, float]:
-        return {"alpha": hyper.alpha, "sigma": hyper.sigma}
+        return {"alpha": hyper.alpha} | ({} if self.discount == 0.0 else {"sigma": hyper.sigma})
 
 
 @jit

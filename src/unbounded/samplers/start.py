@@ -26,7 +26,7 @@ from unbounded.samplers.mixture import Broadcast, Mixture, MixtureState, Own, sh
 from unbounded.samplers.predictive import log_predictive
 
 NAMES = ("kmeans++", "one", "prior")
-PILOT_ROWS, PILOT_ROWS_PER_FEATURE = 10_000, 25
+PILOT_ROWS, PILOT_ROWS_PER_FEATURE = 25_000, 25
 SEED_ROWS = 2_000
 SEED_CELLS = 10_000_000
 MOST_SEEDS = 64
@@ -76,11 +76,11 @@ def _grown(model: Mixture, engine: Engine, X: Any) -> MixtureState:
         state = pilot.begin(few, _seed_labels(model, filled, rng))
         for _ in range(CYCLES):
             state = next(islice(rounds(pilot, few, state), ROUNDS_PER_CYCLE - 1, None))
-            labels = _merged(pilot, state, pilot.assignments(state, few))
+            labels = _merged(pilot, state, filled, pilot.assignments(state, few))
             labels = _split(pilot, state.hyper, filled, labels, rng)
             state = pilot.begin(few, labels, state.hyper, state.round)
         state = next(islice(rounds(pilot, few, state), ROUNDS_PER_CYCLE - 1, None))
-        labels = _merged(pilot, state, pilot.assignments(state, few))
+        labels = _merged(pilot, state, filled, pilot.assignments(state, few))
         state = pilot.begin(few, labels, state.hyper, state.round)
     finally:
         few.close()
@@ -115,28 +115,42 @@ def _own_predictive(likelihood: Bound, features: Array) -> Array:
     return likelihood.log_marginal(2 * ones, 2 * features) - likelihood.log_marginal(ones, features)
 
 
-def _merged(model: Mixture, state: MixtureState, labels: Array) -> Array:
+def _merged(model: Mixture, state: MixtureState, X: Any, labels: Array) -> Array:
     """Labels after merging, greedily, every pair of clusters that the model prefers as one."""
     counts = state.table.counts[state.occupied].astype(float)
     statistics = state.table.statistics[state.occupied].copy()
-    k = len(counts)
-    target, alive = np.arange(k), np.ones(k, bool)
+    k, labels = len(counts), labels.copy()
     alone = model.likelihood.log_marginal(counts, statistics)
     gains = np.full((k, k), -np.inf)
     for i in range(k - 1):
         gains[i, i + 1 :] = _gains(model, state.hyper, counts, statistics, alone, i, np.arange(i + 1, k))
-    while alive.sum() > 1 and gains.max() > 0:
+    while gains.max() > 0:
         i, j = (int(v) for v in np.unravel_index(gains.argmax(), gains.shape))
+        rows = np.flatnonzero((labels == i) | (labels == j))
+        if gains[i, j] < _freedom(model, X[rows], (labels[rows] == j).astype(np.int32)):
+            gains[i, j] = -np.inf
+            continue
         counts[i] += counts[j]
         statistics[i] += statistics[j]
         alone[i] = model.likelihood.log_marginal(counts[[i]], statistics[[i]])[0]
-        target[target == j] = i
-        alive[j] = False
+        labels[labels == j] = i
+        counts[j] = 0.0
         gains[j] = gains[:, j] = gains[i] = gains[:, i] = -np.inf
-        others = np.flatnonzero(alive & (np.arange(k) != i))
+        others = np.flatnonzero((counts > 0) & (np.arange(k) != i))
         if len(others):
             gains[i, others] = _gains(model, state.hyper, counts, statistics, alone, i, others)
-    return target[labels]
+    return labels
+
+
+def _freedom(model: Mixture, X: Any, half: Array) -> float:
+    """Minus the log probability of the rows' halves given the two clusters.
+
+    Two overlapping clusters can be labelled in many ways that are all as good; one cluster in one way only. A fair
+    comparison sums over them, which is what this adds in favour of two (as a split-merge proposal does).
+    """
+    counts, statistics = _statistics(model, X, half)
+    logs = log_predictive(model.likelihood, counts, statistics, X) + np.log(counts)[:, None]
+    return float((np.logaddexp(logs[0], logs[1]) - np.where(half == 1, logs[1], logs[0])).sum())
 
 
 def _gains(
@@ -184,7 +198,7 @@ def _statistics(model: Mixture, X: Any, half: Array) -> tuple[Array, Array]:
 def _gain_of_split(model: Mixture, hyper: Hyper, X: Any, half: Array) -> float:
     counts, statistics = _statistics(model, X, half)
     alone = model.likelihood.log_marginal(counts, statistics)
-    return -float(_gains(model, hyper, counts, statistics, alone, 0, np.array([1]))[0])
+    return _freedom(model, X, half) - float(_gains(model, hyper, counts, statistics, alone, 0, np.array([1]))[0])
 
 
 def _extend(model: Mixture, engine: Engine, pilot: MixtureState, rng: np.random.Generator) -> MixtureState:
