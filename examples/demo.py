@@ -14,7 +14,7 @@ from unbounded.summary.report import text
 
 out = Path("demo-run")
 shutil.rmtree(out, ignore_errors=True)
-data = gaussian_mixture(110_000, n_columns=2, n_clusters=20, separation=14.0, seed=1)
+data = gaussian_mixture(110_000, n_columns=2, n_clusters=20, separation=14.0, seed=2)
 X, holdout = data.X[:100_000], data.X[100_000:]
 
 began = time.perf_counter()
