@@ -320,13 +320,15 @@ def compare(problem: Problem, tally: Tally, n_rounds: int) -> Verdict:
     return judge(names, seen, truth, float(slowness), n_rounds / 8)
 
 
-def judge(names: list[str], seen: Array, truth: Array, slowness: float = 1.0, too_slow: float = np.inf) -> Verdict:
+def judge(
+    names: list[str], seen: Array, truth: Array, slowness: float = 1.0, too_slow: float = np.inf, truth_error: Any = 0.0
+) -> Verdict:
     """z-scores of independent replicates seen [C, Q] against the truth [Q], and their statistical range.
 
     A chain that hardly moves agrees with any truth it starts from, so slowness is a failure too.
     """
     chains, n = seen.shape
-    error = np.maximum(seen.std(axis=0, ddof=1) / np.sqrt(chains), 1e-12)
+    error = np.maximum(np.hypot(seen.std(axis=0, ddof=1) / np.sqrt(chains), truth_error), 1e-12)
     z = (seen.mean(axis=0) - truth) / error
     limit = float(stats.t.isf(LEVEL / n / 2, chains - 1))
     return Verdict(names, z, limit, rms_range(seen), slowness, too_slow)

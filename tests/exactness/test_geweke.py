@@ -1,0 +1,33 @@
+"""Joint tests with sampled hyper-parameters: the prior against the sampler by turns with fresh data."""
+
+from __future__ import annotations
+
+import pytest
+from geweke import Joint, check
+
+from unbounded.instantiation import AsPublished, Ghosts, OneOpen
+
+SHORT = [
+    Joint("dp", "bernoulli", Ghosts(), 3),
+    Joint("py", "bernoulli", Ghosts(2), 2),
+    Joint("dp", "gaussian", Ghosts(), 2),
+    Joint("py", "gaussian", Ghosts(), 3),
+]
+LONG = [
+    Joint(measure, kind, rule, n_shards, sweeps, replicates=60, rounds=400, seed=1)
+    for measure in ("dp", "py")
+    for kind in ("bernoulli", "gaussian")
+    for rule, n_shards, sweeps in ((Ghosts(0), 1, 1), (Ghosts(), 3, 2), (Ghosts(1), 6, 1), (OneOpen(), 3, 1))
+]
+
+
+@pytest.mark.parametrize("joint", [*SHORT, *(pytest.param(joint, marks=pytest.mark.long) for joint in LONG)], ids=str)
+def test_prior_and_successive_conditional_agree(joint):
+    verdict = check(joint)
+    assert verdict.passed, str(verdict)
+
+
+def test_the_published_rule_fails():
+    verdict = check(Joint("dp", "bernoulli", AsPublished("cold"), 3), n_draws=5000)
+    assert not verdict.passed
+    assert verdict.largest > 8, str(verdict)

@@ -1,0 +1,199 @@
+"""Larger problems, where enumeration cannot go: the same answer for every P, and mixing that does not suffer from P."""
+
+from __future__ import annotations
+
+import math
+from itertools import islice
+
+import numba
+import numpy as np
+import pytest
+from enumeration import judge
+from geweke import seat
+from problems import CASES
+from scipy.special import digamma, polygamma
+
+from unbounded.data import describe
+from unbounded.engines import build
+from unbounded.instantiation import AsPublished, Ghosts
+from unbounded.kernels import labels as kernel
+from unbounded.likelihoods import Gaussian
+from unbounded.measures import DirichletProcess, PitmanYor
+from unbounded.samplers.hybrid import rounds
+from unbounded.samplers.mixture import Mixture, shards
+
+N_ROWS = 200
+KAPPA, DOF, SCALE = 0.5, 30.0, 28.0  # covariances nearly known: clusters come and go within a few rounds
+BATCH = 100  # rounds, many autocorrelation times: batch means are independent
+ROOM = 40  # more clusters than any draw has
+MEASURES = {"dp": (1.0, 0.0), "py": (0.5, 0.25)}
+
+
+def four_clusters() -> np.ndarray:
+    rng = np.random.default_rng(7)
+    centres = np.array([[-3.0, -3.0], [-3.0, 3.0], [3.0, -3.0], [3.0, 3.0]])
+    return centres[rng.integers(0, 4, N_ROWS)] + rng.standard_normal((N_ROWS, 2))
+
+
+# ---- the reference: Neal's Algorithm 3, from the textbook
+
+
+@numba.njit(cache=True)
+def log_student(x, y, m, sums):
+    """Log predictive of the row (x, y) given m rows with sums (x, y, xx, xy, yy): a bivariate t. Prior mean 0."""
+    kappa, dof = KAPPA + m, DOF + m
+    a, b = sums[0] / kappa, sums[1] / kappa
+    ratio = (kappa + 1.0) / kappa
+    s = (SCALE + sums[2] - kappa * a * a) * ratio
+    t = (sums[3] - kappa * a * b) * ratio
+    u = (SCALE + sums[4] - kappa * b * b) * ratio
+    determinant = s * u - t * t
+    x, y = x - a, y - b
+    distance = (u * x * x - 2.0 * t * x * y + s * y * y) / determinant
+    constant = math.lgamma(0.5 * (dof + 1.0)) - math.lgamma(0.5 * (dof - 1.0)) - math.log(math.pi)
+    return constant - 0.5 * math.log(determinant) - 0.5 * (dof + 1.0) * math.log1p(distance)
+
+
+@numba.njit(cache=True)
+def add(sums, x, y, sign):
+    sums += sign * np.array([x, y, x * x, x * y, y * y])
+
+
+@numba.njit(cache=True)
+def collapsed_gibbs(X, labels, alpha, sigma, uniforms):
+    """Algorithm 3 in place; returns K, the sum of squared cluster sizes and the largest size after every sweep."""
+    sweeps, n = uniforms.shape
+    counts = np.zeros(ROOM)
+    sums = np.zeros((ROOM, 5))
+    for i in range(n):
+        counts[labels[i]] += 1
+        add(sums[labels[i]], X[i, 0], X[i, 1], 1)
+    trace = np.empty((sweeps, 3))
+    log_weights = np.empty(ROOM)
+    for sweep in range(sweeps):
+        for i in range(n):
+            x, y = X[i, 0], X[i, 1]
+            counts[labels[i]] -= 1
+            add(sums[labels[i]], x, y, -1)
+            atoms = (counts > 0).sum()
+            log_weights[:] = -np.inf
+            for k in range(ROOM):
+                if counts[k] > 0:
+                    log_weights[k] = math.log(counts[k] - sigma) + log_student(x, y, counts[k], sums[k])
+            free = np.argmin(counts > 0)
+            sums[free] = 0.0
+            log_weights[free] = math.log(alpha + sigma * atoms) + log_student(x, y, 0.0, sums[free])
+            weights = np.cumsum(np.exp(log_weights - log_weights.max()))
+            chosen = np.searchsorted(weights, uniforms[sweep, i] * weights[-1])
+            labels[i] = chosen
+            counts[chosen] += 1
+            add(sums[chosen], x, y, 1)
+        trace[sweep, 0] = (counts > 0).sum()
+        trace[sweep, 1] = (counts**2).sum()
+        trace[sweep, 2] = counts.max()
+    return trace
+
+
+QUESTIONS = ["K", "sum of squares", "largest"]
+
+
+def reference(X, measure, chains, sweeps):
+    """(means [chains, 3], a draw of the labels for every chain)."""
+    rng, means, ends = np.random.default_rng(0), [], []
+    for _ in range(chains):
+        labels = np.zeros(len(X), np.int64)
+        trace = collapsed_gibbs(X, labels, *MEASURES[measure], rng.random((300 + sweeps, len(X))))
+        means.append(trace[300:].mean(axis=0))
+        ends.append(labels)
+    return np.array(means), ends
+
+
+# ---- the sampler
+
+
+def trace_of(X, measure, rule, n_shards, starts, n_rounds, sweeps=1):
+    """[chains, rounds, 3]: the traces of chains that start from the reference's draws."""
+    likelihood = Gaussian(mean=0.0, kappa=KAPPA, dof=DOF, scale=SCALE).bind(describe(X))
+    engine = build("serial", shards(X, likelihood, n_shards))
+    out = np.empty((len(starts), n_rounds, 3))
+    for c, labels in enumerate(starts):
+        model = Mixture(PitmanYor(*MEASURES[measure]), likelihood, rule, len(X), n_shards, seed=c, sweeps=sweeps)
+        for i, state in enumerate(islice(rounds(model, engine, model.begin(engine, labels)), n_rounds)):
+            counts = state.table.counts[state.occupied]
+            out[c, i] = len(counts), (counts**2).sum(), counts.max()
+    engine.close()
+    return out
+
+
+def autocorrelation_time(traces: np.ndarray) -> float:
+    """Integrated autocorrelation time of [chains, rounds], with Sokal's window: stop at five times the estimate."""
+    x = traces - traces.mean()
+    n = x.shape[1]
+    rho = np.array([(x[:, : n - lag] * x[:, lag:]).mean() for lag in range(n // 2)]) / (x**2).mean()
+    times = 2.0 * np.cumsum(rho) - 1.0
+    inside = np.flatnonzero(np.arange(len(times)) >= 5.0 * times)
+    return float(times[inside[0]]) if len(inside) else np.inf
+
+
+SIZES = [
+    pytest.param("dp", 16, 300, id="short"),
+    pytest.param("dp", 30, 1500, id="long-dp", marks=pytest.mark.long),
+    pytest.param("py", 30, 1500, id="long-py", marks=pytest.mark.long),
+]
+
+
+@pytest.mark.parametrize(("measure", "chains", "n_rounds"), SIZES)
+def test_any_number_of_shards_agrees_with_collapsed_gibbs(measure, chains, n_rounds):
+    X = four_clusters()
+    means, starts = reference(X, measure, 30, 3 * n_rounds)
+    truth, truth_error = means.mean(axis=0), means.std(axis=0, ddof=1) / np.sqrt(len(means))
+    times = {}
+    for n_shards in (1, 4, 16):
+        traces = trace_of(X, measure, Ghosts(), n_shards, starts[:chains], n_rounds)
+        times[n_shards] = autocorrelation_time(traces[:, :, 0])
+        batches = traces.reshape(-1, BATCH, 3).mean(axis=1)
+        verdict = judge(QUESTIONS, batches, truth, times[n_shards], BATCH / 8, truth_error)
+        k = traces[:, :, 0].mean()
+        print(f"{measure} P={n_shards}: E[K] {k:.2f}, truth {truth[0]:.2f}, time {times[n_shards]:.1f}; {verdict}")
+        assert verdict.passed, f"P={n_shards}: {verdict}"
+    assert max(times[4], times[16]) < 2.5 * times[1], times
+
+
+def test_the_published_rule_loses_atoms():
+    """Atoms are born on one shard but die on all: with 16 shards far too few are left."""
+    X = four_clusters()
+    means, starts = reference(X, "dp", 24, 800)
+    traces = trace_of(X, "dp", AsPublished("cold"), 16, starts, 60)[:, 20:]
+    verdict = judge(QUESTIONS, traces.mean(axis=1), means.mean(axis=0))
+    print(f"published, P=16: E[K] {traces[:, :, 0].mean():.2f}, truth {means[:, 0].mean():.2f}; {verdict}")
+    assert verdict.z[0] < -8, str(verdict)
+    assert traces[:, :, 0].mean() < means[:, 0].mean() - 0.4
+
+
+def test_a_sweep_may_make_more_atoms_than_it_has_room_for(monkeypatch):
+    """Without data the chain has the prior as its law; with a high concentration the tail must grow within a sweep."""
+    alpha, n, grown = 1000.0, 1000, 0
+    compiled = kernel.sweep
+
+    def counted(families, data, labels, *rest):
+        nonlocal grown
+        row = compiled(families, data, labels, *rest)
+        grown += row < len(labels)
+        return row
+
+    monkeypatch.setattr(kernel, "sweep", counted)
+    X = np.full((n, 1), np.nan)
+    likelihood = CASES["flat"][1].bind(describe(X))
+    engine = build("serial", shards(X, likelihood, 1))
+    rng, means = np.random.default_rng(0), []
+    for chain in range(30):
+        model = Mixture(DirichletProcess(alpha), likelihood, Ghosts(n // 4), n, 1, seed=chain)
+        states = islice(rounds(model, engine, model.begin(engine, seat(n, alpha, 0.0, rng))), 8)
+        sizes = [state.table.counts[state.occupied] for state in states]
+        means.append([[len(m), len(m) ** 2, (m**2).sum()] for m in sizes])
+    expected = alpha * (digamma(alpha + n) - digamma(alpha))
+    variance = expected + alpha**2 * (polygamma(1, alpha + n) - polygamma(1, alpha))
+    truth = np.array([expected, variance + expected**2, n + n * (n - 1) / (1.0 + alpha)])
+    verdict = judge(["K", "K^2", "sum of squares"], np.mean(means, axis=1), truth)
+    assert grown > 20
+    assert verdict.passed, str(verdict)
