@@ -57,10 +57,9 @@ class Scratch(NamedTuple):
     weights: Any
 
 
-def lanes_for(rows: int, features: int, atoms: int, itemsize: int, sparse: bool = False) -> int:
+def lanes_for(rows: int, features: int, atoms: int, itemsize: int) -> int:
     """Rows per block: the block fits in the second-level cache, and blocks divide the rows evenly."""
-    width = atoms if sparse else features + 2 * atoms
-    most = max(64, min(512, int(2**20 / (itemsize * (width + 8)))))
+    most = max(64, min(512, int(2**20 / (itemsize * (features + 2 * atoms + 8)))))
     blocks = max(1, -(-rows // most))
     return -(-max(1, -(-rows // blocks)) // 8) * 8
 
@@ -69,8 +68,10 @@ def scratch(features: int, atoms: int, slots: int, lanes: int, dtype: Any) -> Sc
     def lane(kind: Any = np.float64) -> Any:
         return np.empty(lanes, kind)
 
+    rows = np.empty((features + 1, lanes), dtype)
+    rows[-1] = 1.0
     return Scratch(
-        features=np.ones((features + 1, lanes), dtype),
+        features=rows,
         logits=np.empty((atoms, lanes), dtype),
         top=lane(dtype),
         total=lane(dtype),
@@ -191,7 +192,7 @@ def _screen_block(families, data, labels, start, size, usable, shared, law, tail
 
 
 @jit
-def sweep(families, data, labels, first, begin, eta, usable, shared, law, tail, members, label_key, tail_key, work):
+def sweep(families, data, labels, first, begin, finite, usable, shared, law, tail, members, label_key, tail_key, work):
     """One sweep over the rows begin .. n of a shard; returns n, or the row at which a free slot was missing."""
     n = labels.size
     lanes = work.top.size
@@ -202,7 +203,7 @@ def sweep(families, data, labels, first, begin, eta, usable, shared, law, tail, 
     births_possible = law.birth > 0.0 or law.extra > 0.0
     for start in range(begin, n, lanes):
         size = min(lanes, n - start)
-        logits(families, data, start, size, eta, work.features, work.logits, work.top)
+        logits(finite, families, data, start, size, work.features, work.logits, work.top)
         _draw_mobile(work, label_key, first + start)
         for r in range(size):
             if labels[start + r] < usable:

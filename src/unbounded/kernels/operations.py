@@ -46,10 +46,11 @@ def screen(
     """Like `evaluate`, but add an upper bound that costs little; infinity is always right."""
 
 
-def logits(family: Any, data: Any, start: int, size: int, eta: Any, features: Any, out: Any, top: Any) -> None:
-    """out[k, r] = eta_k . (features(row r), 1) for the block, and top[r] its largest over k.
+def logits(finite: Any, family: Any, data: Any, start: int, size: int, features: Any, out: Any, top: Any) -> None:
+    """out[k, r]: log weight times likelihood of row r of the block under atom k, and top[r] its largest over k.
 
-    Fills `features` on the way, whose last row is 1.
+    `finite` is the finite part: an array eta, with out = eta . (features, 1), or what a likelihood has that is faster.
+    Fills `features` on the way (at least the rows that the tail reads); its last row is 1.
     """
 
 
@@ -155,7 +156,7 @@ def _narrow_product(eta: Any, features: Any, out: Any) -> None:
 
 
 @jit
-def dense_logits(family: Any, data: Any, start: int, size: int, eta: Any, features: Any, out: Any, top: Any) -> None:
+def dense_logits(eta: Any, family: Any, data: Any, start: int, size: int, features: Any, out: Any, top: Any) -> None:
     featurise(family, data, start, size, features)
     if eta.shape[1] == 6:
         _plane_product(eta, features, out, top)
@@ -168,7 +169,7 @@ def dense_logits(family: Any, data: Any, start: int, size: int, eta: Any, featur
 
 
 @jit
-def sparse_logits(data: Any, start: int, size: int, eta: Any, out: Any, top: Any) -> None:
+def sparse_logits(eta: Any, data: Any, start: int, size: int, out: Any, top: Any) -> None:
     """The same for rows of (column, value) pairs; eta comes transposed, so that atoms are contiguous."""
     width, atoms = eta.shape
     sums = np.empty(atoms, eta.dtype)
@@ -188,11 +189,15 @@ def sparse_logits(data: Any, start: int, size: int, eta: Any, out: Any, top: Any
 
 
 @overload(logits, jit_options={"nogil": True, "fastmath": FAST, "error_model": "numpy"}, strict=False)
-def _choose_logits(family: Any, data: Any, start: int, size: int, eta: Any, features: Any, out: Any, top: Any) -> Any:
+def _choose_logits(
+    finite: Any, family: Any, data: Any, start: int, size: int, features: Any, out: Any, top: Any
+) -> Any:
+    if not isinstance(finite, types.Array):
+        return None
     if not isinstance(data, types.Array):
-        return lambda family, data, start, size, eta, features, out, top: sparse_logits(
-            data, start, size, eta, out, top
+        return lambda finite, family, data, start, size, features, out, top: sparse_logits(
+            finite, data, start, size, out, top
         )
-    return lambda family, data, start, size, eta, features, out, top: dense_logits(
-        family, data, start, size, eta, features, out, top
+    return lambda finite, family, data, start, size, features, out, top: dense_logits(
+        finite, family, data, start, size, features, out, top
     )

@@ -92,6 +92,12 @@ class Bound(ABC):
     def natural(self, parameters: Parameters) -> tuple[Array, Array]:
         """(bias [K], eta [K, F]) with log f(x | k) = bias_k + eta_k . features(x) + log_base(x)."""
 
+    def finite(self, parameters: Parameters, log_weights: Array, dtype: Any) -> Any:
+        """What `logits` takes: natural parameters, with bias and log weight in the last column (row, when sparse)."""
+        bias, eta = self.natural(parameters)
+        eta = np.concatenate([eta, (bias + log_weights)[:, None]], axis=1)
+        return np.ascontiguousarray(eta.T if self.sparse else eta, dtype=dtype)
+
     @abstractmethod
     def family(self, first: int = 0) -> tuple[Any, ...]:
         """The compiled description; features start at row `first` of a block."""

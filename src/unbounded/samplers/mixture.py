@@ -53,7 +53,7 @@ class Broadcast(NamedTuple):
     """The finite part: what all shards need to know of the round."""
 
     round: int
-    eta: Array  # natural parameters and log weights of mobile (and stuck) atoms
+    finite: Any  # parameters and weights of mobile (and stuck) atoms, as compiled code takes them
     n_mobile: int
     n_shared: int
     laws: Sequence[kernel.TailLaw]  # closed, open
@@ -173,10 +173,10 @@ class Mixture:
         drawn = np.concatenate([shared, private]) if self.likelihood.imputes else usable
         parameters = self._draw(counts[drawn], statistics[drawn], len(extra), len(mobile), rng("parameters"))
         n_usable = len(usable) + len(extra)
-        eta = self._eta({name: value[:n_usable] for name, value in parameters.items()}, weights)
+        finite = self.finite({name: value[:n_usable] for name, value in parameters.items()}, weights)
 
         broadcast = Broadcast(
-            state.round, eta, n_mobile, n_shared, laws,
+            state.round, finite, n_mobile, n_shared, laws,
             {name: value[:n_shared] for name, value in parameters.items()} if self.likelihood.imputes else None,
         )  # fmt: skip
         new_code = np.full(len(live), -1)
@@ -226,13 +226,9 @@ class Mixture:
         statistics = np.insert(statistics, position, np.zeros((n_extra, statistics.shape[1])), axis=0)
         return self.likelihood.draw(counts, statistics, rng)
 
-    def _eta(self, parameters: Parameters, log_weights: Array) -> Array:
-        bias, eta = self.likelihood.natural(parameters)
-        eta = np.concatenate([eta, (bias + log_weights)[:, None]], axis=1)
-        if self.likelihood.sparse:
-            eta = eta.T
+    def finite(self, parameters: Parameters, log_weights: Array) -> Any:
         safe = self.dtype == "float32" and self.likelihood.float32_error(parameters) < FLOAT32_TOLERANCE
-        return np.ascontiguousarray(eta, dtype=np.float32 if safe else np.float64)
+        return self.likelihood.finite(parameters, log_weights, np.float32 if safe else np.float64)
 
     # ---- local step
 
@@ -251,15 +247,16 @@ class Mixture:
         law = message.laws[own.open]
         family = self.family
         n_features = self.likelihood.n_features
-        eta = message.eta[:, : own.usable] if self.likelihood.sparse else message.eta[: own.usable]
-        eta = np.ascontiguousarray(eta)
-        lanes = kernel.lanes_for(len(shard.labels), n_features, own.usable, eta.itemsize, self.likelihood.sparse)
+        finite = _first(message.finite, own.usable, self.likelihood.sparse)
+        dtype = (finite if isinstance(finite, np.ndarray) else finite[0]).dtype
+        wide = n_features if isinstance(finite, np.ndarray) and not self.likelihood.sparse else 0
+        lanes = kernel.lanes_for(len(shard.labels), wide, own.usable, dtype.itemsize)
         slots = own.n_private + (16 if own.open else 0)
         members = np.zeros(slots, np.int64)
 
         def room() -> tuple[Any, kernel.Scratch]:
-            wide = 0 if self.likelihood.sparse else n_features
-            work = kernel.scratch(wide, own.usable, len(members) + 1, lanes, eta.dtype)
+            rows = 0 if self.likelihood.sparse else n_features
+            work = kernel.scratch(rows, own.usable, len(members) + 1, lanes, dtype)
             tail = self.likelihood.tail(len(members) + 1, lanes)
             kernel.fill_tail(family, shard.data, shard.labels, message.n_shared, tail, members, work)
             return tail, work
@@ -270,7 +267,7 @@ class Mixture:
             row = 0
             while True:
                 row = kernel.sweep(
-                    family, shard.data, shard.labels, shard.first, row, eta, own.usable, message.n_shared, law, tail,
+                    family, shard.data, shard.labels, shard.first, row, finite, own.usable, message.n_shared, law, tail,
                     members, label_key, tail_key, work,
                 )  # fmt: skip
                 if row == len(shard.labels):
@@ -366,6 +363,13 @@ class Mixture:
 
     def reseeded(self, seed: int) -> Mixture:
         return replace(self, seed=seed)
+
+
+def _first(finite: Any, n_atoms: int, transposed: bool) -> Any:
+    """The finite part of the first atoms only."""
+    if isinstance(finite, np.ndarray):
+        return np.ascontiguousarray(finite[:, :n_atoms] if transposed else finite[:n_atoms])
+    return type(finite)._make(np.ascontiguousarray(array[:n_atoms]) for array in finite)
 
 
 def _classify(ghosts: Array, owner: Array, plan: Plan) -> tuple[Array, Array, Array]:

@@ -205,12 +205,12 @@ def _extend(model: Mixture, engine: Engine, pilot: MixtureState, rng: np.random.
     """All rows join the pilot's clusters, given parameters drawn from them."""
     counts = pilot.table.counts[pilot.occupied].astype(float)
     parameters = model.likelihood.draw(counts, pilot.table.statistics[pilot.occupied], rng)
-    eta = model._eta(parameters, np.log(counts))
+    finite = model.finite(parameters, np.log(counts))
     k = len(counts)
     closed = kernel.TailLaw(pilot.hyper.sigma, 0.0)
     imputed = parameters if model.likelihood.imputes else None
     none = {name: value[:0] for name, value in parameters.items()} if model.likelihood.imputes else None
-    broadcast = Broadcast(0, eta, k, k, (closed, closed), imputed)
+    broadcast = Broadcast(0, finite, k, k, (closed, closed), imputed)
     own = Own(np.zeros(1, np.int32), k, 0, False, none)
     starter = model.reseeded(int(rng.integers(2**62)))
     message = Message((broadcast, pilot.hyper), [own] * model.n_shards)
