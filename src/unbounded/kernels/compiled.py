@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numba as nb
@@ -14,8 +16,35 @@ from numba.extending import overload
 # Everything that lets loops vectorise, but infinities and NaN keep their meaning.
 FAST = {"contract", "reassoc", "nsz", "arcp", "afn"}
 
-jit = nb.njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy")
-inline = nb.njit(nogil=True, cache=True, fastmath=FAST, error_model="numpy", inline="always")
+
+def _sources_digest() -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for path in sorted(Path(__file__).parents[1].rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+_SOURCES = _sources_digest()
+
+
+def _compiled(inlining: str) -> Callable[[Callable[..., Any]], Any]:
+    """Compile, and cache on disk until any source of the package changes.
+
+    Numba looks at the file of the cached function alone, but a kernel contains code of the likelihoods: its stamp must
+    cover them, or a changed likelihood would silently run old code.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        options: Any = {"nogil": True, "cache": True, "fastmath": FAST, "error_model": "numpy", "inline": inlining}
+        dispatcher = nb.njit(**options)(function)
+        dispatcher._cache._cache_file._source_stamp = _SOURCES
+        return dispatcher
+
+    return decorate
+
+
+jit = _compiled("never")
+inline = _compiled("always")
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 

@@ -15,6 +15,7 @@ from scipy.special import betaln
 from unbounded.kernels.compiled import implements, jit
 from unbounded.kernels.operations import accumulate, clear, evaluate, featurise, screen, update
 from unbounded.likelihoods.base import Array, Bound, Columns, Parameters, positive
+from unbounded.likelihoods.columnwise import add_values, rows_seen, value_features, values_in_lanes
 
 
 @dataclass(frozen=True)
@@ -51,17 +52,14 @@ class BoundBernoulli(Bound):
         return self.columns.size * (2 if self.columns.missing else 1)
 
     def features(self, X: Array) -> Array:
-        x = X[:, self.columns.index]
-        observed = ~np.isnan(x)
-        parts = [np.where(observed, x, 0.0), observed.astype(float)]
-        return np.concatenate(parts[: 2 if self.columns.missing else 1], axis=1)
+        return value_features(X, self.columns)
 
     def log_base(self, X: Array) -> Array:
         return np.zeros(len(X))
 
     def _posterior(self, counts: Array, statistics: Array) -> tuple[Array, Array]:
         d = self.columns.size
-        n = statistics[:, d:] if self.columns.missing else counts[:, None]
+        n = rows_seen(self.columns, counts, statistics[:, d:])
         return self.yes0 + statistics[:, :d], self.no0 + n - statistics[:, :d]
 
     def log_marginal(self, counts: Array, statistics: Array) -> Array:
@@ -116,27 +114,12 @@ class BernoulliTail(NamedTuple):
 
 @implements(featurise, BernoulliFamily)
 def _featurise(family, data, start, size, features):
-    d = family.columns.size
-    for j in range(d):
-        c = family.columns[j]
-        for r in range(features.shape[1]):
-            x = data[start + r, c] if r < size else 0.0
-            seen = not np.isnan(x)
-            features[family.first + j, r] = x if seen else 0.0
-            if family.missing:
-                features[family.first + d + j, r] = seen
+    values_in_lanes(family, data, start, size, features)
 
 
 @implements(accumulate, BernoulliFamily)
 def _accumulate(family, data, rows, statistics):
-    d = family.columns.size
-    for i in range(rows.size):
-        for j in range(d):
-            x = data[rows[i], family.columns[j]]
-            if not np.isnan(x):
-                statistics[family.first + j] += x
-                if family.missing:
-                    statistics[family.first + d + j] += 1.0
+    add_values(family, data, rows, statistics)
 
 
 @jit

@@ -16,6 +16,7 @@ from scipy.special import gammaln
 from unbounded.kernels.compiled import implements, jit, lane_log
 from unbounded.kernels.operations import accumulate, clear, evaluate, featurise, screen, update
 from unbounded.likelihoods.base import Array, Bound, Columns, Parameters, positive, vector
+from unbounded.likelihoods.columnwise import rows_seen
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class BoundDiagonalGaussian(Bound):
     def _posterior(self, counts: Array, statistics: Array) -> tuple[Array, Array, Array, Array, Array]:
         """(n, kappa_n, mean_n, shape_n, scale_n), each [K, D]."""
         d = self.size
-        n = statistics[:, 2 * d :] if self.columns.missing else np.repeat(counts[:, None], d, axis=1)
+        n = np.broadcast_to(rows_seen(self.columns, counts, statistics[:, 2 * d :]), (len(counts), d))
         kappa = self.kappa0 + n
         mean = (self.kappa0 * self.mean0 + statistics[:, d : 2 * d]) / kappa
         scatter = statistics[:, :d] + self.kappa0 * self.mean0**2 - kappa * mean**2

@@ -1,0 +1,48 @@
+"""What likelihoods of one value per column share: features x and, only when there are holes, 1 where x is observed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from unbounded.arrays import Array
+from unbounded.kernels.compiled import jit
+from unbounded.likelihoods.base import Columns
+
+
+def value_features(X: Array, columns: Columns) -> Array:
+    x = X[:, columns.index]
+    seen = ~np.isnan(x)
+    values = np.where(seen, x, 0.0)
+    return np.concatenate([values, seen.astype(float)], axis=1) if columns.missing else values
+
+
+def rows_seen(columns: Columns, counts: Array, observed: Array) -> Any:
+    """How many of an atom's rows have each column; `observed` are its last statistics."""
+    return observed if columns.missing else counts[:, None]
+
+
+@jit
+def values_in_lanes(family, data, start, size, features):
+    d = family.columns.size
+    for j in range(d):
+        c = family.columns[j]
+        for r in range(features.shape[1]):
+            x = data[start + r, c] if r < size else 0.0
+            seen = not np.isnan(x)
+            features[family.first + j, r] = x if seen else 0.0
+            if family.missing:
+                features[family.first + d + j, r] = seen
+
+
+@jit
+def add_values(family, data, rows, statistics):
+    d = family.columns.size
+    for i in range(rows.size):
+        for j in range(d):
+            x = data[rows[i], family.columns[j]]
+            if not np.isnan(x):
+                statistics[family.first + j] += x
+                if family.missing:
+                    statistics[family.first + d + j] += 1.0

@@ -1,0 +1,373 @@
+"""The compiled side of the full-covariance Gaussian: quadratic features, staged bounds, and the collapsed tail."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from unbounded.arrays import Array
+from unbounded.kernels.compiled import implements, inline, jit, lane_log, normal
+from unbounded.kernels.operations import (
+    accumulate,
+    clear,
+    dense_logits,
+    evaluate,
+    featurise,
+    logits,
+    screen,
+    update,
+)
+
+STAGED_COLUMNS = 32  # from here on, atoms are bounded by a quarter of the columns first
+NEGLIGIBLE = 40.0  # nats: e^-40 is below the rounding error of a sum in double precision
+
+
+class GaussianFamily(NamedTuple):
+    columns: Array
+    first: int
+    shift: Array
+    inverse_scale: Array
+    mean0: Array
+    kappa0: float
+    dof0: float
+    factor0: Array
+
+
+class StagedGaussian(NamedTuple):
+    """The finite part for many columns: a quadratic form |factor x - offset|^2 with a lower triangular factor.
+
+    Its first coordinates alone bound the log weight from above: constant + lead . (their products, themselves).
+    """
+
+    lead: Array
+    constant: Array
+    factor: Array
+    offset: Array
+    eta: Array  # for blocks whose atoms overlap too much
+
+
+class GaussianTail(NamedTuple):
+    factor: Array  # upper triangular, factor' factor = scale_n
+    mean: Array
+    n: Array
+    constant: Array  # log predictive at the mode
+    lanes: Array
+    squares: Array
+    step: Array
+
+
+@jit
+def _linear(family, data, start, size, features):
+    d = family.columns.size
+    x0 = family.first + d * (d + 1) // 2
+    for j in range(d):
+        c, shift, scale = family.columns[j], family.shift[j], family.inverse_scale[j]
+        for r in range(size):
+            features[x0 + j, r] = (data[start + r, c] - shift) * scale
+        for r in range(size, features.shape[1]):
+            features[x0 + j, r] = 0
+    return x0
+
+
+@jit
+def _quadratic(features, x0, coordinates, first):
+    """Products of the first coordinates, pair by pair, from row `first` on."""
+    f = first
+    for a in range(coordinates):
+        for b in range(a, coordinates):
+            for r in range(features.shape[1]):
+                features[f, r] = features[x0 + a, r] * features[x0 + b, r]
+            f += 1
+    return f
+
+
+@implements(featurise, GaussianFamily)
+def _featurise(family, data, start, size, features):
+    x0 = _linear(family, data, start, size, features)
+    _quadratic(features, x0, family.columns.size, family.first)
+
+
+@implements(logits, StagedGaussian)
+def _staged_logits(finite, family, data, start, size, features, out, top):
+    """Bound every atom by its first coordinates, then finish only those that can still matter.
+
+    An atom more than NEGLIGIBLE nats below another one of the same row weighs less than a rounding error of their sum.
+    Where most atoms still matter, one dense product is faster.
+    """
+    atoms, lanes = out.shape
+    x0 = _linear(family[0], data, start, size, features)
+    lead = finite.lead.shape[1]
+    j = _lead_coordinates(x0)
+    end = _quadratic(features, x0, j, 0)
+    for a in range(j):
+        features[end + a] = features[x0 + a]
+    np.dot(finite.lead, features[:lead], out)
+    guess = np.zeros(lanes, np.int64)
+    for r in range(lanes):
+        top[r] = -np.inf
+    for k in range(atoms):
+        c = finite.constant[k]
+        for r in range(lanes):
+            out[k, r] += c
+            if out[k, r] > top[r]:
+                top[r] = out[k, r]
+                guess[r] = k
+    floor = np.empty(lanes, out.dtype)
+    rows = np.empty(lanes, np.int64)
+    for k in range(atoms):
+        m = 0
+        for r in range(lanes):
+            rows[m] = r
+            m += guess[r] == k
+        if m:
+            _finish(finite, k, rows[:m], features, x0, lead, j, out)
+        for q in range(m):
+            floor[rows[q]] = out[k, rows[q]]
+            top[rows[q]] = out[k, rows[q]]
+    open_ = 0
+    for k in range(atoms):
+        for r in range(lanes):
+            open_ += out[k, r] >= floor[r] - NEGLIGIBLE
+    if 2 * open_ > atoms * lanes:
+        dense_logits(finite.eta, family, data, start, size, features, out, top)
+        return
+    for k in range(atoms):
+        m = 0
+        for r in range(lanes):
+            rows[m] = r
+            m += (guess[r] != k) & (out[k, r] >= floor[r] - NEGLIGIBLE)
+        if m:
+            _finish(finite, k, rows[:m], features, x0, lead, j, out)
+        for q in range(m):
+            top[rows[q]] = max(top[rows[q]], out[k, rows[q]])
+
+
+@jit
+def _finish(finite, k, rows, features, x0, lead, j, out):
+    """Complete the bound to the exact value for the given rows: one product with the rest of the triangular factor."""
+    d = finite.factor.shape[1]
+    lanes = features.shape[1]
+    m, rest = rows.size, d - j
+    x = features[lead : lead + d].reshape(d * lanes)[: d * m].reshape(d, m)
+    y = features[lead + d : lead + 2 * d].reshape(d * lanes)[: rest * m].reshape(rest, m)
+    for i in range(d):
+        for q in range(m):
+            x[i, q] = features[x0 + i, rows[q]]
+    np.dot(finite.factor[k, j:], x, y)
+    for q in range(m):
+        x[0, q] = 0
+    for i in range(rest):
+        b = finite.offset[k, j + i]
+        for q in range(m):
+            white = y[i, q] - b
+            x[0, q] += white * white
+    for q in range(m):
+        out[k, rows[q]] -= out.dtype.type(0.5) * x[0, q]
+
+
+@jit
+def _lead_coordinates(x0):
+    """A quarter of the coordinates; x0 = d (d + 1) / 2 tells d."""
+    d = int((math.sqrt(8.0 * x0 + 1.0) - 1.0) / 2.0 + 0.5)
+    return d // 4
+
+
+@implements(accumulate, GaussianFamily)
+def _accumulate(family, data, rows, statistics):
+    d = family.columns.size
+    members = rows.size
+    x = np.empty((members, d))
+    for i in range(members):
+        for j in range(d):
+            x[i, j] = (data[rows[i], family.columns[j]] - family.shift[j]) * family.inverse_scale[j]
+    f = family.first
+    x0 = f + d * (d + 1) // 2
+    if d <= 4 or members <= 4:
+        for i in range(members):
+            f = family.first
+            for a in range(d):
+                for b in range(a, d):
+                    statistics[f] += x[i, a] * x[i, b]
+                    f += 1
+    else:
+        products = np.dot(x.T, x)
+        for a in range(d):
+            for b in range(a, d):
+                statistics[f] += products[a, b]
+                f += 1
+    for i in range(members):
+        for j in range(d):
+            statistics[x0 + j] += x[i, j]
+
+
+@jit
+def _set_constant(family, tail, slot):
+    d = family.columns.size
+    n = tail.n[slot]
+    kappa = family.kappa0 + n
+    dof = family.dof0 + n
+    log_det = 0.0
+    for j in range(d):
+        log_det += math.log(tail.factor[slot, j, j])
+    tail.constant[slot] = (
+        math.lgamma(0.5 * (dof + 1.0)) - math.lgamma(0.5 * (dof + 1.0 - d))
+        + 0.5 * d * math.log(2.0 * kappa / (kappa + 1.0)) - log_det
+    )  # fmt: skip
+
+
+@implements(clear, GaussianFamily)
+def _clear(family, tail, slot):
+    tail.factor[slot] = family.factor0
+    tail.mean[slot] = family.mean0
+    tail.n[slot] = 0.0
+    _set_constant(family, tail, slot)
+
+
+@implements(update, GaussianFamily)
+def _update(family, tail, slot, data, start, features, r, sign):
+    """Rank-one update (or downdate) of the Cholesky factor of scale_n, and of mean_n."""
+    if sign < 0 and tail.n[slot] < 1.5:
+        clear(family, tail, slot)
+        return
+    d = family.columns.size
+    x0 = family.first + d * (d + 1) // 2
+    kappa = family.kappa0 + tail.n[slot]
+    weight = math.sqrt(kappa / (kappa + sign))
+    step = tail.step
+    factor = tail.factor[slot]
+    for j in range(d):
+        x = np.float64(features[x0 + j, r])
+        step[j] = weight * (x - tail.mean[slot, j])
+        tail.mean[slot, j] = (kappa * tail.mean[slot, j] + sign * x) / (kappa + sign)
+    for j in range(d):
+        old = factor[j, j]
+        square = old * old + sign * step[j] * step[j]
+        new = math.sqrt(max(square, 1e-12 * old * old))
+        c, s = new / old, step[j] / old
+        factor[j, j] = new
+        inverse = 1.0 / c
+        for i in range(j + 1, d):
+            entry = (factor[j, i] + sign * s * step[i]) * inverse
+            factor[j, i] = entry
+            step[i] = c * step[i] - s * entry
+    tail.n[slot] += sign
+    _set_constant(family, tail, slot)
+
+
+@inline
+def _student_terms(family, tail, slot):
+    """(row of the first coordinate, factor of the quadratic form, power) of the t predictive."""
+    d = family.columns.size
+    n = tail.n[slot]
+    kappa = family.kappa0 + n
+    return family.first + d * (d + 1) // 2, kappa / (kappa + 1.0), 0.5 * (family.dof0 + n + 1.0)
+
+
+@jit
+def _student_lanes(family, tail, slot, features, begin, end, out, coordinates):
+    """Add constant - power log(1 + ratio |U^-T (x - mean)|^2) for rows in lanes, by forward substitution.
+
+    Fewer than all coordinates leave out squares: an upper bound.
+    """
+    x0, ratio, power = _student_terms(family, tail, slot)
+    factor = tail.factor[slot]
+    constant = tail.constant[slot]
+    lanes, squares = tail.lanes, tail.squares
+    for r in range(begin, end):
+        squares[r] = 0.0
+    for j in range(coordinates):
+        mean = tail.mean[slot, j]
+        inverse = 1.0 / factor[j, j]
+        for r in range(begin, end):
+            lanes[j, r] = features[x0 + j, r] - mean
+        i = 0
+        while i + 3 < j:
+            a, b, c, e = factor[i, j], factor[i + 1, j], factor[i + 2, j], factor[i + 3, j]
+            for r in range(begin, end):
+                lanes[j, r] -= a * lanes[i, r] + b * lanes[i + 1, r] + (c * lanes[i + 2, r] + e * lanes[i + 3, r])
+            i += 4
+        while i < j:
+            a = factor[i, j]
+            for r in range(begin, end):
+                lanes[j, r] -= a * lanes[i, r]
+            i += 1
+        for r in range(begin, end):
+            white = lanes[j, r] * inverse
+            lanes[j, r] = white
+            squares[r] += white * white
+    for r in range(begin, end):
+        out[r] += constant - power * lane_log(1.0 + ratio * squares[r])
+
+
+@implements(evaluate, GaussianFamily)
+def _evaluate(family, tail, slot, data, start, features, begin, end, out):
+    d = family.columns.size
+    if end - begin >= 4:
+        _student_lanes(family, tail, slot, features, begin, end, out, d)
+    else:
+        for r in range(begin, end):
+            _student_row(family, tail, slot, features, r, out)
+
+
+@jit
+def _student_row(family, tail, slot, features, r, out):
+    """The same for one row: the loops run along the factor's rows."""
+    d = family.columns.size
+    x0, ratio, power = _student_terms(family, tail, slot)
+    y, factor = tail.step, tail.factor[slot]
+    for j in range(d):
+        y[j] = features[x0 + j, r] - tail.mean[slot, j]
+    total = 0.0
+    for j in range(d):
+        white = y[j] / factor[j, j]
+        total += white * white
+        for i in range(j + 1, d):
+            y[i] -= white * factor[j, i]
+    out[r] += tail.constant[slot] - power * math.log1p(ratio * total)
+
+
+@implements(screen, GaussianFamily)
+def _screen(family, tail, slot, data, start, features, begin, end, out):
+    """The first coordinates of the forward substitution alone bound the quadratic form from below."""
+    d = family.columns.size
+    _student_lanes(family, tail, slot, features, begin, end, out, min(d, max(4, d // 3)))
+
+
+@jit
+def draw_holes(data, rows, starts, holes, columns, labels, means, precisions, shift, inverse_scale, key, first):
+    """Draw the holes of each row from their normal law given its other columns and its atom's parameters."""
+    d = columns.size
+    for q in range(rows.size):
+        i = rows[q]
+        hole = holes[starts[q] : starts[q + 1]]
+        h = hole.size
+        mean, precision = means[labels[i]], precisions[labels[i]]
+        is_hole = np.zeros(d, np.bool_)
+        for a in range(h):
+            is_hole[hole[a]] = True
+        block = np.empty((h, h))
+        pull = np.zeros(h)
+        for a in range(h):
+            for b in range(h):
+                block[a, b] = precision[hole[a], hole[b]]
+            for j in range(d):
+                if not is_hole[j]:
+                    x = (data[i, columns[j]] - shift[j]) * inverse_scale[j]
+                    pull[a] -= precision[hole[a], j] * (x - mean[j])
+        lower = np.linalg.cholesky(block)
+        # centre = block^-1 pull; noise = L^-T e.
+        for a in range(h):
+            for b in range(a):
+                pull[a] -= lower[a, b] * pull[b]
+            pull[a] /= lower[a, a]
+        for a in range(h):
+            pull[a] += normal(key, (first + i) * d + hole[a])
+        for a in range(h - 1, -1, -1):
+            for b in range(a + 1, h):
+                pull[a] -= lower[b, a] * pull[b]
+            pull[a] /= lower[a, a]
+        for a in range(h):
+            j = hole[a]
+            data[i, columns[j]] = (mean[j] + pull[a]) / inverse_scale[j] + shift[j]
