@@ -49,7 +49,7 @@ class Chain:
     draws: list[dict[str, float]] = field(default_factory=list)
     snapshots: dict[int, dict[str, Array]] = field(default_factory=dict)
     assignments: list[Array] | None = None
-    interrupted: bool = False
+    interrupted: bool = False  # the user asked to stop
 
 
 @dataclass(frozen=True)
@@ -93,12 +93,14 @@ def run(
             if report and (state.round == length.n_rounds or time.monotonic() - shown > 0.1):
                 report(state.round, chain.draws[-1] if chain.draws else model.scalars(state))
                 shown = time.monotonic()
-            chain.interrupted = stopped.is_set() and state.round < length.n_rounds
+            chain.interrupted = stopped.is_set()
             due = time.monotonic() - saved > checkpoint_seconds or state.round == length.n_rounds
             if store and (due or chain.interrupted):
                 store.save_checkpoint(_checkpoint(state, engine, len(chain.draws)))
                 saved = time.monotonic()
             if chain.interrupted:
+                if chain.draws and not chain.snapshots:  # something to predict with, though none was due yet
+                    chain.snapshots[len(chain.draws) - 1] = model.snapshot(state, engine)
                 break
     return chain
 

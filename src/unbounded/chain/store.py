@@ -60,7 +60,7 @@ def read_arrays(path: Path) -> dict[str, Array]:
     payload = content[magic + digest :]
     if content[:magic] != _MAGIC:
         raise RunError(f"{path} was not written by this program; point to a run directory of `unbounded fit`.")
-    if hashlib.sha256(payload).hexdigest().encode() != content[magic : magic + digest - 1]:
+    if hashlib.sha256(payload).hexdigest().encode() + b"\n" != content[magic : magic + digest]:
         raise RunError(f"{path} is damaged (its checksum does not match); restore it from a backup or fit again.")
     with np.load(io.BytesIO(payload), allow_pickle=False) as file:
         return {name.replace("|", "/"): file[name] for name in file.files}
@@ -74,7 +74,7 @@ class RunStore:
 
     def prepare(self, config: Mapping[str, Any]) -> None:
         """Start a new run here; refuse to overwrite another one."""
-        if (self.path / "run.json").exists():
+        if self.exists():
             raise RunError(f"{self.path} already holds a run; resume it or choose another directory.")
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -84,24 +84,31 @@ class RunStore:
         except OSError as error:
             raise RunError(f"cannot write to the run directory {self.path}: {error.strerror or error}.") from error
 
+    def exists(self) -> bool:
+        return (self.path / "run.json").exists()
+
     def config(self) -> dict[str, Any]:
         try:
-            config: dict[str, Any] = json.loads((self.path / "run.json").read_text())
+            config = json.loads((self.path / "run.json").read_text())
         except FileNotFoundError:
             raise RunError(f"{self.path} holds no run (run.json is missing).") from None
         except (OSError, ValueError) as error:
             raise RunError(f"{self.path / 'run.json'} cannot be read: {error}.") from error
+        if not isinstance(config, dict):
+            raise RunError(f"{self.path / 'run.json'} is not the configuration of a run.")
         return config
 
     def chain(self, index: int) -> ChainStore:
-        return ChainStore(self.path / f"chain-{index}")
+        own = {name: value for name, value in self.config().items() if name != "n_draws"} | {"chain": index}
+        return ChainStore(self.path / f"chain-{index}", json.dumps(own, sort_keys=True))
 
 
 class ChainStore:
-    """The folder of one chain."""
+    """The folder of one chain; its checkpoints say which run they belong to."""
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path, run: str = ""):
         self.path = path
+        self._run = np.frombuffer(hashlib.sha256(run.encode()).digest(), np.uint8)
         try:
             (path / "snapshots").mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -109,10 +116,23 @@ class ChainStore:
 
     def checkpoint(self) -> dict[str, Array] | None:
         path = self.path / "checkpoint.ub"
-        return read_arrays(path) if path.exists() else None
+        if not path.exists():
+            return None
+        arrays = read_arrays(path)
+        if not np.array_equal(arrays.get("run", ()), self._run):
+            raise RunError(f"{path} belongs to another run; restore the run's own checkpoint or fit again.")
+        return arrays
 
     def save_checkpoint(self, arrays: Arrays) -> None:
-        write_arrays(self.path / "checkpoint.ub", arrays)
+        """Everything that the checkpoint counts on reaches the disk before it does."""
+        try:
+            for name in ("trace.jsonl", "assignments.bin"):
+                if (self.path / name).exists():
+                    with open(self.path / name, "rb") as file:
+                        os.fsync(file.fileno())
+        except OSError as error:
+            raise RunError(f"could not write the trace in {self.path}: {error.strerror or error}.") from error
+        write_arrays(self.path / "checkpoint.ub", {**arrays, "run": self._run})
 
     def append_draw(self, scalars: Mapping[str, float], labels: Array | None) -> None:
         try:
@@ -126,27 +146,45 @@ class ChainStore:
 
     def draws(self, count: int | None = None) -> list[dict[str, float]]:
         """The first `count` draws of the trace, or all complete lines."""
+        lines = self._lines(count)
+        try:
+            draws = [json.loads(line) for line in lines]
+        except ValueError as error:
+            raise RunError(f"{self.path / 'trace.jsonl'} is damaged: {error}.") from error
+        if not all(isinstance(draw, dict) for draw in draws):
+            raise RunError(f"{self.path / 'trace.jsonl'} is damaged: a line is not a draw.")
+        return draws
+
+    def _lines(self, count: int | None) -> list[bytes]:
         path = self.path / "trace.jsonl"
-        lines = path.read_text().splitlines(keepends=True) if path.exists() else []
-        whole = [json.loads(line) for line in lines if line.endswith("\n")]
+        lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+        whole = [line for line in lines if line.endswith(b"\n")]
         if count is not None and len(whole) < count:
             raise RunError(f"{path} has {len(whole)} draws, the checkpoint {count}; the run directory is damaged.")
         return whole[:count]
 
     def assignments(self, n_rows: int, count: int) -> Array:
         path = self.path / "assignments.bin"
+        if count == 0:
+            return np.empty((0, n_rows), "<i4")
+        if not path.exists() or path.stat().st_size < 4 * n_rows * count:
+            raise RunError(f"{path} has fewer draws than the checkpoint; the run directory is damaged.")
         return np.fromfile(path, dtype="<i4", count=n_rows * count).reshape(count, n_rows)
 
     def rewind(self, count: int, n_rows: int) -> list[dict[str, float]]:
         """Cut the trace back to the draws that the checkpoint knows: the rest will be made again, bit for bit."""
         kept = self.draws(count)
-        (self.path / "trace.jsonl").write_text("".join(json.dumps(draw) + "\n" for draw in kept))
-        raw = self.path / "assignments.bin"
-        if raw.exists():
-            os.truncate(raw, 4 * n_rows * count)
-        for path in self.snapshot_paths():
-            if int(path.stem) >= count:
-                path.unlink()
+        lengths = {"trace.jsonl": sum(map(len, self._lines(count))), "assignments.bin": 4 * n_rows * count}
+        try:
+            for name, length in lengths.items():
+                path = self.path / name
+                if path.exists() and path.stat().st_size > length:
+                    os.truncate(path, length)
+            for path in self.snapshot_paths():
+                if int(path.stem) >= count:
+                    path.unlink()
+        except OSError as error:
+            raise RunError(f"could not write the trace in {self.path}: {error.strerror or error}.") from error
         return kept
 
     def snapshot_paths(self) -> list[Path]:

@@ -11,10 +11,14 @@ from unbounded.engines.local import Serial, Threads
 MEMBERS: dict[str, Any] = {"serial": Serial, "threads": Threads}
 
 
-def build(name: str, shards: Sequence[Any], n_workers: int | None = None) -> Engine:
+def check(name: str, n_workers: int | None = None) -> None:
     if name not in MEMBERS:
         raise ValueError(f"engine must be one of {sorted(MEMBERS)}, got {name!r}.")
     if n_workers is not None and n_workers < 1:
         raise ValueError(f"n_workers must be at least 1, got {n_workers}.")
+
+
+def build(name: str, shards: Sequence[Any], n_workers: int | None = None) -> Engine:
+    check(name, n_workers)
     engine: Engine = MEMBERS[name](shards, n_workers)
     return engine

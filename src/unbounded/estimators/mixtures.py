@@ -70,11 +70,16 @@ class _MixtureEstimator(ClusterMixin, DensityMixin, ChainOptions):
         self._likelihood, self._prior, self._n_rows = likelihood, model.measure, X.shape[0]
         if holdout is not None:
             holdout = self._check_new(holdout)
-        store = self._open_store(X, model.seed)
+        store = self._open_store(X, holdout, model)
         chains = []
         with show_progress(self.progress, self.n_chains * length.n_rounds, X.shape[0]) as report:
             for index in range(self.n_chains):
-                chains.append(self._run_chain(model, X, index, length, store, holdout, report))
+                try:
+                    chains.append(self._run_chain(model, X, index, length, store, holdout, report))
+                except KeyboardInterrupt:  # while a chain starts; earlier ones are what there is
+                    if not chains:
+                        raise
+                    break
                 if chains[-1].interrupted:
                     break
         return self._finish(chains)
@@ -102,7 +107,7 @@ class _MixtureEstimator(ClusterMixin, DensityMixin, ChainOptions):
             engine.close()
 
     def _finish(self, chains: list[Chain]) -> Any:
-        self.interrupted_ = any(chain.interrupted for chain in chains)
+        self.interrupted_ = len(chains) < self.n_chains or len(chains[-1].draws) < self.n_draws
         chains = [chain for chain in chains if chain.draws] or chains
         if not chains[0].draws:
             raise KeyboardInterrupt("interrupted before the first draw; resume from the run directory if there is one.")
@@ -234,15 +239,18 @@ class _MixtureEstimator(ClusterMixin, DensityMixin, ChainOptions):
             raise ValueError(f"dtype must be 'float64' or 'float32', got {self.dtype!r}.")
         if self.loss not in _LOSSES:
             raise ValueError(f"loss must be one of {_LOSSES}, got {self.loss!r}.")
+        start.check(self.init, n_rows)
+        engines.check(self.engine, self.n_workers)
 
-    def _open_store(self, X: Any, seed: int) -> RunStore | None:
+    def _open_store(self, X: Any, holdout: Any, model: Mixture) -> RunStore | None:
         if self.checkpoint is None:
             return None
         store = RunStore(self.checkpoint)
-        config = self._config(X, seed)
-        if (store.path / "run.json").exists():
+        config = self._config(X, holdout, model.seed)
+        if store.exists():
             saved = store.config()
-            differs = [name for name in config if saved.get(name) != config[name] and name not in ("n_draws",)]
+            free = ("n_draws",) if model.exact else ()  # published schedules depend on the length of the run
+            differs = [name for name in config if saved.get(name) != config[name] and name not in free]
             if differs:
                 raise RunError(
                     f"{store.path} holds a run with other {', '.join(differs)}; use the same or another directory."
@@ -251,7 +259,7 @@ class _MixtureEstimator(ClusterMixin, DensityMixin, ChainOptions):
             store.prepare(config)
         return store
 
-    def _config(self, X: Any, seed: int) -> dict[str, Any]:
+    def _config(self, X: Any, holdout: Any, seed: int) -> dict[str, Any]:
         """Everything the chain is a function of, in plain words."""
         return {
             "model": type(self).__name__,
@@ -263,6 +271,7 @@ class _MixtureEstimator(ClusterMixin, DensityMixin, ChainOptions):
             "seed": seed,
             **self.chain_settings(),
             "data": fingerprint(X),
+            "holdout": None if holdout is None else fingerprint(holdout),
         }
 
     def __sklearn_tags__(self) -> Any:

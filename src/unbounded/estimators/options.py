@@ -9,6 +9,8 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
+from unbounded.chain.store import RunStore
+
 _LEAST = {
     "n_shards": 1, "sweeps_per_round": 1, "n_warmup": 0, "n_draws": 1, "thin": 1, "n_chains": 1, "n_snapshots": 1,
 }  # fmt: skip
@@ -45,9 +47,12 @@ class ChainOptions(BaseEstimator):
             raise ValueError(f"sampler must be 'hybrid', got {self.sampler!r}.")
 
     def seed(self) -> int:
-        """The seed that the whole fit is a function of."""
+        """The seed that the whole fit is a function of; without a number, a run directory goes on with its own."""
         if isinstance(self.random_state, int | np.integer):
             return int(self.random_state)
+        store = None if self.checkpoint is None else RunStore(self.checkpoint)
+        if store and store.exists() and "seed" in store.config():
+            return int(store.config()["seed"])
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def chain_settings(self) -> dict[str, Any]:

@@ -35,20 +35,25 @@ CYCLES, ROUNDS_PER_CYCLE = 6, 8
 
 def begin(model: Mixture, engine: Engine, X: Any, init: Any) -> MixtureState:
     """The first state of a chain: from a name, or from given labels."""
+    check(init, model.n_rows)
     if not isinstance(init, str):
-        labels = np.asarray(init)
-        if labels.shape != (model.n_rows,) or not np.issubdtype(labels.dtype, np.integer):
-            raise ValueError(
-                f"init labels must be {model.n_rows} integers, got {labels.dtype} of shape {labels.shape}."
-            )
-        return model.begin(engine, labels)
+        return model.begin(engine, np.asarray(init))
     if init == "one":
         return model.begin(engine, np.zeros(model.n_rows, np.int64))
     if init == "prior":
         return model.begin(engine, _prior_labels(model))
-    if init == "kmeans++":
-        return _grown(model, engine, X)
-    raise ValueError(f"init must be one of {NAMES} or an array of labels, got {init!r}.")
+    return _grown(model, engine, X)
+
+
+def check(init: Any, n_rows: int) -> None:
+    """Refuse a start that is neither a name nor labels."""
+    if isinstance(init, str):
+        if init not in NAMES:
+            raise ValueError(f"init must be one of {NAMES} or an array of labels, got {init!r}.")
+        return
+    labels = np.asarray(init)
+    if labels.shape != (n_rows,) or not np.issubdtype(labels.dtype, np.integer):
+        raise ValueError(f"init labels must be {n_rows} integers, got {labels.dtype} of shape {labels.shape}.")
 
 
 def _prior_labels(model: Mixture) -> Array:
