@@ -11,7 +11,7 @@ from scipy.special import logsumexp
 from unbounded.data import describe, rows_of
 from unbounded.kernels import labels as kernel
 from unbounded.kernels.compiled import jit
-from unbounded.kernels.operations import clear, dense_logits, evaluate, featurise, screen, sparse_logits, update
+from unbounded.kernels.operations import clear, evaluate, featurise, logits, screen, update
 from unbounded.likelihoods import MEMBERS, DiagonalGaussian, Gaussian, Product
 from unbounded.likelihoods.gaussian import BoundGaussian
 from unbounded.samplers.predictive import log_predictive, with_new
@@ -51,6 +51,11 @@ def _probe(family, tail, data, size, features, joins, leaves, out):
     screen(family, tail, 0, data, 0, features, 0, size, out[3])
     evaluate(family, tail, 1, data, 0, features, 0, size, out[4])
     screen(family, tail, 1, data, 0, features, 0, size, out[5])
+
+
+@jit
+def _logits(finite, family, data, size, features, out, top):
+    logits(finite, family, data, 0, size, features, out, top)
 
 
 def probe(subject: Case, X, joins, leaves):
@@ -141,24 +146,43 @@ def test_screen_is_an_upper_bound(subject):
         assert (out[3] >= out[2] - 1e-6).all()
 
 
-def test_logits_are_bias_plus_eta_times_features(subject):
-    """The vectorised path: one product for all rows and atoms, whatever its width."""
-    rng = np.random.default_rng(2)
+def test_logits_are_log_weight_plus_log_likelihood(subject):
+    """The vectorised path: all rows and mobile atoms at once, whatever the number of features."""
     _, counts, sums = thirds(subject)
-    bias, eta = subject.bound.natural(subject.bound.draw(counts, sums, rng))
-    wide = np.concatenate([eta, bias[:, None]], axis=1)
-    wide = np.ascontiguousarray(wide.T if subject.bound.sparse else wide)
-    n = subject.X.shape[0]
-    features = np.ones((1 if subject.bound.sparse else subject.bound.n_features + 1, LANES))
-    out, top = np.empty((3, LANES)), np.empty(LANES)
-    data = rows_of(subject.rows, 0, n)
-    if subject.bound.sparse:
-        sparse_logits(data, 0, n, wide, out, top)
-    else:
-        dense_logits(subject.bound.family(), data, 0, n, wide, features, out, top)
-    expected = bias[:, None] + eta @ subject.bound.features(subject.rows).T
-    np.testing.assert_allclose(out[:, :n], expected, rtol=1e-10, atol=1e-9)
-    np.testing.assert_allclose(top[:n], expected.max(0), rtol=1e-10, atol=1e-9)
+    parameters = subject.bound.draw(counts, sums, np.random.default_rng(2))
+    check_logits(subject.bound, parameters, np.log([0.5, 0.3, 0.2]), subject.rows)
+
+
+def check_logits(bound, parameters, log_weights, X):
+    bias, eta = bound.natural(parameters)
+    expected = (log_weights + bias)[:, None] + eta @ bound.features(X).T
+    n, atoms = X.shape[0], len(bias)
+    features = np.ones((1 if bound.sparse else bound.n_features + 1, LANES))
+    out, top = np.empty((atoms, LANES)), np.empty(LANES)
+    finite = bound.finite(parameters, log_weights, np.float64)
+    _logits(finite, bound.family(), rows_of(X, 0, n), n, features, out, top)
+    out, top = out[:, :n], top[:n]
+    matters = expected > expected.max(0) - 39.0
+    np.testing.assert_allclose(out[matters], expected[matters], rtol=1e-8, atol=1e-8)
+    assert (out[~matters] < np.broadcast_to(top, out.shape)[~matters] - 36.0).all()
+    np.testing.assert_allclose(top, expected.max(0), rtol=1e-8, atol=1e-8)
+    return matters.mean()
+
+
+def test_logits_of_many_columns_may_skip_only_what_cannot_matter():
+    """Wide Gaussians bound atoms by their first columns: far apart, near, and all in one place."""
+    rng = np.random.default_rng(9)
+    d, atoms = 36, 10
+    shares = []
+    for first, last in [(30.0, 30.0), (0.0, 30.0), (0.0, 0.0)]:
+        spread = np.where(np.arange(d) < d // 4, first, last)
+        centres = rng.normal(size=(atoms, d)) * spread / np.sqrt(d)
+        X = centres[np.arange(40) % atoms] + rng.normal(size=(40, d))
+        bound = Gaussian(mean=0.0, dof=d + 30.0, scale=30.0).bind(describe(X))
+        sums = np.stack([bound.features(X[k::atoms]).sum(0) for k in range(atoms)])
+        shares.append(check_logits(bound, bound.draw(np.full(atoms, 4.0), sums, rng), np.full(atoms, -2.3), X))
+    assert shares[0] < 0.3, "some atoms must be negligible, or nothing was skipped"
+    assert shares[-1] > 0.5, "and in one place most of them matter"
 
 
 # ---- reference code against textbooks
