@@ -166,6 +166,8 @@ def _run(run: Path, command: dict[str, Any], quiet: bool, new: bool = False) -> 
     except (ValueError, TypeError):
         if new and not (run / "run.json").exists():
             (run / _COMMAND).unlink()
+            if not any(run.iterdir()):
+                run.rmdir()
         raise
     _write_results(run, estimator, X)
     print((run / "summary.txt").read_text(), end="")

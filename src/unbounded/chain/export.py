@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -43,6 +44,7 @@ def table(posterior: xr.Dataset) -> pd.DataFrame:
     import arviz as az
 
     scalars = posterior.drop_vars("assignments", errors="ignore")
+    logging.getLogger("arviz").setLevel(logging.ERROR)  # it would complain that one chain has no R-hat
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         summary: Any = az.summary(scalars, round_to="none")

@@ -49,7 +49,8 @@ def screen(
 def logits(finite: Any, family: Any, data: Any, start: int, size: int, features: Any, out: Any, top: Any) -> None:
     """out[k, r]: log weight times likelihood of row r of the block under atom k, and top[r] its largest over k.
 
-    `finite` is the finite part: an array eta, with out = eta . (features, 1), or what a likelihood has that is faster.
+    `finite` is the finite part: an array eta, with out = eta . (features, 1), or what a likelihood has that is faster;
+    of its atoms, the first out.shape[0] are used.
     Fills `features` on the way (at least the rows that the tail reads); its last row is 1.
     """
 
@@ -138,8 +139,8 @@ def _plane_product(eta: Any, features: Any, out: Any, top: Any) -> None:
 @inline
 def _narrow_product(eta: Any, features: Any, out: Any) -> None:
     """eta @ (features, 1) for a few features: the output row stays in cache, the loop over rows vectorises."""
-    atoms, width = eta.shape
-    lanes = features.shape[1]
+    atoms, lanes = out.shape
+    width = eta.shape[1]
     for k in range(atoms):
         row = out[k]
         constant = eta[k, width - 1]
@@ -163,18 +164,18 @@ def dense_logits(eta: Any, family: Any, data: Any, start: int, size: int, featur
         return
     if eta.shape[1] <= 12:
         _narrow_product(eta, features, out)
-    elif eta.shape[0] > 0:
-        np.dot(eta, features, out)
+    elif out.shape[0] > 0:
+        np.dot(eta[: out.shape[0]], features, out)
     _largest(out, top)
 
 
 @jit
 def sparse_logits(eta: Any, data: Any, start: int, size: int, out: Any, top: Any) -> None:
     """The same for rows of (column, value) pairs; eta comes transposed, so that atoms are contiguous."""
-    width, atoms = eta.shape
+    atoms = out.shape[0]
     sums = np.empty(atoms, eta.dtype)
     for r in range(size):
-        sums[:] = eta[width - 1]
+        sums[:] = eta[eta.shape[0] - 1, :atoms]
         for j in range(data.indptr[start + r], data.indptr[start + r + 1]):
             value = eta.dtype.type(data.values[j])
             row = eta[data.indices[j]]

@@ -15,6 +15,7 @@ from scipy.special import gammaln, multigammaln
 
 from unbounded.likelihoods.base import Array, Bound, Columns, Parameters, positive, repair, vector
 from unbounded.likelihoods.gaussian_compiled import (
+    NEGLIGIBLE,
     STAGED_COLUMNS,
     GaussianFamily,
     GaussianTail,
@@ -151,25 +152,23 @@ class BoundGaussian(Bound):
         return bias, np.concatenate([quadratic, pull], axis=1)
 
     def finite(self, parameters: Parameters, log_weights: Array, dtype: Any) -> Any:
-        if self.size < STAGED_COLUMNS:
-            return super().finite(parameters, log_weights, dtype)
-        mu, half = parameters["mean"], parameters["factor"]
-        precision = half @ np.swapaxes(half, 1, 2)
-        # Lambda = T'T with T lower triangular: the Cholesky factor of Lambda with rows and columns reversed.
-        reverse = np.linalg.cholesky(precision[:, ::-1, ::-1])
-        factor = np.swapaxes(reverse, 1, 2)[:, ::-1, ::-1]
-        offset = np.einsum("kij,kj->ki", factor, mu)
-        weight = log_weights + np.log(np.diagonal(factor, axis1=1, axis2=2)).sum(1)
-        j = self.size // 4
-        top = factor[:, :j, :j]
-        lead_precision = np.swapaxes(top, 1, 2) @ top
-        a, b = np.triu_indices(j)
-        quadratic = np.where(a == b, -0.5, -1.0) * lead_precision[:, a, b]
-        linear = np.einsum("kij,ki->kj", top, offset[:, :j])
-        constant = weight - 0.5 * (offset[:, :j] ** 2).sum(1)
         eta = super().finite(parameters, log_weights, dtype)
-        parts = (np.concatenate([quadratic, linear], axis=1), constant, factor, offset, eta)
-        return StagedGaussian(*(np.ascontiguousarray(part, dtype=dtype) for part in parts))
+        if self.size < STAGED_COLUMNS:
+            return eta
+        half = parameters["factor"]
+        log_det = np.linalg.slogdet(half)[1]
+        precision = half @ np.swapaxes(half, 1, 2)
+        rotation, back = _telling_apart(parameters["mean"], precision)
+        # In turned coordinates Lambda = T'T with T lower triangular: the Cholesky factor of the reversed matrix.
+        turned = back.T @ precision @ back
+        factor = np.swapaxes(np.linalg.cholesky(turned[:, ::-1, ::-1]), 1, 2)[:, ::-1, ::-1]
+        offset = np.einsum("kij,kj->ki", factor, parameters["mean"] @ rotation.T)
+        weight = log_weights + log_det
+        for j, most in ((self.size // 4, 0.1), (self.size // 2, 0.3)):
+            if _open_share(factor, offset, weight, parameters["mean"] @ rotation.T, j) < most:
+                parts = (factor, offset, rotation, _lead(factor, offset, weight, j), eta)
+                return StagedGaussian._make([*(np.ascontiguousarray(part, dtype=dtype) for part in parts), j])
+        return eta
 
     def float32_error(self, parameters: Parameters) -> float:
         """Rounding error (nats) to expect of a log likelihood in single precision, near the worst atom's centre."""
@@ -254,6 +253,39 @@ def _student(x: Array, mean: Array, scatter: Array, freedom: Array) -> Array:
     log_det = np.log(np.diagonal(factor, axis1=1, axis2=2)).sum(1)
     constant = gammaln(0.5 * (freedom + d)) - gammaln(0.5 * freedom) - log_det + 0.5 * d * math.log(2.0)
     return constant[:, None] - 0.5 * (freedom + d)[:, None] * np.log1p((white**2).sum(1))
+
+
+def _telling_apart(means: Array, precision: Array) -> tuple[Array, Array]:
+    """A change of coordinates (and its inverse) whose first ones have most of the spread between atoms.
+
+    As in linear discriminants: whiten by the average precision, then turn to the principal axes of the means.
+    """
+    whiten = np.linalg.cholesky(precision.mean(0)).T
+    gaps = (means - means.mean(0)) @ whiten.T
+    axes = np.linalg.eigh(gaps.T @ gaps)[1][:, ::-1]
+    return axes.T @ whiten, np.linalg.solve(whiten, axes)
+
+
+def _open_share(factor: Array, offset: Array, weight: Array, means: Array, j: int) -> float:
+    """Share of atoms that j coordinates would leave open for rows of an atom, averaged over (some) atoms.
+
+    The form of a row is a noncentral chi-square around the gap between means; rows 1.5 standard deviations out count.
+    """
+    d, k = factor.shape[1], min(len(means), 100)
+    gap = ((np.einsum("lij,kj->kli", factor[:, :j, :j], means[:k, :j]) - offset[:, :j]) ** 2).sum(2)
+    bound = weight - 0.5 * (gap + j) + 1.5 * np.sqrt(gap + 0.5 * j)
+    return float((bound >= (weight[:k] - 0.5 * d - NEGLIGIBLE)[:, None]).mean())
+
+
+def _lead(factor: Array, offset: Array, weight: Array, j: int) -> Array:
+    """Natural parameters of the bound by the first j coordinates: weight - |factor x - offset|^2 / 2 over those."""
+    top = factor[:, :j, :j]
+    precision = np.swapaxes(top, 1, 2) @ top
+    a, b = np.triu_indices(j)
+    quadratic = np.where(a == b, -0.5, -1.0) * precision[:, a, b]
+    linear = np.einsum("kij,ki->kj", top, offset[:, :j])
+    constant = weight - 0.5 * (offset[:, :j] ** 2).sum(1)
+    return np.concatenate([quadratic, linear, constant[:, None]], axis=1)
 
 
 def multigammaln_rows(a: Array, d: int) -> Array:

@@ -21,7 +21,7 @@ from unbounded.kernels.operations import (
 )
 
 STAGED_COLUMNS = 32  # from here on, atoms are bounded by a quarter of the columns first
-NEGLIGIBLE = 40.0  # nats: e^-40 is below the rounding error of a sum in double precision
+NEGLIGIBLE = 37.0  # nats: e^-37 is below the rounding error of a sum in double precision
 
 
 class GaussianFamily(NamedTuple):
@@ -36,16 +36,18 @@ class GaussianFamily(NamedTuple):
 
 
 class StagedGaussian(NamedTuple):
-    """The finite part for many columns: a quadratic form |factor x - offset|^2 with a lower triangular factor.
+    """The finite part for many columns: |factor (rotation x) - offset|^2 with a lower triangular factor for each atom.
 
-    Its first coordinates alone bound the log weight from above: constant + lead . (their products, themselves).
+    The rotation puts first what tells atoms apart. The first coordinates alone bound the log weight from above; `lead`
+    are the natural parameters of that bound (of their products, themselves, and 1).
     """
 
-    lead: Array
-    constant: Array
     factor: Array
     offset: Array
-    eta: Array  # for blocks whose atoms overlap too much
+    rotation: Array
+    lead: Array
+    eta: Array  # all coordinates, for blocks whose atoms overlap too much
+    coordinates: int
 
 
 class GaussianTail(NamedTuple):
@@ -94,27 +96,38 @@ def _staged_logits(finite, family, data, start, size, features, out, top):
     """Bound every atom by its first coordinates, then finish only those that can still matter.
 
     An atom more than NEGLIGIBLE nats below another one of the same row weighs less than a rounding error of their sum.
-    Where most atoms still matter, one dense product is faster.
+    In a block where most atoms do matter, one dense product is faster. The room of the quadratic features, which are
+    not needed here, is the scratch.
     """
-    atoms, lanes = out.shape
+    d = finite.factor.shape[1]
     x0 = _linear(family[0], data, start, size, features)
-    lead = finite.lead.shape[1]
-    j = _lead_coordinates(x0)
-    end = _quadratic(features, x0, j, 0)
-    for a in range(j):
-        features[end + a] = features[x0 + a]
-    np.dot(finite.lead, features[:lead], out)
-    guess = np.zeros(lanes, np.int64)
+    np.dot(finite.rotation, features[x0 : x0 + d], features[x0 - 3 * d : x0 - 2 * d])
+    guess = np.empty(out.shape[1], np.int64)
+    floor = np.empty(out.shape[1], out.dtype)
+    if 2 * _bound_atoms(finite, features, x0, guess, floor, out, top) < out.size:
+        _finish_open(finite, features, x0, guess, floor, out, top)
+    else:
+        dense_logits(finite.eta, family, data, start, size, features, out, top)
+
+
+@jit
+def _bound_atoms(finite, features, x0, guess, floor, out, top):
+    """Bound log weights by the first coordinates and finish each row's most promising atom; count what stays open."""
+    atoms, lanes = out.shape
+    j = finite.coordinates
+    turned = x0 - 3 * finite.factor.shape[1]
+    end = _quadratic(features, turned, j, 0)
+    for a in range(j + 1):
+        for r in range(lanes):
+            features[end + a, r] = features[turned + a, r] if a < j else 1.0
+    np.dot(finite.lead[:atoms], features[: end + j + 1], out)
     for r in range(lanes):
         top[r] = -np.inf
     for k in range(atoms):
-        c = finite.constant[k]
         for r in range(lanes):
-            out[k, r] += c
             if out[k, r] > top[r]:
                 top[r] = out[k, r]
                 guess[r] = k
-    floor = np.empty(lanes, out.dtype)
     rows = np.empty(lanes, np.int64)
     for k in range(atoms):
         m = 0
@@ -122,39 +135,44 @@ def _staged_logits(finite, family, data, start, size, features, out, top):
             rows[m] = r
             m += guess[r] == k
         if m:
-            _finish(finite, k, rows[:m], features, x0, lead, j, out)
+            _finish(finite, k, rows[:m], features, x0, out)
         for q in range(m):
-            floor[rows[q]] = out[k, rows[q]]
+            floor[rows[q]] = out[k, rows[q]] - out.dtype.type(NEGLIGIBLE)
             top[rows[q]] = out[k, rows[q]]
-    open_ = 0
+    count = 0
     for k in range(atoms):
         for r in range(lanes):
-            open_ += out[k, r] >= floor[r] - NEGLIGIBLE
-    if 2 * open_ > atoms * lanes:
-        dense_logits(finite.eta, family, data, start, size, features, out, top)
-        return
+            count += out[k, r] >= floor[r]
+    return count
+
+
+@jit
+def _finish_open(finite, features, x0, guess, floor, out, top):
+    atoms, lanes = out.shape
+    rows = np.empty(lanes, np.int64)
     for k in range(atoms):
         m = 0
         for r in range(lanes):
             rows[m] = r
-            m += (guess[r] != k) & (out[k, r] >= floor[r] - NEGLIGIBLE)
+            m += (guess[r] != k) & (out[k, r] >= floor[r])
         if m:
-            _finish(finite, k, rows[:m], features, x0, lead, j, out)
+            _finish(finite, k, rows[:m], features, x0, out)
         for q in range(m):
             top[rows[q]] = max(top[rows[q]], out[k, rows[q]])
 
 
 @jit
-def _finish(finite, k, rows, features, x0, lead, j, out):
+def _finish(finite, k, rows, features, x0, out):
     """Complete the bound to the exact value for the given rows: one product with the rest of the triangular factor."""
     d = finite.factor.shape[1]
     lanes = features.shape[1]
-    m, rest = rows.size, d - j
-    x = features[lead : lead + d].reshape(d * lanes)[: d * m].reshape(d, m)
-    y = features[lead + d : lead + 2 * d].reshape(d * lanes)[: rest * m].reshape(rest, m)
+    m, j = rows.size, finite.coordinates
+    rest = d - j
+    x = features[x0 - 2 * d : x0 - d].reshape(d * lanes)[: d * m].reshape(d, m)
+    y = features[x0 - d : x0].reshape(d * lanes)[: rest * m].reshape(rest, m)
     for i in range(d):
         for q in range(m):
-            x[i, q] = features[x0 + i, rows[q]]
+            x[i, q] = features[x0 - 3 * d + i, rows[q]]
     np.dot(finite.factor[k, j:], x, y)
     for q in range(m):
         x[0, q] = 0
@@ -165,13 +183,6 @@ def _finish(finite, k, rows, features, x0, lead, j, out):
             x[0, q] += white * white
     for q in range(m):
         out[k, rows[q]] -= out.dtype.type(0.5) * x[0, q]
-
-
-@jit
-def _lead_coordinates(x0):
-    """A quarter of the coordinates; x0 = d (d + 1) / 2 tells d."""
-    d = int((math.sqrt(8.0 * x0 + 1.0) - 1.0) / 2.0 + 0.5)
-    return d // 4
 
 
 @implements(accumulate, GaussianFamily)

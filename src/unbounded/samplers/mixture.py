@@ -247,7 +247,7 @@ class Mixture:
         law = message.laws[own.open]
         family = self.family
         n_features = self.likelihood.n_features
-        finite = _first(message.finite, own.usable, self.likelihood.sparse)
+        finite = message.finite
         dtype = (finite if isinstance(finite, np.ndarray) else finite[0]).dtype
         wide = n_features if isinstance(finite, np.ndarray) and not self.likelihood.sparse else 0
         lanes = kernel.lanes_for(len(shard.labels), wide, own.usable, dtype.itemsize)
@@ -363,13 +363,6 @@ class Mixture:
 
     def reseeded(self, seed: int) -> Mixture:
         return replace(self, seed=seed)
-
-
-def _first(finite: Any, n_atoms: int, transposed: bool) -> Any:
-    """The finite part of the first atoms only."""
-    if isinstance(finite, np.ndarray):
-        return np.ascontiguousarray(finite[:, :n_atoms] if transposed else finite[:n_atoms])
-    return type(finite)._make(np.ascontiguousarray(array[:n_atoms]) for array in finite)
 
 
 def _classify(ghosts: Array, owner: Array, plan: Plan) -> tuple[Array, Array, Array]:
