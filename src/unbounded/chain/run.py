@@ -52,17 +52,6 @@ class Chain:
     interrupted: bool = False  # the user asked to stop
 
 
-@dataclass(frozen=True)
-class Progress:
-    """What a progress display may show after a round."""
-
-    chain: int
-    round: int
-    n_rounds: int
-    n_rows: int
-    scalars: dict[str, float]
-
-
 def run(
     model: Model,
     engine: Engine,
