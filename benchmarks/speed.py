@@ -131,7 +131,7 @@ def staged_gain(columns: int, atoms: int, dtype: Any, rows: int) -> Row:
 
 
 def exp_ratio(atoms: int, dtype: Any) -> Row:
-    bench = Bench(2, atoms, dtype, 100_000)
+    bench = Bench(2, atoms, dtype, 100_000, dense=False)
     run_exps, count = exps(dtype)
     limit, sweep = cpu_seconds(run_exps, bench.sweep)
     ratio = sweep / (bench.rows * atoms) / (limit / count)

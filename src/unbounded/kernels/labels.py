@@ -59,9 +59,11 @@ class Scratch(NamedTuple):
 
 def lanes_for(rows: int, features: int, atoms: int, itemsize: int) -> int:
     """Rows per block: the block fits in the second-level cache, and blocks divide the rows evenly."""
-    most = max(64, min(512, int(2**20 / (itemsize * (features + 2 * atoms + 8)))))
+    most = max(64, min(424, int(2**20 / (itemsize * (features + 2 * atoms + 8)))))
     blocks = max(1, -(-rows // most))
-    return -(-max(1, -(-rows // blocks)) // 8) * 8
+    lanes = -(-max(1, -(-rows // blocks)) // 8) * 8
+    # Rows of a block that start at multiples of 512 bytes compete for the same few places of the first-level cache.
+    return lanes + 8 if lanes % 64 == 0 else lanes
 
 
 def scratch(features: int, atoms: int, slots: int, lanes: int, dtype: Any) -> Scratch:
@@ -206,8 +208,8 @@ def sweep(families, data, labels, first, begin, finite, usable, shared, law, tai
         logits(finite, families, data, start, size, work.features, work.logits, work.top)
         _draw_mobile(work, label_key, first + start)
         for r in range(size):
-            if labels[start + r] < usable:
-                labels[start + r] = np.int32(work.choice[r])
+            z = labels[start + r]
+            labels[start + r] = np.int32(work.choice[r]) if z < usable else z
         if not births_possible and rows_in_tail == 0:
             continue
         for r in range(size):

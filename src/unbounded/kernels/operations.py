@@ -98,7 +98,7 @@ over_parts(screen, _recurse_screen, lambda family, tail, slot, data, start, feat
 
 
 @inline
-def _largest(values: Any, top: Any) -> None:
+def largest(values: Any, top: Any) -> None:
     atoms, lanes = values.shape
     for r in range(lanes):
         top[r] = -np.inf
@@ -108,32 +108,6 @@ def _largest(values: Any, top: Any) -> None:
     if atoms % 2:
         for r in range(lanes):
             top[r] = max(top[r], values[atoms - 1, r])
-
-
-@inline
-def _plane_product(eta: Any, features: Any, out: Any, top: Any) -> None:
-    """eta @ (five features, 1) and its largest values in one pass, two atoms at a time: Gaussians in the plane."""
-    atoms, lanes = out.shape
-    for r in range(lanes):
-        top[r] = -np.inf
-    for k in range(0, atoms - 1, 2):
-        a0, a1, a2, a3, a4, a5 = eta[k, 0], eta[k, 1], eta[k, 2], eta[k, 3], eta[k, 4], eta[k, 5]
-        b = eta[k + 1]
-        b0, b1, b2, b3, b4, b5 = b[0], b[1], b[2], b[3], b[4], b[5]
-        for r in range(lanes):
-            f0, f1, f2, f3, f4 = features[0, r], features[1, r], features[2, r], features[3, r], features[4, r]
-            one = a5 + a0 * f0 + a1 * f1 + a2 * f2 + a3 * f3 + a4 * f4
-            two = b5 + b0 * f0 + b1 * f1 + b2 * f2 + b3 * f3 + b4 * f4
-            out[k, r] = one
-            out[k + 1, r] = two
-            top[r] = max(top[r], max(one, two))
-    if atoms % 2:
-        e = eta[atoms - 1]
-        for r in range(lanes):
-            value = e[5] + e[0] * features[0, r] + e[1] * features[1, r] + e[2] * features[2, r]
-            value += e[3] * features[3, r] + e[4] * features[4, r]
-            out[atoms - 1, r] = value
-            top[r] = max(top[r], value)
 
 
 @inline
@@ -159,14 +133,11 @@ def _narrow_product(eta: Any, features: Any, out: Any) -> None:
 @jit
 def dense_logits(eta: Any, family: Any, data: Any, start: int, size: int, features: Any, out: Any, top: Any) -> None:
     featurise(family, data, start, size, features)
-    if eta.shape[1] == 6:
-        _plane_product(eta, features, out, top)
-        return
     if eta.shape[1] <= 12:
         _narrow_product(eta, features, out)
     elif out.shape[0] > 0:
         np.dot(eta[: out.shape[0]], features, out)
-    _largest(out, top)
+    largest(out, top)
 
 
 @jit
@@ -186,7 +157,7 @@ def sparse_logits(eta: Any, data: Any, start: int, size: int, out: Any, top: Any
     for k in range(atoms):
         for r in range(size, out.shape[1]):
             out[k, r] = 0
-    _largest(out, top)
+    largest(out, top)
 
 
 @overload(logits, jit_options={"nogil": True, "fastmath": FAST, "error_model": "numpy"}, strict=False)

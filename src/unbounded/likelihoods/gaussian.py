@@ -19,6 +19,7 @@ from unbounded.likelihoods.gaussian_compiled import (
     STAGED_COLUMNS,
     GaussianFamily,
     GaussianTail,
+    PlaneGaussian,
     StagedGaussian,
     draw_holes,
 )
@@ -153,6 +154,8 @@ class BoundGaussian(Bound):
 
     def finite(self, parameters: Parameters, log_weights: Array, dtype: Any) -> Any:
         eta = super().finite(parameters, log_weights, dtype)
+        if self.size == 2:
+            return PlaneGaussian(eta)
         if self.size < STAGED_COLUMNS:
             return eta
         half = parameters["factor"]

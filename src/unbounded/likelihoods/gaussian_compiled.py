@@ -35,6 +35,12 @@ class GaussianFamily(NamedTuple):
     factor0: Array
 
 
+class PlaneGaussian(NamedTuple):
+    """The finite part for two columns: natural parameters of (xx, xy, yy, x, y, 1)."""
+
+    eta: Array
+
+
 class StagedGaussian(NamedTuple):
     """The finite part for many columns: |factor (rotation x) - offset|^2 with a lower triangular factor for each atom.
 
@@ -89,6 +95,33 @@ def _quadratic(features, x0, coordinates, first):
 def _featurise(family, data, start, size, features):
     x0 = _linear(family, data, start, size, features)
     _quadratic(features, x0, family.columns.size, family.first)
+
+
+@implements(logits, PlaneGaussian)
+def _plane_logits(finite, family, data, start, size, features, out, top):
+    """Two columns: the quadratic form in Horner's way, two atoms at a time, and the largest value in the same pass."""
+    x0 = _linear(family[0], data, start, size, features)
+    eta = finite.eta
+    atoms, lanes = out.shape
+    for r in range(lanes):
+        top[r] = -np.inf
+    for k in range(0, atoms - 1, 2):
+        a0, a1, a2, a3, a4, a5 = eta[k, 0], eta[k, 1], eta[k, 2], eta[k, 3], eta[k, 4], eta[k, 5]
+        b0, b1, b2, b3 = eta[k + 1, 0], eta[k + 1, 1], eta[k + 1, 2], eta[k + 1, 3]
+        b4, b5 = eta[k + 1, 4], eta[k + 1, 5]
+        for r in range(lanes):
+            x, y = features[x0, r], features[x0 + 1, r]
+            one = a5 + x * (a3 + a0 * x + a1 * y) + y * (a4 + a2 * y)
+            two = b5 + x * (b3 + b0 * x + b1 * y) + y * (b4 + b2 * y)
+            out[k, r] = one
+            out[k + 1, r] = two
+            top[r] = max(top[r], max(one, two))
+    for k in range(atoms - atoms % 2, atoms):
+        for r in range(lanes):
+            x, y = features[x0, r], features[x0 + 1, r]
+            value = eta[k, 5] + x * (eta[k, 3] + eta[k, 0] * x + eta[k, 1] * y) + y * (eta[k, 4] + eta[k, 2] * y)
+            out[k, r] = value
+            top[r] = max(top[r], value)
 
 
 @implements(logits, StagedGaussian)
