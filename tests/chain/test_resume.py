@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -158,6 +157,7 @@ def _run_defaults():
 
 KILLED = """
 import os, signal, sys
+sys.path.insert(0, sys.argv[4])
 import runs
 from unbounded.chain import store
 from unbounded.chain.run import run
@@ -197,9 +197,8 @@ runs.model(sys.argv[1], n_workers=1).fit(runs.rows())
 
 
 def killed(path, place, when):
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}
-    command = [sys.executable, "-c", KILLED, str(path), place, str(when)]
-    return subprocess.run(command, env=environment, capture_output=True).returncode
+    command = [sys.executable, "-c", KILLED, str(path), place, str(when), str(Path(__file__).parent)]
+    return subprocess.run(command, capture_output=True).returncode
 
 
 def test_sigkill_and_resume(tmp_path, undisturbed):
