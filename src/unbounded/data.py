@@ -41,10 +41,12 @@ def describe(X: Any) -> Columns:
         total = np.asarray(X.sum(axis=0)).ravel()
         square = np.asarray(X.multiply(X).sum(axis=0)).ravel()
         mean = total / n
-        whole = np.full(d, bool((X.data == np.rint(X.data)).all()))
+        whole, holes = np.ones(d, bool), np.zeros(d, np.int64)
+        whole[X.indices[X.data != np.rint(X.data)]] = False
+        np.add.at(holes, X.indices[np.isnan(X.data)], 1)
         low, high = (np.asarray(getattr(X, which)(axis=0).todense()).ravel() for which in ("min", "max"))
         sd = np.sqrt(np.maximum(square / n - mean**2, 0.0))
-        return Columns(np.arange(d), n, mean, sd, low, high, np.zeros(d, np.int64), whole, sparse=True)
+        return Columns(np.arange(d), n, mean, sd, low, high, holes, whole, sparse=True)
     seen, total = np.zeros(d), np.zeros(d)
     low, high, whole = np.full(d, np.inf), np.full(d, -np.inf), np.ones(d, bool)
     for start in range(0, n, _BLOCK):
@@ -60,7 +62,8 @@ def describe(X: Any) -> Columns:
     square = np.zeros(d)
     for start in range(0, n, _BLOCK):
         gap = np.asarray(X[start : start + _BLOCK], dtype=np.float64) - mean
-        square += np.where(np.isnan(gap), 0.0, gap**2).sum(0)
+        with np.errstate(over="ignore"):
+            square += np.where(np.isnan(gap), 0.0, gap**2).sum(0)
     sd = np.sqrt(square / np.maximum(seen, 1))
     return Columns(np.arange(d), n, mean, sd, low, high, (n - seen).astype(np.int64), whole)
 

@@ -112,7 +112,7 @@ def resolve(instantiate: Any) -> Rule:
         if instantiate not in named:
             raise ValueError(f"instantiate must be one of {sorted(named)} or a rule, got {instantiate!r}.")
         return named[instantiate]
-    if not hasattr(instantiate, "plan"):
+    if isinstance(instantiate, type) or not hasattr(instantiate, "plan"):
         raise ValueError(f"instantiate must be a name or a rule such as Ghosts(), got {instantiate!r}.")
     rule: Rule = instantiate
     return rule

@@ -213,7 +213,7 @@ class _MixtureEstimator(ClusterMixin, DensityMixin, ChainOptions):
         """The rows, checked, and the likelihood bound to them (which checks their values)."""
         X = validate_data(
             self, X, reset=reset, accept_sparse="csr" if self._sparse_ok() else False, dtype=[np.float64, np.float32],
-            ensure_all_finite="allow-nan", ensure_min_samples=2 if reset else 1,
+            order="C", ensure_all_finite="allow-nan", ensure_min_samples=2 if reset else 1,
         )  # fmt: skip
         if is_csr(X):
             X = X.copy() if not X.has_canonical_format else X

@@ -49,6 +49,8 @@ class ChainOptions(BaseEstimator):
     def seed(self) -> int:
         """The seed that the whole fit is a function of; without a number, a run directory goes on with its own."""
         if isinstance(self.random_state, int | np.integer):
+            if not -(2**63) <= self.random_state < 2**63:
+                raise ValueError(f"random_state must fit in 64 bits, got {self.random_state}.")
             return int(self.random_state)
         store = None if self.checkpoint is None else RunStore(self.checkpoint)
         if store and store.exists() and "seed" in store.config():

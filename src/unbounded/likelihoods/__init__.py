@@ -23,7 +23,7 @@ def resolve(likelihood: Any) -> Any:
         if likelihood not in names:
             raise ValueError(f"likelihood must be one of {sorted(names)} or a likelihood object, got {likelihood!r}.")
         return names[likelihood]()
-    if not hasattr(likelihood, "bind"):
+    if isinstance(likelihood, type) or not hasattr(likelihood, "bind"):
         raise ValueError(f"likelihood must be a name or an object such as Gaussian(), got {likelihood!r}.")
     return likelihood
 

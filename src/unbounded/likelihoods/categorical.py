@@ -14,7 +14,9 @@ from scipy.special import gammaln
 
 from unbounded.kernels.compiled import implements, jit
 from unbounded.kernels.operations import accumulate, clear, evaluate, featurise, screen, update
-from unbounded.likelihoods.base import Array, Bound, Columns, Parameters, positive
+from unbounded.likelihoods.base import Array, Bound, Columns, Parameters, positive, vector
+
+MOST_LEVELS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -36,8 +38,13 @@ class Categorical:
             raise ValueError(
                 f"Categorical: column {columns.index[wrong][0]} has values that are not codes 0, 1, 2, ..."
             )
+        many = columns.high >= MOST_LEVELS
+        if many.any():
+            raise ValueError(
+                f"Categorical: column {columns.index[many][0]} has codes beyond {MOST_LEVELS:,}; recode it."
+            )
         found = np.maximum(columns.high, 0).astype(np.int64) + 1
-        levels = found if self.levels is None else np.broadcast_to(np.asarray(self.levels, np.int64), columns.size)
+        levels = found if self.levels is None else vector(self.levels, columns.size, "levels").astype(np.int64)
         if (levels < found).any():
             raise ValueError(f"Categorical: column {columns.index[levels < found][0]} has codes beyond its levels.")
         total = levels.astype(float)

@@ -61,7 +61,7 @@ class Gaussian:
 def _scale_matrix(scale: Any, size: int) -> Array:
     matrix = np.asarray(scale, dtype=float)
     if matrix.ndim < 2:
-        matrix = np.diag(np.broadcast_to(matrix, size))
+        matrix = np.diag(vector(matrix, size, "scale"))
     definite = matrix.shape == (size, size) and np.allclose(matrix, matrix.T)
     if not definite or np.linalg.eigvalsh(matrix).min() <= 0:
         raise ValueError(f"Gaussian: scale must be a symmetric positive definite {size} x {size} matrix.")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
@@ -34,12 +35,15 @@ class PitmanYor:
 
     def __post_init__(self) -> None:
         sigma = self.discount
-        if not isinstance(sigma, Beta) and not 0 <= sigma < 1:
-            raise ValueError(f"the discount must be in [0, 1), got {sigma}.")
+        if not isinstance(sigma, Beta) and not (isinstance(sigma, Real) and 0 <= sigma < 1):
+            raise ValueError(f"the discount must be in [0, 1) or a Beta prior, got {sigma!r}.")
         alpha = self.concentration
         floor = -1.0 if isinstance(sigma, Beta) else -sigma
-        if not isinstance(alpha, Gamma) and not (math.isfinite(alpha) and alpha > floor):
-            raise ValueError(f"the concentration must be above minus the discount, got {alpha} with discount {sigma}.")
+        if not isinstance(alpha, Gamma) and not (isinstance(alpha, Real) and floor < alpha < math.inf):
+            raise ValueError(
+                f"the concentration must be above minus the discount or a Gamma prior, got {alpha!r} "
+                f"with discount {sigma!r}."
+            )
 
     def start(self) -> Hyper:
         """Prior means, as a place to start from."""
