@@ -403,7 +403,7 @@ def precisions(monkeypatch):
 
     def watched(self, *args):
         part = finite(self, *args)
-        used.append(str(part.dtype))
+        used.append(str((part if isinstance(part, np.ndarray) else part[0]).dtype))
         return part
 
     monkeypatch.setattr(Mixture, "finite", watched)
