@@ -252,10 +252,11 @@ def questions(problem: Problem, n_states: float, n_chains: int) -> tuple[list[st
     """(names, [B, Q] indicators) of what is compared: every cell, the number of clusters, every pair of rows.
 
     Cells are the sharpest questions, clusters and pairs the strongest: a small error spread over many cells adds up.
-    Cells that chains hardly visit are pooled: the t distribution does not hold for them.
+    Cells that chains seldom visit are pooled: visits come in runs, and the t distribution does not hold for a few runs.
     """
     p = problem.probabilities
-    rare = p * n_states < max(20, n_chains)
+    enough = max(60, 2 * n_chains)
+    rare = p * n_states < enough
     names = ["".join(map(str, z)) for z in problem.partitions[~rare]]
     columns = list(np.eye(len(p))[:, ~rare].T)
     names.append("rare")
@@ -269,7 +270,7 @@ def questions(problem: Problem, n_states: float, n_chains: int) -> tuple[list[st
         columns.append((problem.partitions[:, i] == problem.partitions[:, j]).astype(float))
     matrix = np.stack(columns, axis=1)
     share = p @ matrix
-    asked = np.minimum(share, 1.0 - share) * n_states >= max(20, n_chains)
+    asked = np.minimum(share, 1.0 - share) * n_states >= enough
     return [name for name, ask in zip(names, asked, strict=True) if ask], matrix[:, asked]
 
 

@@ -24,6 +24,7 @@ MEASURES = {
     "dp": DirichletProcess(1.0),
     "py": PitmanYor(0.6, 0.4),
     "py-negative": PitmanYor(-0.2, 0.4),
+    "py-high": PitmanYor(0.2, 0.75),
     "dp-sampled": DirichletProcess(Gamma(2.0, 1.5)),
     "py-sampled": PitmanYor(Gamma(1.5, 1.0), Beta(2.0, 2.5)),
 }
@@ -36,6 +37,10 @@ BITS = np.array([[1, 1, 0, 1], [1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 1, 1], [0, 0, 
 CODES = np.array([[0, 2], [0, 1], [1, 1], [2, 0], [2, 2], [1, 3.0]])
 COUNTS = np.array([[0, 5], [1, 3], [4, 2], [6, 0], [2, 2], [3, 7.0]])
 WORDS = np.array([[3, 0, 1, 0], [2, 1, 0, 0], [0, 1, 1, 2], [0, 0, 2, 1], [0, 1, 0, 0], [1, 0, 1, 1.0]])
+
+
+TWINS = np.array([[-2.0], [-1.9], [0.1], [1.5], [1.62], [0.7]])  # once one has a new atom, the other wants to follow
+SIX = np.column_stack([PLANE, PLANE[::-1] @ [[0.5, -1.0], [0.3, 0.8]], np.cos(3.0 * PLANE)])
 
 
 def holed(X: np.ndarray, *holes: tuple[int, int]) -> np.ndarray:
@@ -64,6 +69,8 @@ CASES: dict[str, tuple[Any, Any]] = {
     "gaussian-2": (PLANE, GAUSS_2),
     "bernoulli": (BITS, BERNOULLI),
     "mixed": (mixed(PLANE, BITS, CODES), MIXED),
+    "gaussian-6": (SIX, Gaussian(mean=0.1, kappa=0.4, dof=16.0, scale=9.0)),  # wide: products by BLAS, partial screens
+    "twins": (TWINS, Gaussian(mean=0.0, kappa=0.1, dof=3.0, scale=0.3)),
     "diagonal": (PLANE, DIAGONAL),
     "categorical": (CODES, CATEGORICAL),
     "poisson": (COUNTS, POISSON),

@@ -1,0 +1,306 @@
+"""Planted mistakes: a test that no mistake can fail is not a test.
+
+    python tests/exactness/mutants.py [part of a name ...]
+
+Each mutant is one textual edit of a copy of the package. Fast checks (enumeration and joint tests) run on the copy in a
+fresh process until one fails: then the mutant is killed. Without an edit all checks must pass. A mutant that crashes
+counts as not killed: that would say nothing about the statistics.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+SOURCE = HERE.parents[1] / "src" / "unbounded"
+LABELS, MIXTURE, MEASURE = "kernels/labels.py", "samplers/mixture.py", "measures/pitman_yor.py"
+TAIL_WEIGHT = "columns[slot, r] + math.log(members[slot] - law.discount) + log_common"
+
+
+@dataclass(frozen=True)
+class Mutant:
+    name: str
+    file: str
+    old: str
+    new: str
+    checks: str = "sharp shards collapsed"  # those to try first
+
+    @property
+    def compiled(self) -> bool:
+        """Whether compiled code changes: numba's cache would not notice."""
+        return self.file.startswith(("kernels/", "likelihoods/"))
+
+
+MUTANTS = [
+    # ---- the tail
+    Mutant(
+        "counts in the tail include the row itself", LABELS, TAIL_WEIGHT,
+        TAIL_WEIGHT.replace("members[slot] -", "members[slot] + (1 if slot == old else 0) -"), "collapsed",
+    ),
+    Mutant(
+        "statistics in the tail include the row itself", LABELS,
+        "        update(families, tail, old, data, start, features, r, -1)\n        fresh[old] = 0\n",
+        "        _refresh(families, tail, old, data, start, features, r, size, columns, fresh)\n"
+        "        update(families, tail, old, data, start, features, r, -1)\n", "collapsed",
+    ),
+    Mutant("stale columns of a joined atom", LABELS, "    fresh[chosen] = 0\n", "", "collapsed"),
+    Mutant(
+        "discount ignored for private atoms", LABELS, TAIL_WEIGHT, TAIL_WEIGHT.replace(" - law.discount", ""),
+        "collapsed",
+    ),
+    Mutant(
+        "bound on the tail too small by three nats", LABELS, "log_weight = math.log(weight) + SLACK",
+        "log_weight = math.log(weight) - 3.0", "dp",
+    ),
+    Mutant(
+        "bound on the tail not renewed after a change", LABELS,
+        "_raise_changed(families, tail, members, law, data, start, r, size, left, joined, work)", "pass", "rows",
+    ),
+    # ---- who may move where
+    Mutant(
+        "every atom mobile (J = K) under ghosts", MIXTURE, "is_mobile = ghosts > 0", "is_mobile = ghosts >= 0", "sharp",
+    ),
+    Mutant(
+        "private atoms open to every shard", MIXTURE, "is_mobile = ghosts > 0",
+        "is_mobile = (ghosts > 0) | (owner >= 0)", "few",
+    ),
+    Mutant(
+        "rows may leave frozen atoms", LABELS, "if labels[start + r] < usable:", "if labels[start + r] < shared:",
+        "few",
+    ),
+    Mutant(
+        "one open: closed shards use stuck atoms", MIXTURE, "n_own = n_shared if plan.lone == p else n_mobile",
+        "n_own = n_shared if plan.lone >= 0 else n_mobile", "open",
+    ),
+    Mutant(
+        "one open: closed shards keep private atoms", MIXTURE,
+        "(owner == plan.lone) if plan.lone >= 0 else (owner >= 0)", "(owner >= 0)", "open",
+    ),
+    Mutant(
+        "number of ghosts chosen by looking at Z", MIXTURE, "self.measure.ghosts(hyper, counts, plan.ghosts, ",
+        "self.measure.ghosts(hyper, counts, 1 + 40 * (len(counts) > 2), ", "sharp",
+    ),
+    # ---- ghosts, weights, births
+    Mutant(
+        "ghost-only atoms dropped", MIXTURE, "        mobile, held, private = _classify(",
+        "        extra = extra[:0]\n        mobile, held, private = _classify(", "shards",
+    ),
+    Mutant(
+        "ghosts drawn with one row too many", MEASURE, "np.append(counts - sigma, rest)",
+        "np.append(counts + 1.0 - sigma, rest)", "many",
+    ),
+    Mutant(
+        "ghost-only atoms seated with alpha alone", MEASURE, "int(drawn[-1])), rest, sigma",
+        "int(drawn[-1])), alpha, sigma", "many",
+    ),
+    Mutant(
+        "weights from rows without ghosts", MIXTURE, "held = (counts + ghosts)[usable]", "held = counts[usable]", "shards",
+    ),
+    Mutant(
+        "weights without the discount", MEASURE, "log_gamma_draws(held - hyper.sigma", "log_gamma_draws(held", "few",
+    ),
+    Mutant(
+        "Dirichlet rest mass shared by open shards", MIXTURE,
+        "        return weights, (closed, kernel.TailLaw(hyper.sigma, birth))\n",
+        "        rest = hyper.alpha + hyper.sigma * len(held)\n"
+        "        mass = rng.standard_gamma(rest + counts.sum() - counts[usable].sum())\n"
+        "        return weights, (closed, kernel.TailLaw(hyper.sigma, rest, hyper.sigma, mass, rest, 1.0))\n", "few",
+    ),
+    Mutant(
+        "half the rate of new atoms", MEASURE, "            return hyper.alpha\n",
+        "            return 0.5 * hyper.alpha\n", "dp",
+    ),
+    Mutant("new atoms at rate V, not sigma V", MEASURE, "return hyper.sigma * float(", "return float(", "shards"),
+    Mutant(
+        "V drawn without K", MEASURE, "hyper.alpha / hyper.sigma + n_atoms", "hyper.alpha / hyper.sigma + 1", "shards",
+    ),
+    Mutant("V without ghost-only atoms", MIXTURE, "len(counts) + len(extra)", "len(counts)", "many shards"),
+    # ---- parameters and hyper-parameters
+    Mutant(
+        "ghosts counted as data in parameters", MIXTURE, "self._draw(counts[drawn], ",
+        "self._draw(counts[drawn] + ghosts[drawn], ", "shards",
+    ),
+    Mutant(
+        "one row missing in the statistics", LABELS, "order[begin : ends[k]], sums[k]",
+        "order[begin + (ends[k] - begin > 1) : ends[k]], sums[k]", "shards",
+    ),
+    Mutant(
+        "concentration updated with ghosts as rows", MIXTURE, "self.measure.update(state.hyper, counts, ",
+        "self.measure.update(state.hyper, 2 * counts, ", "joint sampled",
+    ),
+    Mutant(
+        "concentration updated with one atom too many", MEASURE, "shape + old_tables.sum()",
+        "shape + old_tables.sum() + 1", "joint sampled",
+    ),
+    Mutant("prior of the discount forgotten", MEASURE, " + prior.log_density(s) if inside", " if inside", "sampled"),
+    Mutant(
+        "imputed holes with half the noise", "likelihoods/gaussian.py", "pull[a] += normal(",
+        "pull[a] += 0.5 * normal(", "hole",
+    ),
+    # ---- randomness
+    Mutant(
+        "the same numbers on every shard", MIXTURE, "shard.labels, shard.first, row,", "shard.labels, 0, row,", "shards",
+    ),
+    Mutant("labels and births share numbers", MIXTURE, '("label", "tail")', '("tail", "tail")', "shards"),
+    Mutant(
+        "every sweep of a round has the same numbers", MIXTURE, "key(self.seed, name, message.round, sweep)",
+        "key(self.seed, name, message.round)", "sweeps",
+    ),
+    Mutant(
+        "the same numbers in every global step", MIXTURE, "generator(self.seed, purpose, state.round)",
+        "generator(self.seed, purpose, 0)", "few",
+    ),
+]  # fmt: skip
+
+
+# ---- in the fresh process
+
+
+def battery() -> dict[str, Callable[[], Any]]:
+    """Fast checks by name; together they use all that the mutants touch."""
+    import enumeration
+    import flat
+    import geweke
+    from enumeration import Run
+    from problems import problem
+
+    from unbounded.instantiation import Ghosts, OneOpen
+
+    def cells(case: str, measure: str, run: Run) -> Callable[[], Any]:
+        return lambda: enumeration.check(problem(case, measure), run)
+
+    return {
+        "collapsed": cells("bernoulli", "py", Run(Ghosts(0))),
+        "sharp": cells("sharp", "py", Run(Ghosts())),
+        "shards": cells("bernoulli", "py", Run(Ghosts(), 2)),
+        "rows": lambda: flat.check(flat.Flat(1.0, 0.0, 100, Ghosts(20), rounds=150)),
+        "twins": cells("twins", "py", Run(Ghosts())),
+        "many": cells("flat", "py-high", Run(Ghosts(20), 5)),
+        "few": cells("bernoulli", "py-high", Run(Ghosts(1), 2)),
+        "dp": cells("bernoulli", "dp", Run(Ghosts(), 3)),
+        "open": cells("bernoulli", "py", Run(OneOpen(2), 3)),
+        "sweeps": cells("bernoulli", "py", Run(Ghosts(0), 1, 3)),
+        "sampled": cells("bernoulli", "py-sampled", Run(Ghosts(), 2)),
+        "joint": lambda: geweke.check(geweke.Joint("dp", "bernoulli", Ghosts(), 3), 8000),
+        "hole": cells("gaussian-hole", "dp", Run(Ghosts(), 2)),
+    }
+
+
+def run_checks(first: list[str], to_the_end: bool, package: str) -> None:
+    """Run checks, the named ones first; print one line of JSON for each, stop at the first failure."""
+    import unbounded
+
+    if Path(unbounded.__file__).parent != Path(package):
+        raise SystemExit(f"the package comes from {unbounded.__file__}, not from {package}")
+    checks = battery()
+    for name in [*first, *(name for name in checks if name not in first)]:
+        verdict = checks[name]()
+        line = {"check": name, "passed": verdict.passed, "largest": verdict.largest, "rms": verdict.rms}
+        print(json.dumps(line), flush=True)
+        if not verdict.passed and not to_the_end:
+            return
+
+
+# ---- in the calling process
+
+
+def edited(mutant: Mutant, source: Path = SOURCE) -> str:
+    """The mutant's file after the edit; the old text must be there exactly once."""
+    text = (source / mutant.file).read_text()
+    if text.count(mutant.old) != 1:
+        raise ValueError(f"{mutant.name}: the text to replace occurs {text.count(mutant.old)} times in {mutant.file}.")
+    return text.replace(mutant.old, mutant.new)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    verdict: str  # killed, survived or crashed; passed or failed for the unmodified copy
+    check: str
+    largest: float
+    rms: float
+    seconds: float
+    tail: str = ""
+
+
+def examine(package: Path, cache: Path, checks: str, to_the_end: bool = False) -> Outcome:
+    """Run the checks on a copy of the package in a process of its own."""
+    begin = time.perf_counter()
+    environment = os.environ | {
+        "PYTHONPATH": str(package.parent), "NUMBA_CACHE_DIR": str(cache), "OPENBLAS_NUM_THREADS": "1",
+    }  # fmt: skip
+    command = [sys.executable, str(HERE / "mutants.py"), "--package", str(package), *checks.split()]
+    done = subprocess.run(
+        command + ["--all"] * to_the_end, env=environment, capture_output=True, text=True, check=False
+    )
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    seconds = time.perf_counter() - begin
+    if done.returncode:
+        return Outcome("crashed", lines[-1]["check"] if lines else "-", 0.0, 0.0, seconds, done.stderr[-600:])
+    worst = max(lines, key=lambda line: (not line["passed"], line["largest"]))
+    verdict = "survived" if worst["passed"] else "killed"
+    return Outcome(verdict, worst["check"], worst["largest"], worst["rms"], seconds)
+
+
+def hunt(chosen: list[Mutant], report: Callable[[str, Outcome], None]) -> list[tuple[str, Outcome]]:
+    """The unmodified package first, which must survive everything, then every mutant."""
+    outcomes = []
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+        package, cache = Path(folder) / "src" / "unbounded", Path(folder) / "cache"
+        shutil.copytree(SOURCE, package, ignore=shutil.ignore_patterns("__pycache__"))
+        pristine = Path(folder) / "pristine"
+        shutil.copytree(package, pristine)
+
+        def record(name: str, outcome: Outcome) -> None:
+            outcomes.append((name, outcome))
+            report(name, outcome)
+
+        record("(none)", examine(package, cache, "", to_the_end=True))
+        for mutant in chosen:
+            own = Path(folder) / "own" if mutant.compiled else cache
+            (package / mutant.file).write_text(edited(mutant, pristine))
+            record(mutant.name, examine(package, own, mutant.checks))
+            shutil.copy2(pristine / mutant.file, package / mutant.file)
+            shutil.rmtree(Path(folder) / "own", ignore_errors=True)
+    return outcomes
+
+
+def show(name: str, outcome: Outcome) -> None:
+    print(
+        f"{name:48s} {outcome.verdict:9s} {outcome.check:10s} max |z| {outcome.largest:6.1f}  rms {outcome.rms:5.2f}  "
+        f"{outcome.seconds:4.0f} s",
+        flush=True,
+    )
+    if outcome.tail:
+        print(outcome.tail, flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("words", nargs="*", help="only mutants whose name contains one of these")
+    parser.add_argument("--package", help=argparse.SUPPRESS)
+    parser.add_argument("--all", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.package:
+        run_checks(options.words, options.all, options.package)
+        return 0
+    chosen = [m for m in MUTANTS if not options.words or any(word in m.name for word in options.words)]
+    outcomes = hunt(chosen, show)
+    wrong = [name for name, outcome in outcomes if outcome.verdict != ("survived" if name == "(none)" else "killed")]
+    print(f"{len(outcomes) - 1} mutants, {len(wrong)} not as they should be" + "".join(f"\n  {name}" for name in wrong))
+    return len(wrong)
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(HERE))
+    sys.exit(main())
