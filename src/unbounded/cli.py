@@ -15,7 +15,7 @@ from rich.console import Console
 
 from unbounded import datasets
 from unbounded.arrays import is_csr
-from unbounded.chain.store import RunError
+from unbounded.chain.store import RunError, RunStore
 from unbounded.estimators import MEMBERS
 
 app = typer.Typer(
@@ -32,11 +32,11 @@ def _plainly(command: Callable[..., None]) -> Callable[..., None]:
     def wrapper(*args: Any, **kwargs: Any) -> None:
         try:
             command(*args, **kwargs)
-        except (ValueError, TypeError, RunError) as error:
+        except (ValueError, TypeError, OSError, RunError) as error:
             print(f"error: {str(error).strip().splitlines()[0]}", file=sys.stderr)
             raise typer.Exit(2) from None
         except KeyboardInterrupt as stop:
-            print(f"interrupted: {stop or 'nothing was drawn yet'}", file=sys.stderr)
+            print(f"interrupted: {str(stop) or 'nothing was drawn yet'}", file=sys.stderr)
             raise typer.Exit(130) from None
 
     return wrapper
@@ -69,7 +69,7 @@ def fit(
     quiet: Annotated[bool, typer.Option(help="No progress bar.")] = False,
 ) -> None:
     """Fit a model and write draws, a summary, labels and pictures to a run directory."""
-    if (out / "run.json").exists():
+    if RunStore(out).exists():
         raise RunError(f"{out} already holds a run; resume it or choose another directory.")
     settings: dict[str, Any] = {
         "likelihood": likelihood, "concentration": concentration, "n_shards": shards, "sweeps_per_round": sweeps,
@@ -82,7 +82,7 @@ def fit(
     elif discount is not None:
         raise ValueError("--discount belongs to the model py.")
     command = {"model": model, "data": str(data.resolve()), "holdout": holdout, "settings": settings}
-    _run(out, command, quiet, new=True)
+    _run(out, command, quiet)
 
 
 @app.command()
@@ -123,7 +123,10 @@ def predict(
     """Cluster and score new rows. Reads the training data again, where `fit` found them."""
     import pandas as pd
 
-    estimator, _ = _fitted(run, _command(run), quiet=True)
+    command = _command(run)
+    if not _finished(run, command["settings"]):
+        raise RunError(f"{run} is not finished; resume it first.")
+    estimator, _ = _fitted(run, command, quiet=True)
     X = datasets.load(data)
     probabilities = estimator.predict_proba(X)
     table = {
@@ -142,7 +145,14 @@ def _command(run: Path) -> dict[str, Any]:
         raise RunError(f"{run} is not a run directory of `unbounded fit`.") from None
     except ValueError as error:
         raise RunError(f"{run / _COMMAND} is damaged: {error}.") from error
+    if not isinstance(command, dict) or not {"model", "data", "holdout", "settings"} <= command.keys():
+        raise RunError(f"{run / _COMMAND} is damaged: it is not a command.")
     return command
+
+
+def _finished(run: Path, settings: dict[str, Any]) -> bool:
+    chains = [RunStore(run).chain(index) for index in range(settings["n_chains"])]
+    return all(len(chain.draws()) >= settings["n_draws"] for chain in chains)
 
 
 def _fitted(run: Path, command: dict[str, Any], quiet: bool) -> tuple[Any, Any]:
@@ -155,24 +165,33 @@ def _fitted(run: Path, command: dict[str, Any], quiet: bool) -> tuple[Any, Any]:
     return estimator.fit(train, holdout=kept_out), train
 
 
-def _run(run: Path, command: dict[str, Any], quiet: bool, new: bool = False) -> None:
+def _run(run: Path, command: dict[str, Any], quiet: bool) -> None:
+    path = run / _COMMAND
+    before = path.read_text() if path.exists() else None
     try:
         run.mkdir(parents=True, exist_ok=True)
-        (run / _COMMAND).write_text(json.dumps(command, indent=2) + "\n")
+        path.write_text(json.dumps(command, indent=2) + "\n")
     except OSError as error:
         raise RunError(f"cannot write to the run directory {run}: {error.strerror or error}.") from error
     try:
         estimator, X = _fitted(run, command, quiet)
     except (ValueError, TypeError):
-        if new and not (run / "run.json").exists():
-            (run / _COMMAND).unlink()
-            if not any(run.iterdir()):
-                run.rmdir()
+        _put_back(path, before)
         raise
     _write_results(run, estimator, X)
     print((run / "summary.txt").read_text(), end="")
     if estimator.interrupted_:
         console.print(f"Interrupted; this is what there is so far. Go on with: unbounded resume {run}")
+
+
+def _put_back(path: Path, before: str | None) -> None:
+    """A command that was refused leaves no trace."""
+    if before is not None:
+        path.write_text(before)
+    elif not RunStore(path.parent).exists():
+        path.unlink()
+        if not any(path.parent.iterdir()):
+            path.parent.rmdir()
 
 
 def _split(X: Any, share: float, seed: int) -> tuple[Any, Any]:

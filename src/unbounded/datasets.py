@@ -79,7 +79,7 @@ def _load_frame(path: Path) -> Any:
     import pandas as pd
 
     try:
-        frame = pd.read_csv(path) if path.suffix == ".csv" else pd.read_parquet(path)
+        frame = _read_csv(path) if path.suffix == ".csv" else pd.read_parquet(path)
     except ImportError:
         raise ValueError('reading .parquet needs pyarrow: pip install "unbounded[parquet]".') from None
     except Exception as error:
@@ -90,11 +90,22 @@ def _load_frame(path: Path) -> Any:
     return frame
 
 
+def _read_csv(path: Path) -> Any:
+    """A first line of numbers is a row, not a header."""
+    import pandas as pd
+
+    first = pd.read_csv(path, header=None, nrows=1)
+    bare = all(pd.api.types.is_numeric_dtype(kind) for kind in first.dtypes)
+    return pd.read_csv(path, header=None if bare else "infer")
+
+
 def _load_csr(path: Path) -> Any:
     try:
         with np.load(path, allow_pickle=False) as file:
+            layout = file["format"].item() if "format" in file else b"csr"
+            if layout != b"csr":
+                raise ValueError(f"its format is {layout.decode()}")
             parts = [file[name] for name in ("data", "indices", "indptr")]
-            shape = (int(file["shape"][0]), int(file["shape"][1]))
+            return sparse.csr_matrix(tuple(parts), shape=(int(file["shape"][0]), int(file["shape"][1])))
     except (KeyError, ValueError, OSError) as error:
         raise ValueError(f"{path} is not a CSR matrix as scipy.sparse.save_npz writes it: {error}.") from error
-    return sparse.csr_matrix(tuple(parts), shape=shape)

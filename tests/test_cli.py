@@ -1,0 +1,337 @@
+"""The command line: four commands, four formats, files that are there, and errors of one line with exit status 2."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from typer.testing import CliRunner
+
+from unbounded.cli import app
+from unbounded.samplers.mixture import Mixture
+
+rng = np.random.default_rng(2)
+X = np.concatenate([rng.normal(size=(25, 2)), rng.normal(size=(35, 2)) + 12.0])[rng.permutation(60)]
+COUNTS = np.stack([rng.multinomial(20, [[0.8, 0.1, 0.1], [0.1, 0.1, 0.8]][i % 2]) for i in range(60)]).astype(float)
+BRIEF = ["--shards", "2", "--warmup", "2", "--draws", "5", "--workers", "1", "--quiet"]
+WRITTEN = {"command.json", "run.json", "labels.npy", "draws.csv", "summary.txt", "traces.png", "chain-0"}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    np.save(folder / "x.npy", X)
+    frame = pd.DataFrame(X, columns=["width", "height"])
+    frame.to_csv(folder / "x.csv", index=False)
+    frame.to_parquet(folder / "x.parquet")
+    np.savetxt(folder / "bare.csv", X, delimiter=",", fmt="%.17g")
+    sparse.save_npz(folder / "counts.npz", sparse.csr_matrix(COUNTS))
+    return folder
+
+
+def run(*words):
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def ok(*words):
+    result = run(*words)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def error(*words):
+    """The one line on standard error of a call that fails with status 2."""
+    result = run(*words)
+    assert result.exit_code == 2, result.output
+    assert result.stdout == ""
+    (line,) = result.stderr.strip().splitlines()
+    assert line.startswith("error: ")
+    return line
+
+
+@pytest.fixture(scope="module")
+def done(data, tmp_path_factory):
+    """A finished run."""
+    out = tmp_path_factory.mktemp("runs") / "run"
+    return out, ok("fit", "dp", data / "x.npy", "--out", out, *BRIEF)
+
+
+# ---- fit
+
+
+def test_fit_writes_a_run_directory(done):
+    out, said = done
+    assert {path.name for path in out.iterdir()} >= WRITTEN | {"clusters.png"}
+    assert said == (out / "summary.txt").read_text()
+    assert "clusters (estimate)  2" in said
+    labels = np.load(out / "labels.npy")
+    assert sorted(np.bincount(labels)) == [25, 35]
+    draws = pd.read_csv(out / "draws.csv")
+    assert len(draws) == 5
+    assert {"n_clusters", "alpha", "log_joint", "entropy", "largest"} <= set(draws.columns)
+    assert (out / "traces.png").read_bytes()[:4] == b"\x89PNG"
+
+
+@pytest.mark.parametrize("name", ["x.csv", "x.parquet", "bare.csv"])
+def test_every_format_gives_the_same_chain(done, data, tmp_path, name):
+    ok("fit", "dp", data / name, "--out", tmp_path / "run", *BRIEF)
+    assert (tmp_path / "run" / "draws.csv").read_text() == (done[0] / "draws.csv").read_text()
+    np.testing.assert_array_equal(np.load(tmp_path / "run" / "labels.npy"), np.load(done[0] / "labels.npy"))
+
+
+def test_sparse_counts(data, tmp_path):
+    out = tmp_path / "run"
+    ok("fit", "py", data / "counts.npz", "--out", out, "--likelihood", "multinomial", "--holdout", "0.2", *BRIEF)
+    assert {path.name for path in out.iterdir()} >= WRITTEN
+    assert len(np.load(out / "labels.npy")) == 48
+    ok("predict", out, data / "counts.npz", "--out", tmp_path / "p.csv")
+    table = pd.read_csv(tmp_path / "p.csv")
+    assert len(table) == 60
+    clusters = table["cluster"].to_numpy()
+    assert (clusters[::2] == clusters[0]).all()
+    assert (clusters[1::2] == clusters[1]).all()
+    assert clusters[0] != clusters[1]
+
+
+def test_held_out_rows(data, tmp_path):
+    out = tmp_path / "run"
+    said = ok("fit", "dp", data / "x.csv", "--out", out, "--holdout", "0.25", *BRIEF)
+    assert "rows                 45" in said
+    assert "holdout" in said
+    assert np.isfinite(pd.read_csv(out / "draws.csv")["holdout"]).all()
+    assert len(np.load(out / "labels.npy")) == 45
+    ok("resume", out, "--draws", "7", "--quiet")
+    assert len(pd.read_csv(out / "draws.csv")) == 7
+
+
+def test_options_reach_the_model(data, tmp_path):
+    out = tmp_path / "run"
+    options = [
+        "--concentration", "1.5", "--discount", "0.25", "--thin", "2", "--chains", "2", "--sweeps", "2", "--engine",
+        "serial", "--instantiate", "one_open", "--init", "one", "--loss", "binder", "--seed", "7", "--keep-assignments",
+    ]  # fmt: skip
+    ok("fit", "py", data / "x.npy", "--out", out, *options, *BRIEF)
+    config = json.loads((out / "run.json").read_text())
+    expected = {
+        "model": "PitmanYorMixture", "n_shards": 2, "n_warmup": 2, "n_draws": 5, "thin": 2, "n_chains": 2,
+        "sweeps_per_round": 2, "init": "one", "seed": 7, "keep_assignments": 1,
+    }  # fmt: skip
+    assert expected.items() <= config.items()
+    assert config["instantiate"]["name"] == "OneOpen"
+    draws = pd.read_csv(out / "draws.csv")
+    assert len(draws) == 10
+    assert (draws["alpha"] == 1.5).all()
+    assert (draws["sigma"] == 0.25).all()
+    assert (out / "chain-1" / "assignments.bin").stat().st_size == 4 * 60 * 5
+
+
+def test_inexact_draws_are_flagged(data, tmp_path):
+    said = ok("fit", "dp", data / "x.npy", "--out", tmp_path / "run", "--instantiate", "published-hot", *BRIEF)
+    assert said.startswith("NOT EXACT")
+
+
+def test_progress(data, tmp_path):
+    said = ok("fit", "dp", data / "x.npy", "--out", tmp_path / "run", *BRIEF[:-1])
+    assert "rows/s" in said
+
+
+# ---- resume, summary, predict
+
+
+def test_summary_prints_the_report_again(done):
+    out, said = done
+    assert ok("summary", out) == said
+
+
+def test_resume_of_a_finished_run_changes_nothing(done):
+    out, said = done
+    before = (out / "draws.csv").read_text()
+    assert ok("resume", out, "--quiet") == said
+    assert (out / "draws.csv").read_text() == before
+
+
+def test_resume_extends_a_run(data, tmp_path):
+    short, long = tmp_path / "short", tmp_path / "long"
+    ok("fit", "dp", data / "x.npy", "--out", short, *BRIEF)
+    ok("resume", short, "--draws", "8", "--workers", "2", "--quiet")
+    ok("fit", "dp", data / "x.npy", "--out", long, *BRIEF, "--draws", "8")
+    assert (short / "draws.csv").read_text() == (long / "draws.csv").read_text()
+    assert ok("resume", short, "--quiet") == (long / "summary.txt").read_text()
+
+
+def test_ctrl_c_and_resume(done, data, tmp_path, monkeypatch):
+    """What there is so far is written, the way to go on is said, and the end is the same."""
+    out = tmp_path / "run"
+    gather, count = Mixture.gather, []
+
+    def watched(self, state, *args):
+        new = gather(self, state, *args)
+        count.append(1)
+        if self.n_rounds == 7 and self.n_shards == 2 and new.round == 4:
+            os.kill(os.getpid(), signal.SIGINT)
+        return new
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Mixture, "gather", watched)
+        said = ok("fit", "dp", data / "x.npy", "--out", out, *BRIEF, "--init", "one").replace("\n", " ")
+    assert "unbounded resume" in said
+    assert len(pd.read_csv(out / "draws.csv")) == 2
+    assert "not finished" in error("predict", out, data / "x.npy", "--out", tmp_path / "p.csv")
+    ok("resume", out, "--quiet")
+    ok("fit", "dp", data / "x.npy", "--out", tmp_path / "whole", *BRIEF, "--init", "one")
+    assert (out / "draws.csv").read_text() == (tmp_path / "whole" / "draws.csv").read_text()
+
+
+def test_ctrl_c_before_anything(data, tmp_path, monkeypatch):
+    from unbounded.samplers import start
+
+    def interrupt(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(start, "begin", interrupt)
+    result = run("fit", "dp", data / "x.npy", "--out", tmp_path / "run", *BRIEF)
+    assert result.exit_code == 130
+    assert result.stderr.strip() == "interrupted: nothing was drawn yet"
+
+
+@pytest.mark.filterwarnings("ignore:X has feature names")
+@pytest.mark.parametrize("name", ["x.npy", "x.csv"])
+def test_predict(done, data, tmp_path, name):
+    out, _ = done
+    said = ok("predict", out, data / name, "--out", tmp_path / "p.csv")
+    assert "60 rows" in said
+    table = pd.read_csv(tmp_path / "p.csv")
+    assert list(table.columns) == ["row", "cluster", "probability", "log_density"]
+    assert table["row"].tolist() == list(range(60))
+    np.testing.assert_array_equal(table["cluster"], np.load(out / "labels.npy"))
+    assert (table["probability"] > 0.99).all()
+    assert np.isfinite(table["log_density"]).all()
+
+
+# ---- errors
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "word"),
+    [
+        (None, "missing.npy", "does not exist"),
+        (b"1,2\n", "x.txt", "unknown ending"),
+        (b"nonsense", "x.npy", "not a readable"),
+        (b"nonsense", "x.npz", "not a CSR matrix"),
+        (b"nonsense", "x.parquet", "cannot be read"),
+        (b"", "x.csv", "cannot be read"),
+        (b"a,b\n1,red\n2,blue\n", "x.csv", "column 'b' is not numeric"),
+        (b"a,b\n1,2\n", "x.csv", "1 sample"),
+        (b"a,b\n1,2\n3,inf\n4,5\n", "x.csv", "infinity"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_data_that_cannot_be_read(tmp_path, content, name, word):
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    assert word in error("fit", "dp", tmp_path / name, "--out", tmp_path / "run", *BRIEF)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--likelihood", "normal"], ["likelihood", "normal", "gaussian"]),
+        (["--engine", "gpu"], ["engine", "gpu"]),
+        (["--init", "random"], ["init", "random"]),
+        (["--instantiate", "ghost"], ["instantiate", "ghost"]),
+        (["--loss", "l2"], ["loss", "l2"]),
+        (["--dtype", "half"], ["dtype", "half"]),
+        (["--draws", "0"], ["n_draws", "at least 1"]),
+        (["--shards", "61"], ["n_shards=61", "60 rows"]),
+        (["--workers", "0"], ["n_workers"]),
+        (["--holdout", "1"], ["holdout", "[0, 1)"]),
+        (["--holdout", "-0.1"], ["holdout", "[0, 1)"]),
+        (["--concentration", "-1"], ["concentration", "-1.0"]),
+        (["--discount", "0.2"], ["--discount", "py"]),
+        (["--likelihood", "poisson"], ["Poisson", "counts"]),
+    ],
+    ids=lambda value: " ".join(value),
+)
+def test_wrong_options(data, tmp_path, options, words):
+    """One line, and no trace of the attempt in the directory."""
+    line = error("fit", "dp", data / "x.npy", "--out", tmp_path / "run", *BRIEF, *options)
+    assert all(word in line for word in words)
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_unknown_model(data, tmp_path):
+    line = error("fit", "hdp", data / "x.npy", "--out", tmp_path / "run", *BRIEF)
+    assert "dp" in line
+    assert "py" in line
+    assert "'hdp'" in line
+
+
+def test_a_directory_that_is_taken(done, data):
+    assert "already holds a run" in error("fit", "dp", data / "x.npy", "--out", done[0], *BRIEF)
+
+
+def test_a_directory_that_cannot_be_written(data, tmp_path):
+    (tmp_path / "file").write_text("")
+    for out in (tmp_path / "file", tmp_path / "file" / "run"):
+        assert "cannot write to the run directory" in error("fit", "dp", data / "x.npy", "--out", out, *BRIEF)
+
+
+def test_a_directory_that_is_no_run(tmp_path, data):
+    for words in (["summary"], ["resume"], ["predict"]):
+        rest = [data / "x.npy", "--out", tmp_path / "p.csv"] if words == ["predict"] else []
+        assert "not a run directory" in error(*words, tmp_path, *rest)
+
+
+@pytest.mark.parametrize("content", ["", "{", "{}", "[1]", '{"model": "dp"}'])
+def test_a_damaged_command(tmp_path, content):
+    (tmp_path / "command.json").write_text(content)
+    line = error("resume", tmp_path)
+    assert "command.json" in line
+    assert "damaged" in line
+
+
+def test_a_damaged_checkpoint(data, tmp_path):
+    out = tmp_path / "run"
+    ok("fit", "dp", data / "x.npy", "--out", out, *BRIEF)
+    path = out / "chain-0" / "checkpoint.ub"
+    path.write_bytes(path.read_bytes()[:-3])
+    assert "damaged" in error("resume", out, "--draws", "9", "--quiet")
+
+
+def test_data_that_changed_since(data, tmp_path):
+    np.save(tmp_path / "x.npy", X)
+    ok("fit", "dp", tmp_path / "x.npy", "--out", tmp_path / "run", *BRIEF)
+    np.save(tmp_path / "x.npy", X + 1.0)
+    assert "other data" in error("resume", tmp_path / "run")
+    (tmp_path / "x.npy").unlink()
+    assert "does not exist" in error("resume", tmp_path / "run")
+
+
+def test_a_failed_resume_leaves_the_run_as_it_was(data, tmp_path):
+    out = tmp_path / "run"
+    ok("fit", "dp", data / "x.npy", "--out", out, *BRIEF)
+    assert "n_draws" in error("resume", out, "--draws", "0")
+    assert "n_workers" in error("resume", out, "--workers", "0")
+    assert ok("resume", out, "--quiet") == (out / "summary.txt").read_text()
+
+
+def test_new_rows_that_do_not_fit(done, data, tmp_path):
+    np.save(tmp_path / "wide.npy", np.ones((3, 5)))
+    line = error("predict", done[0], tmp_path / "wide.npy", "--out", tmp_path / "p.csv")
+    assert "5 features" in line
+    assert "does not exist" in error("predict", done[0], tmp_path / "none.npy", "--out", tmp_path / "p.csv")
+    assert "nowhere" in error("predict", done[0], data / "x.npy", "--out", tmp_path / "nowhere" / "p.csv")
+
+
+def test_the_installed_command_answers():
+    done = subprocess.run([sys.executable, "-m", "unbounded.cli", "--help"], capture_output=True, text=True, check=True)
+    for name in ("fit", "resume", "summary", "predict"):
+        assert name in done.stdout
