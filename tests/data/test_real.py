@@ -50,8 +50,32 @@ def test_galaxy():
     assert hill.min() > valley.max() + 0.3, "the density has hills near 10, 20 to 23 and 33, with valleys between"
 
 
+def test_galaxy_with_the_prior_of_escobar_and_west():
+    """The base measure of Escobar and West (1995, JASA 90, 577-588), in 1,000 km/s.
+
+    Variances are inverse gamma(2, 1), the concentration is Gamma(2, 4), means are normal around 20 with variance tau
+    times the cluster's. They sample tau from an inverse gamma(1/2, 50); here it stays at 100, the scale of that prior,
+    which keeps the model conjugate. They report four to ten components with the mode at seven; here the mean is 7.5.
+    In one column, inverse gamma(2, 1) is inverse Wishart with 4 degrees of freedom and scale 2.
+    """
+    model = ub.DirichletProcessMixture(
+        ub.Gaussian(mean=20.0, kappa=0.01, dof=4.0, scale=2.0),
+        concentration=ub.Gamma(2.0, 4.0), n_shards=4, n_warmup=300, n_draws=4000, n_snapshots=100, random_state=0,
+    ).fit(_classic("galaxy"))  # fmt: skip
+    number = model.posterior_["n_clusters"].values.ravel()
+    shares = np.bincount(number, minlength=12) / len(number)
+    assert shares.argmax() in (6, 7, 8)
+    assert shares[4:11].sum() > 0.9
+    assert abs(number.mean() - 7.5) < 0.7
+    groups = model.predict([[9.7], [20.0], [23.0], [33.0]])
+    assert len({groups[0], groups[1], groups[3]}) == 3, "slow, middle and fast galaxies are apart"
+
+
 def test_old_faithful():
-    """272 eruptions: short ones after short waits (97) and long ones after long waits (175)."""
+    """272 eruptions: short ones after short waits (97) and long ones after long waits (175).
+
+    These are the clusters of the two-component Gaussian mixture with full covariances (mclust's VVV model).
+    """
     model = ub.DirichletProcessMixture(n_shards=4, n_warmup=300, n_draws=1500, random_state=0).fit(_classic("faithful"))
     sizes = sorted(np.bincount(model.labels_), reverse=True)
     assert abs(sizes[0] - 175) <= 4
