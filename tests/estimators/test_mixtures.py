@@ -10,7 +10,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import sparse
+from scipy import sparse, stats
 from sklearn.base import clone
 from sklearn.metrics import adjusted_rand_score
 from sklearn.pipeline import make_pipeline
@@ -204,6 +204,41 @@ def test_each_loss_is_better_at_its_own_game(line):
     assert binder(other.labels_, draws) <= min([binder(vi.labels_, draws), *(binder(d, draws) for d in draws)]) + 1e-9
     best = min([information(other.labels_, draws), *(information(d, draws) for d in draws)])
     assert information(vi.labels_, draws) <= best + 1e-9
+
+
+def student(rows, x, prior):
+    """Predictive density at x given rows of one column under a normal-inverse-Wishart prior, by the textbook."""
+    n = len(rows)
+    kappa, dof = prior.kappa + n, prior.dof + n
+    mean = (prior.kappa * prior.mean + rows.sum()) / kappa
+    scatter = (
+        ((rows - rows.mean()) ** 2).sum() + prior.kappa * n / kappa * (rows.mean() - prior.mean) ** 2 if n else 0.0
+    )
+    return stats.t(dof, mean, np.sqrt((prior.scale + scatter) * (kappa + 1) / (kappa * dof))).pdf(x)
+
+
+def test_predictions_are_averages_over_draws(line):
+    """Density and cluster probabilities of new points, computed from the kept assignments with scipy alone."""
+    _, rows = line
+    prior = Gaussian(mean=2.0, kappa=0.4, dof=4.0, scale=3.0)
+    model = PitmanYorMixture(
+        prior, n_shards=3, n_warmup=20, n_draws=12, n_snapshots=12, keep_assignments=True, random_state=2
+    ).fit(rows)
+    x = np.linspace(-4.0, 12.0, 33)
+    density, chances = np.zeros(len(x)), np.zeros((len(x), model.n_clusters_))
+    for d in range(12):
+        draw = model.posterior_.isel(chain=0, draw=d)
+        labels, alpha, sigma = draw["assignments"].values, float(draw["alpha"]), float(draw["sigma"])
+        atoms = [rows[labels == k, 0] for k in range(labels.max() + 1)]
+        joint = np.stack([(len(atom) - sigma) * student(atom, x, prior) for atom in atoms])
+        fresh = (alpha + sigma * len(atoms)) * student(np.empty(0), x, prior)
+        density += (joint.sum(0) + fresh) / (alpha + len(rows)) / 12
+        share = np.stack(
+            [np.bincount(model.labels_[labels == k], minlength=model.n_clusters_) for k in range(len(atoms))]
+        )
+        chances += (joint / joint.sum(0)).T @ (share / share.sum(1, keepdims=True)) / 12
+    np.testing.assert_allclose(np.exp(model.score_samples(x[:, None])), density, rtol=1e-8)
+    np.testing.assert_allclose(model.predict_proba(x[:, None]), chances, rtol=1e-8, atol=1e-10)
 
 
 # ---- densities
