@@ -59,12 +59,13 @@ def describe(X: Any) -> Columns:
         high = np.maximum(high, np.where(there, x, -np.inf).max(0))
         whole &= (filled == np.rint(filled)).all(0)
     mean = total / np.maximum(seen, 1)
+    reach = np.maximum(high - mean, mean - low)
+    unit = np.where((reach > 0) & np.isfinite(reach), reach, 1.0)  # squares of very large or small gaps would be lost
     square = np.zeros(d)
     for start in range(0, n, _BLOCK):
-        gap = np.asarray(X[start : start + _BLOCK], dtype=np.float64) - mean
-        with np.errstate(over="ignore"):
-            square += np.where(np.isnan(gap), 0.0, gap**2).sum(0)
-    sd = np.sqrt(square / np.maximum(seen, 1))
+        gap = (np.asarray(X[start : start + _BLOCK], dtype=np.float64) - mean) / unit
+        square += np.where(np.isnan(gap), 0.0, gap**2).sum(0)
+    sd = unit * np.sqrt(square / np.maximum(seen, 1))
     return Columns(np.arange(d), n, mean, sd, low, high, (n - seen).astype(np.int64), whole)
 
 

@@ -390,12 +390,16 @@ def test_one_row_per_shard():
     assert model.n_clusters_ == 2
 
 
-@pytest.mark.parametrize("scale", [1e-150, 1e-30, 1e-6, 1e6, 1e30, 1e90])
+@pytest.mark.parametrize("scale", [1e-290, 1e-150, 1e-30, 1e-6, 1e6, 1e30, 1e90])
 def test_units_far_from_one(scale):
     """Millionths or trillions: the default priors follow, clusters and scores (less the units) stay."""
     model = works(dp(), X * scale)
     assert model.n_clusters_ == 2
     assert model.score(X * scale) + 2 * np.log(scale) == pytest.approx(dp().fit(X).score(X), abs=1e-3)
+
+
+def test_values_below_the_smallest_number_are_a_constant_column():
+    works(dp(), np.column_stack([X[:, 0], X[:, 1] * 1e-310]))
 
 
 def test_a_large_offset():

@@ -37,7 +37,7 @@ class Columns:
 
     def spread(self) -> Array:
         """Standard deviations, with 1 for constant columns (to rounding)."""
-        constant = ~(self.sd > 1e-12 * np.maximum(np.abs(self.mean), 1e-300))
+        constant = ~(self.sd > np.maximum(1e-12 * np.abs(self.mean), 1e-300))
         return np.where(constant, 1.0, self.sd)
 
     def take(self, chosen: Array) -> Columns:
