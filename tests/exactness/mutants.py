@@ -54,7 +54,7 @@ MUTANTS = [
         "        _refresh(families, tail, old, data, start, features, r, size, columns, fresh)\n"
         "        update(families, tail, old, data, start, features, r, -1)\n", "collapsed",
     ),
-    Mutant("stale columns of a joined atom", LABELS, "    fresh[chosen] = 0\n", "", "collapsed"),
+    Mutant("stale columns of a joined atom", LABELS, "    fresh[chosen] = 0\n", "", "tail"),
     Mutant(
         "discount ignored for private atoms", LABELS, TAIL_WEIGHT, TAIL_WEIGHT.replace(" - law.discount", ""),
         "collapsed",
@@ -116,7 +116,7 @@ MUTANTS = [
         "        return weights, (closed, kernel.TailLaw(hyper.sigma, birth))\n",
         "        rest = hyper.alpha + hyper.sigma * len(held)\n"
         "        mass = rng.standard_gamma(rest + counts.sum() - counts[usable].sum())\n"
-        "        return weights, (closed, kernel.TailLaw(hyper.sigma, rest, hyper.sigma, mass, rest, 1.0))\n", "few",
+        "        return weights, (closed, kernel.TailLaw(hyper.sigma, rest, hyper.sigma, mass, rest, 1.0))\n", "dp",
     ),
     Mutant(
         "half the rate of new atoms", MEASURE, "            return hyper.alpha\n",
@@ -151,13 +151,12 @@ MUTANTS = [
     ),
     # ---- randomness
     Mutant(
-        "the same numbers on every shard", MIXTURE, "shard.labels, shard.first, row,", "shard.labels, 0, row,",
-        "shards",
+        "the same numbers on every shard", MIXTURE, "shard.labels, shard.first, row,", "shard.labels, 0, row,", "dp",
     ),
-    Mutant("labels and births share numbers", MIXTURE, '("label", "tail")', '("tail", "tail")', "shards"),
+    Mutant("labels and births share numbers", MIXTURE, '("label", "tail")', '("tail", "tail")', "rows"),
     Mutant(
         "every sweep of a round has the same numbers", MIXTURE, "key(self.seed, name, message.round, sweep)",
-        "key(self.seed, name, message.round)", "sweeps",
+        "key(self.seed, name, message.round)", "tail",
     ),
     Mutant(
         "the same numbers in every global step", MIXTURE, "generator(self.seed, purpose, state.round)",
@@ -184,6 +183,7 @@ def battery() -> dict[str, Callable[[], Any]]:
 
     return {
         "collapsed": cells("bernoulli", "py", Run(Ghosts(0))),
+        "tail": cells("sharp", "dp", Run(Ghosts(0), 1, 2)),
         "sharp": cells("sharp", "py", Run(Ghosts())),
         "shards": cells("bernoulli", "py", Run(Ghosts(), 2)),
         "rows": lambda: flat.check(flat.Flat(1.0, 0.0, 100, Ghosts(20), rounds=150)),
@@ -192,7 +192,6 @@ def battery() -> dict[str, Callable[[], Any]]:
         "few": cells("bernoulli", "py-high", Run(Ghosts(1), 2)),
         "dp": cells("bernoulli", "dp", Run(Ghosts(), 3)),
         "open": cells("bernoulli", "py", Run(OneOpen(2), 3)),
-        "sweeps": cells("bernoulli", "py", Run(Ghosts(0), 1, 3)),
         "sampled": cells("bernoulli", "py-sampled", Run(Ghosts(), 2)),
         "joint": lambda: geweke.check(geweke.Joint("dp", "bernoulli", Ghosts(), 3), 8000),
         "hole": cells("gaussian-hole", "dp", Run(Ghosts(), 2)),
