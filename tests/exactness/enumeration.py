@@ -294,9 +294,18 @@ class Verdict:
         return float(np.sqrt(np.mean(self.z**2)))
 
     @property
+    def failures(self) -> list[str]:
+        """What speaks against the sampler: a question, all of them together, or chains that do not mix."""
+        wrong = {
+            "max": not self.largest < self.limit,
+            "rms": not self.rms_range[0] < self.rms < self.rms_range[1],
+            "slow": not self.slowness < self.too_slow,
+        }
+        return [name for name, failed in wrong.items() if failed]
+
+    @property
     def passed(self) -> bool:
-        inside = self.rms_range[0] < self.rms < self.rms_range[1]
-        return bool(self.largest < self.limit and inside and self.slowness < self.too_slow)
+        return not self.failures
 
     def __str__(self) -> str:
         worst = np.argsort(-np.abs(self.z))[:4]

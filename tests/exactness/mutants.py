@@ -207,7 +207,7 @@ def run_checks(first: list[str], to_the_end: bool, package: str) -> None:
     checks = battery()
     for name in [*first, *(name for name in checks if name not in first)]:
         verdict = checks[name]()
-        line = {"check": name, "passed": verdict.passed, "largest": verdict.largest, "rms": verdict.rms}
+        line = {"check": name, "failures": verdict.failures, "largest": verdict.largest, "rms": verdict.rms}
         print(json.dumps(line), flush=True)
         if not verdict.passed and not to_the_end:
             return
@@ -231,6 +231,7 @@ class Outcome:
     largest: float
     rms: float
     seconds: float
+    failures: str = ""
     tail: str = ""
 
 
@@ -247,10 +248,10 @@ def examine(package: Path, cache: Path, checks: str, to_the_end: bool = False) -
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     seconds = time.perf_counter() - begin
     if done.returncode:
-        return Outcome("crashed", lines[-1]["check"] if lines else "-", 0.0, 0.0, seconds, done.stderr[-600:])
-    worst = max(lines, key=lambda line: (not line["passed"], line["largest"]))
-    verdict = "survived" if worst["passed"] else "killed"
-    return Outcome(verdict, worst["check"], worst["largest"], worst["rms"], seconds)
+        return Outcome("crashed", lines[-1]["check"] if lines else "-", 0.0, 0.0, seconds, tail=done.stderr[-600:])
+    worst = max(lines, key=lambda line: (len(line["failures"]) > 0, line["largest"]))
+    verdict = "killed" if worst["failures"] else "survived"
+    return Outcome(verdict, worst["check"], worst["largest"], worst["rms"], seconds, " ".join(worst["failures"]))
 
 
 def copy_package(package: Path) -> None:
@@ -279,7 +280,7 @@ def hunt(chosen: list[Mutant], report: Callable[[str, Outcome], None]) -> list[t
             try:
                 (package / mutant.file).write_text(edited(mutant, pristine))
             except (ValueError, FileNotFoundError) as error:
-                record(mutant.name, Outcome("stale", "-", 0.0, 0.0, 0.0, str(error)))
+                record(mutant.name, Outcome("stale", "-", 0.0, 0.0, 0.0, tail=str(error)))
                 continue
             record(mutant.name, examine(package, own, mutant.checks))
             shutil.copy2(pristine / mutant.file, package / mutant.file)
@@ -290,7 +291,7 @@ def hunt(chosen: list[Mutant], report: Callable[[str, Outcome], None]) -> list[t
 def show(name: str, outcome: Outcome) -> None:
     print(
         f"{name:48s} {outcome.verdict:9s} {outcome.check:10s} max |z| {outcome.largest:6.1f}  rms {outcome.rms:5.2f}  "
-        f"{outcome.seconds:4.0f} s",
+        f"{outcome.seconds:4.0f} s  {outcome.failures}",
         flush=True,
     )
     if outcome.tail:

@@ -16,7 +16,7 @@ from unbounded.data import describe
 from unbounded.engines import build
 from unbounded.instantiation import AsPublished, Ghosts, OneOpen
 from unbounded.kernels import labels as kernel
-from unbounded.likelihoods import Gaussian
+from unbounded.likelihoods import Gaussian, gaussian
 from unbounded.measures import PitmanYor
 from unbounded.samplers.hybrid import rounds
 from unbounded.samplers.mixture import Mixture, shards
@@ -197,3 +197,32 @@ def test_a_sweep_may_make_more_atoms_than_it_has_room_for(monkeypatch):
     verdict = flat_check(Flat(1000.0, 0.0, 1000, Ghosts(250), chains=30, rounds=8))
     assert grown > 20
     assert verdict.passed, str(verdict)
+
+
+def staged_chain(X, start, columns, monkeypatch):
+    """(labels [rounds, n], the forms of the finite part) with the bounded form from so many columns on."""
+    monkeypatch.setattr(gaussian, "STAGED_COLUMNS", columns)
+    likelihood = Gaussian().bind(describe(X))
+    engine = build("serial", shards(X, likelihood, 2))
+    model = Mixture(PitmanYor(1.0, 0.0), likelihood, Ghosts(), len(X), 2, seed=3)
+    chain, forms = [], set()
+    for state in islice(rounds(model, engine, model.begin(engine, start)), 15):
+        chain.append(model.assignments(state, engine))
+        forms.add(type(model.global_step(state).shared[0].finite).__name__)
+    engine.close()
+    return np.array(chain), forms
+
+
+@pytest.mark.long
+def test_bounds_in_many_columns_change_no_label(monkeypatch):
+    """Leaving out atoms that cannot matter gives the chain that looks at all of them."""
+    columns, rng = gaussian.STAGED_COLUMNS, np.random.default_rng(0)
+    start = rng.integers(0, 16, 800)
+    far, near = 8.0 * rng.standard_normal((8, columns)), 0.35 * rng.standard_normal((16, columns))
+    X = far[start // 2] + near[start] + rng.standard_normal((800, columns))
+    bounded, forms = staged_chain(X, start, columns, monkeypatch)
+    dense, dense_forms = staged_chain(X, start, columns + 1, monkeypatch)
+    assert forms == {"StagedGaussian"}
+    assert dense_forms == {"ndarray"}
+    assert (bounded[-1] != bounded[0]).sum() > 20
+    np.testing.assert_array_equal(bounded, dense)
