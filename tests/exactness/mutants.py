@@ -160,7 +160,7 @@ MUTANTS = [
     ),
     Mutant(
         "the same numbers in every global step", MIXTURE, "generator(self.seed, purpose, state.round)",
-        "generator(self.seed, purpose, 0)", "few",
+        "generator(self.seed, purpose, 0)", "few open",
     ),
 ]  # fmt: skip
 

@@ -121,13 +121,13 @@ def _draw_mobile(work, key, row):
             values[k, r] = total[r]
     for r in range(lanes):
         aim[r] = uniform(key, row + r) * total[r]
-    for k in range(0, atoms - 4, 4):
+    # aim <= total, which is the last running sum: the last atom takes what is left.
+    for k in range(0, atoms - 3, 4):
         for r in range(lanes):
             a = aim[r]
             low = (one if values[k, r] < a else none) + (one if values[k + 1, r] < a else none)
             choice[r] += low + (one if values[k + 2, r] < a else none) + (one if values[k + 3, r] < a else none)
-    # The last atom takes what is left, so it needs no comparison.
-    for k in range(max(0, (atoms - 1) // 4 * 4), atoms - 1):
+    for k in range(atoms - atoms % 4, atoms):
         for r in range(lanes):
             choice[r] += one if values[k, r] < aim[r] else none
 
