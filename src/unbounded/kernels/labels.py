@@ -102,7 +102,6 @@ def _draw_mobile(work, key, row):
     none = values.dtype.type(0)
     for r in range(lanes):
         total[r] = none
-        choice[r] = none
     for k in range(0, atoms - 3, 4):
         for r in range(lanes):
             t = top[r]
@@ -121,6 +120,7 @@ def _draw_mobile(work, key, row):
             values[k, r] = total[r]
     for r in range(lanes):
         aim[r] = uniform(key, row + r) * total[r]
+        choice[r] = none
     # aim <= total, which is the last running sum: the last atom takes what is left.
     for k in range(0, atoms - 3, 4):
         for r in range(lanes):

@@ -97,29 +97,55 @@ def _featurise(family, data, start, size, features):
     _quadratic(features, x0, family.columns.size, family.first)
 
 
+@jit
+def _pairs(family, flat, begin, size, features, x0):
+    """`_linear` for a table of two columns: one pass over neighbours vectorises, two strided ones do not."""
+    a, b = family.shift[0], family.shift[1]
+    u, v = family.inverse_scale[0], family.inverse_scale[1]
+    for r in range(size):
+        features[x0, r] = (flat[begin + 2 * r] - a) * u
+        features[x0 + 1, r] = (flat[begin + 2 * r + 1] - b) * v
+    for r in range(size, features.shape[1]):
+        features[x0, r] = 0
+        features[x0 + 1, r] = 0
+
+
+@inline
+def _six(eta, k):
+    return eta[k, 0], eta[k, 1], eta[k, 2], eta[k, 3], eta[k, 4], eta[k, 5]
+
+
+@inline
+def _plane(e, x, y):
+    return e[5] + x * (e[3] + e[0] * x + e[1] * y) + y * (e[4] + e[2] * y)
+
+
 @implements(logits, PlaneGaussian)
 def _plane_logits(finite, family, data, start, size, features, out, top):
-    """Two columns: the quadratic form in Horner's way, two atoms at a time, and the largest value in the same pass."""
-    x0 = _linear(family[0], data, start, size, features)
+    """Two columns: the quadratic form in Horner's way, four atoms at a time, and the largest value in the same pass."""
+    x0 = family[0].first + 3
+    if data.shape[1] == 2 and family[0].columns[0] == 0:
+        _pairs(family[0], data.reshape(data.size), 2 * start, size, features, x0)
+    else:
+        _linear(family[0], data, start, size, features)
     eta = finite.eta
     atoms, lanes = out.shape
     for r in range(lanes):
         top[r] = -np.inf
-    for k in range(0, atoms - 1, 2):
-        a0, a1, a2, a3, a4, a5 = eta[k, 0], eta[k, 1], eta[k, 2], eta[k, 3], eta[k, 4], eta[k, 5]
-        b0, b1, b2, b3 = eta[k + 1, 0], eta[k + 1, 1], eta[k + 1, 2], eta[k + 1, 3]
-        b4, b5 = eta[k + 1, 4], eta[k + 1, 5]
+    for k in range(0, atoms - 3, 4):
+        e0, e1, e2, e3 = _six(eta, k), _six(eta, k + 1), _six(eta, k + 2), _six(eta, k + 3)
         for r in range(lanes):
             x, y = features[x0, r], features[x0 + 1, r]
-            one = a5 + x * (a3 + a0 * x + a1 * y) + y * (a4 + a2 * y)
-            two = b5 + x * (b3 + b0 * x + b1 * y) + y * (b4 + b2 * y)
-            out[k, r] = one
-            out[k + 1, r] = two
-            top[r] = max(top[r], max(one, two))
-    for k in range(atoms - atoms % 2, atoms):
+            a, b, c, d = _plane(e0, x, y), _plane(e1, x, y), _plane(e2, x, y), _plane(e3, x, y)
+            out[k, r] = a
+            out[k + 1, r] = b
+            out[k + 2, r] = c
+            out[k + 3, r] = d
+            top[r] = max(top[r], max(max(a, b), max(c, d)))
+    for k in range(atoms - atoms % 4, atoms):
+        e0 = _six(eta, k)
         for r in range(lanes):
-            x, y = features[x0, r], features[x0 + 1, r]
-            value = eta[k, 5] + x * (eta[k, 3] + eta[k, 0] * x + eta[k, 1] * y) + y * (eta[k, 4] + eta[k, 2] * y)
+            value = _plane(e0, features[x0, r], features[x0 + 1, r])
             out[k, r] = value
             top[r] = max(top[r], value)
 
