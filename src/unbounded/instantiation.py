@@ -11,6 +11,8 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
+from unbounded.arrays import Array
+
 SCHEDULES = ("cold", "warm", "decreasing", "hot")
 
 
@@ -116,3 +118,10 @@ def resolve(instantiate: Any) -> Rule:
         raise ValueError(f"instantiate must be a name or a rule such as Ghosts(), got {instantiate!r}.")
     rule: Rule = instantiate
     return rule
+
+
+def classify(ghosts: Array, owner: Array, plan: Plan) -> tuple[Array, Array, Array]:
+    """Positions of mobile, held (frozen or stuck) and private atoms."""
+    is_mobile = ghosts > 0
+    is_private = ~is_mobile & ((owner == plan.lone) if plan.lone >= 0 else (owner >= 0))
+    return tuple(np.flatnonzero(mask) for mask in (is_mobile, ~is_mobile & ~is_private, is_private))  # type: ignore[return-value]

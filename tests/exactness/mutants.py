@@ -93,8 +93,8 @@ MUTANTS = [
     ),
     # ---- ghosts, weights, births
     Mutant(
-        "ghost-only atoms dropped", MIXTURE, "        mobile, held, private = _classify(",
-        "        extra = extra[:0]\n        mobile, held, private = _classify(", "shards",
+        "ghost-only atoms dropped", MIXTURE, "        mobile, held, private = classify(",
+        "        extra = extra[:0]\n        mobile, held, private = classify(", "shards",
     ),
     Mutant(
         "ghosts drawn with one row too many", MEASURE, "np.append(counts - sigma, rest)",

@@ -174,3 +174,83 @@ def lane_log(x: float) -> float:
     p = p * q + 1.0 / 5.0
     p = p * q + 1.0 / 3.0
     return 2.0 * (s + s * q * p) + e * 0.6931471805599453
+
+
+@inline
+def stream(key: np.uint64, counter: int) -> np.uint64:
+    """A key of its own for (key, counter), where one number is not enough."""
+    return mix(key + np.uint64(counter) * _GOLDEN + np.uint64(1))
+
+
+@jit
+def log_gamma(shape: float, key: np.uint64) -> float:
+    """Log of a Gamma(shape, 1) draw (Marsaglia and Tsang 2000); a small shape is boosted: G(a) = G(a + 1) U^(1 / a)."""
+    boost = 0.0
+    j = 0
+    if shape < 1.0:
+        boost = math.log(uniform(key, 0)) / shape
+        shape += 1.0
+        j = 1
+    d = shape - 1.0 / 3.0
+    c = 1.0 / math.sqrt(9.0 * d)
+    while True:
+        x = normal(stream(key, j), 0)
+        v = 1.0 + c * x
+        if v > 0.0:
+            v = v * v * v
+            if math.log(uniform(stream(key, j), 2)) < 0.5 * x * x + d - d * v + d * math.log(v):
+                return math.log(d) + math.log(v) + boost
+        j += 1
+
+
+@jit
+def log_beta(a: float, b: float, key: np.uint64) -> float:
+    """Log of a Beta(a, b) draw."""
+    x, y = log_gamma(a, stream(key, 0)), log_gamma(b, stream(key, 1))
+    high = max(x, y)
+    return x - high - math.log(math.exp(x - high) + math.exp(y - high))
+
+
+@jit
+def binomial(n: int, p: float, key: np.uint64) -> int:
+    """A Binomial(n, p) draw: large n are halved at the median of n uniforms, a beta draw (Devroye 1986, X.4)."""
+    total = 0
+    j = 0
+    while n > 32:
+        a = 1 + n // 2
+        split = math.exp(log_beta(float(a), float(n + 1 - a), stream(key, j)))
+        j += 1
+        if split <= p:
+            total += a
+            n -= a
+            p = (p - split) / (1.0 - split)
+        else:
+            n = a - 1
+            p = p / split
+    last = stream(key, j)
+    for i in range(n):
+        total += uniform(last, i) < p
+    return total
+
+
+@jit
+def poisson(mean: float, key: np.uint64) -> int:
+    """A Poisson(mean) draw: a large mean is cut down at a gamma waiting time (Ahrens and Dieter 1974)."""
+    total = 0
+    j = 0
+    while mean > 16.0:
+        n = int(0.875 * mean)
+        wait = math.exp(log_gamma(float(n), stream(key, j)))
+        j += 1
+        if wait > mean:
+            return total + binomial(n - 1, mean / wait, stream(key, j))
+        total += n
+        mean -= wait
+    last = stream(key, j)
+    product = uniform(last, 0)
+    floor = math.exp(-mean)
+    i = 0
+    while product > floor:
+        i += 1
+        product *= uniform(last, i)
+    return total + i

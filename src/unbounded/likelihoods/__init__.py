@@ -9,17 +9,21 @@ from unbounded.likelihoods.bernoulli import Bernoulli
 from unbounded.likelihoods.categorical import Categorical
 from unbounded.likelihoods.diagonal_gaussian import DiagonalGaussian
 from unbounded.likelihoods.gaussian import Gaussian
+from unbounded.likelihoods.linear_gaussian import LinearGaussian
 from unbounded.likelihoods.multinomial import Multinomial
 from unbounded.likelihoods.poisson import Poisson
+from unbounded.likelihoods.poisson_factors import PoissonFactors
 from unbounded.likelihoods.product import Product
 
 MEMBERS = (Gaussian, DiagonalGaussian, Bernoulli, Categorical, Multinomial, Poisson)
 
+FEATURE_MEMBERS = (LinearGaussian, PoissonFactors)
 
-def resolve(likelihood: Any) -> Any:
+
+def resolve(likelihood: Any, members: tuple[Any, ...] = MEMBERS) -> Any:
     """A likelihood from its name, or the object itself."""
     if isinstance(likelihood, str):
-        names = {member.name: member for member in MEMBERS}
+        names = {member.name: member for member in members}
         if likelihood not in names:
             raise ValueError(f"likelihood must be one of {sorted(names)} or a likelihood object, got {likelihood!r}.")
         return names[likelihood]()
@@ -29,6 +33,7 @@ def resolve(likelihood: Any) -> Any:
 
 
 __all__ = [
+    "FEATURE_MEMBERS",
     "MEMBERS",
     "Bernoulli",
     "Bound",
@@ -36,8 +41,10 @@ __all__ = [
     "Columns",
     "DiagonalGaussian",
     "Gaussian",
+    "LinearGaussian",
     "Multinomial",
     "Poisson",
+    "PoissonFactors",
     "Product",
     "resolve",
 ]

@@ -1,8 +1,20 @@
 """What is drawn from the prior. A new measure is one file and one line here."""
 
+from unbounded.measures.features import BetaBernoulli, BetaNegativeBinomial, GammaPoisson
 from unbounded.measures.pitman_yor import DirichletProcess, Hyper, PitmanYor
-from unbounded.measures.priors import Beta, Gamma
+from unbounded.measures.priors import Beta, Gamma, InverseGamma
 
-MEMBERS = (DirichletProcess, PitmanYor)
+MEMBERS = (DirichletProcess, PitmanYor, BetaBernoulli, GammaPoisson, BetaNegativeBinomial)
 
-__all__ = ["MEMBERS", "Beta", "DirichletProcess", "Gamma", "Hyper", "PitmanYor"]
+__all__ = [
+    "MEMBERS",
+    "Beta",
+    "BetaBernoulli",
+    "BetaNegativeBinomial",
+    "DirichletProcess",
+    "Gamma",
+    "GammaPoisson",
+    "Hyper",
+    "InverseGamma",
+    "PitmanYor",
+]

@@ -75,3 +75,28 @@ def slice_within(
         low, high = (y, high) if y < x else (low, y)
         if high - low < 1e-15 * max(abs(x), 1e-300):
             return x
+
+
+@dataclass(frozen=True)
+class InverseGamma:
+    """Inverse gamma prior of a variance: scale / Gamma(shape, 1)."""
+
+    shape: float = 1.0
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not (self.shape > 0 and self.scale > 0):
+            raise ValueError(
+                f"an inverse gamma prior needs a positive shape and scale, got {self.shape} and {self.scale}."
+            )
+
+    def log_density(self, x: float) -> float:
+        power = self.shape * math.log(self.scale) - math.lgamma(self.shape)
+        return power - (self.shape + 1.0) * math.log(x) - self.scale / x
+
+    def draw(self, rng: np.random.Generator) -> float:
+        return self.scale / max(float(rng.standard_gamma(self.shape)), 1e-300)
+
+    def given(self, count: int, squares: float) -> InverseGamma:
+        """After `count` normal numbers with mean zero and this variance, whose squares sum up to `squares`."""
+        return InverseGamma(self.shape + 0.5 * count, self.scale + 0.5 * squares)

@@ -15,7 +15,7 @@ import numpy as np
 
 from unbounded.contracts import Arrays, Engine, Gathered, Message, Summary
 from unbounded.data import boundaries, rows_of
-from unbounded.instantiation import Plan, Rule
+from unbounded.instantiation import Plan, Rule, classify
 from unbounded.kernels import labels as kernel
 from unbounded.likelihoods.base import Array, Bound, Parameters
 from unbounded.measures.pitman_yor import Hyper, PitmanYor
@@ -164,7 +164,7 @@ class Mixture:
             ghosts, extra = np.ones(len(live), np.int64), np.empty(0, np.int64)
         else:
             ghosts, extra = self.measure.ghosts(hyper, counts, plan.ghosts, rng("ghosts"))
-        mobile, held, private = _classify(ghosts, owner, plan)
+        mobile, held, private = classify(ghosts, owner, plan)
         shared = np.concatenate([mobile, held])
         n_mobile, n_shared = len(mobile) + len(extra), len(shared) + len(extra)
 
@@ -363,10 +363,3 @@ class Mixture:
 
     def reseeded(self, seed: int) -> Mixture:
         return replace(self, seed=seed)
-
-
-def _classify(ghosts: Array, owner: Array, plan: Plan) -> tuple[Array, Array, Array]:
-    """Positions of mobile, held (frozen or stuck) and private atoms."""
-    is_mobile = ghosts > 0
-    is_private = ~is_mobile & ((owner == plan.lone) if plan.lone >= 0 else (owner >= 0))
-    return tuple(np.flatnonzero(mask) for mask in (is_mobile, ~is_mobile & ~is_private, is_private))  # type: ignore[return-value]
