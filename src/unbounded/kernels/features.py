@@ -193,6 +193,13 @@ def mobile_waits(family: Any) -> Any:
     """Whether the mobile columns of a row with private entries are updated in its visit."""
 
 
+def seek(
+    family: Any, law: Any, tail: Any, data: Any, start: int, z: Any, r: int, shared: int, members: Any, key: Any,
+    row: int, work: Any, born: Any,
+) -> Any:  # fmt: skip
+    """The first row from r on whose visit may change something; r is always right."""
+
+
 def arrive(family: Any, tail: Any, data: Any, start: int, z: Any, r: int, shared: int, members: Any) -> None:
     """Take row r of the block out of what its private atoms know of the data."""
 
@@ -384,21 +391,27 @@ def _visit(law, family, tail, data, start, z, r, row, usable, shared, members, o
             work.singles[singles] = slot
             singles += 1
     for j in range(count - 1, 0, -1):  # a fresh random order at every visit: storage order would be biased
-        i = int(uniform(own, 4 * j) * (j + 1))
+        i = int(uniform(own, 3 * j) * (j + 1))
         work.slots[i], work.slots[j] = work.slots[j], work.slots[i]
     for j in range(count):
         slot = work.slots[j]
         old = int(z[shared + slot, r])
         others = float(members[slot] - old)
-        weight = tail_weight(law, others, old, stream(own, 4 * j + 1))
+        weight = tail_weight(law, others, old, stream(own, 3 * slot + 1))
         new = draw_entry(
-            law, family, tail, z, r, shared, shared + slot, old, others, weight, False, uniform(own, 4 * j + 2),
+            law, family, tail, z, r, shared, shared + slot, old, others, weight, False, uniform(own, on_line(slot)),
             work.ladder,
         )  # fmt: skip
         _set(family, tail, z, r, shared, members, slot, new)
     if singles > 0 or born > 0:
-        _replace_singles(law, family, tail, z, r, shared, members, singles, born, stream(own, 3), work)
+        _replace_singles(law, family, tail, z, r, shared, members, singles, born, stream(own, 0), work)
     depart(family, tail, z, r, shared)
+
+
+@inline
+def on_line(slot):
+    """Which of a visit's random numbers draws the entry of a private column."""
+    return 3 * slot + 2
 
 
 @inline
@@ -479,21 +492,31 @@ def sweep(
             sweep_mobile(family, law, tail, z, usable, order, weights, own, first + start, work)
             if alive == 0 and births == 0:
                 continue
-            both = (own, stream(tail_key, s))
-            for r in range(size):
-                born = work.born[s * size + r]
-                if alive > 0 or born > 0:
-                    _visit(
-                        law, family, tail, data, start, z, r, first + start + r, usable, shared, members, order,
-                        weights, born, both, work,
+            visits = stream(tail_key, s)
+            born = work.born[s * size : (s + 1) * size]
+            r = 0
+            while r < size:
+                if alive > 0:
+                    r = seek(
+                        family, law, tail, data, start, z, r, shared, members, visits, first + start, work, born
                     )  # fmt: skip
-                    alive = 0
-                    for slot in range(members.size):
-                        alive += members[slot] > 0
+                else:
+                    while r < size and born[r] == 0:
+                        r += 1
+                if r == size:
+                    break
+                _visit(
+                    law, family, tail, data, start, z, r, first + start + r, usable, shared, members, order, weights,
+                    born[r], (own, visits), work,
+                )  # fmt: skip
+                r += 1
+                alive = 0
+                for slot in range(members.size):
+                    alive += members[slot] > 0
         for k in range(columns):
             if k < usable or k >= shared:
                 for r in range(size):
-                    Z[k, start + r] = int(z[k, r])
+                    Z[k, start + r] = np.int32(z[k, r])
         collect(family, tail, data, start, z, first, split_key, products, sums, rest)
     return n
 

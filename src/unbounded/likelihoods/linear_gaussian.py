@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from numba.extending import overload
 from scipy.linalg import solve_triangular
 
 from unbounded.arrays import Array
-from unbounded.kernels.compiled import implements, inline, jit, normal, stream, uniform
+from unbounded.kernels.compiled import FAST, implements, inline, jit, normal, stream, uniform
 from unbounded.kernels.features import (
     Quadratic,
     apply,
@@ -24,9 +25,13 @@ from unbounded.kernels.features import (
     depart,
     draw_column,
     draw_entry,
+    entry_ratio,
+    is_binary,
     mobile_waits,
+    on_line,
     open_slot,
     prepare,
+    seek,
     shift,
     sweep_mobile,
     visit_mobile,
@@ -36,6 +41,7 @@ from unbounded.likelihoods.features import FeatureBound, FeatureStatistics
 from unbounded.measures.priors import InverseGamma
 
 FLOAT32_TOLERANCE = 0.02  # nats
+NARROW = 24  # mobile columns up to which BLAS is faster with rows first
 REFRESH = 256  # rank-one changes after which V and a are computed afresh
 
 
@@ -47,10 +53,12 @@ class Scales(NamedTuple):
 
 
 class LinearGaussianFamily(NamedTuple):
-    shift: Array
+    centre: Array
     loadings: Array  # [shared, D]
     norms: Array  # [shared] squared lengths
     scaled: Array  # [usable, D] loadings / noise, in the precision of the vectorised part
+    turned: Array  # the same, transposed
+    offset: Array  # [usable] scaled . centre
     gram: Array  # [usable, shared] products of loadings / noise, zero where an atom meets itself
     noise: float
     loading: float
@@ -65,6 +73,9 @@ class LinearGaussianTail(NamedTuple):
     error: Array  # [D] the same minus what its private atoms expect
     Vz: Array  # [slots]
     numbers: Array  # variance that private atoms add, squared error, changes since the last refresh
+    norms: Array  # [slots] squared lengths of a
+    constant: Array  # [slots]
+    inverse: Array  # [slots]
     block: Array  # flat: rows x D
 
 
@@ -194,16 +205,19 @@ class BoundLinearGaussian(FeatureBound):
         kind = np.float32 if dtype == "float32" and error < FLOAT32_TOLERANCE else np.float64
         norms = np.ascontiguousarray(np.diag(products)) * scales.noise
         np.fill_diagonal(products, 0.0)
+        scaled = A[:usable] / scales.noise
         return LinearGaussianFamily(
-            self.centre, A, norms, (A[:usable] / scales.noise).astype(kind),
-            np.ascontiguousarray(products[:usable], dtype=kind), scales.noise, scales.loading,
+            self.centre, A, norms, scaled.astype(kind), np.ascontiguousarray(scaled.T, dtype=kind),
+            (scaled @ self.centre).astype(kind), np.ascontiguousarray(products[:usable], dtype=kind), scales.noise,
+            scales.loading,
         )  # fmt: skip
 
     def tail(self, scales: Scales, slots: int, lanes: int, family: Any, private: Array) -> LinearGaussianTail:
         d = self.columns.size
         return LinearGaussianTail(
             np.diag(np.full(slots, scales.loading)), np.zeros((slots, d)), np.zeros((slots, slots)),
-            np.zeros((slots, d)), np.empty(d), np.empty(d), np.zeros(slots), np.zeros(3),
+            np.zeros((slots, d)), np.empty(d), np.empty(d), np.zeros(slots), np.zeros(3), np.zeros(slots),
+            np.zeros(slots), np.zeros(slots),
             np.empty(lanes * d, family.scaled.dtype),
         )  # fmt: skip
 
@@ -248,19 +262,44 @@ def _mobile_waits(family):
     return True
 
 
+def _block(data: Any, start: int, size: int, scratch: Any) -> Any:
+    """Rows of the data in the precision of the vectorised part: themselves, or a copy."""
+
+
+@overload(_block, jit_options={"nogil": True, "fastmath": FAST, "error_model": "numpy"}, strict=False)
+def _choose_block(data: Any, start: int, size: int, scratch: Any) -> Any:
+    if data.dtype == scratch.dtype:
+        return lambda data, start, size, scratch: data[start : start + size]
+
+    def converted(data, start, size, scratch):
+        d = data.shape[1]
+        block = scratch[: size * d].reshape(size, d)
+        for r in range(size):
+            for j in range(d):
+                block[r, j] = data[start + r, j]
+        return block
+
+    return converted
+
+
 @implements(prepare, LinearGaussianFamily)
 def _prepare(family, tail, data, start, z, usable, work):
     """pull[k, r] = A_k . (x_r - what held columns explain) / noise."""
     size = z.shape[1]
-    d = data.shape[1]
-    block = tail.block[: size * d].reshape(size, d)
-    for r in range(size):
-        for j in range(d):
-            block[r, j] = data[start + r, j] - family.shift[j]
     if usable == 0:
         return
+    block = _block(data, start, size, tail.block)
     pull = work.pull[: usable * size].reshape(usable, size)
-    np.dot(family.scaled[:usable], block.T, pull)
+    if usable <= NARROW:
+        rows = np.dot(block, family.turned)
+        for k in range(usable):
+            for r in range(size):
+                pull[k, r] = rows[r, k] - family.offset[k]
+    else:
+        np.dot(family.scaled, block.T, pull)
+        for k in range(usable):
+            for r in range(size):
+                pull[k, r] -= family.offset[k]
     for k in range(usable):
         for j in range(usable, family.loadings.shape[0]):
             g = family.gram[k, j]
@@ -310,7 +349,7 @@ def _add(x, factor, y):
 @jit
 def _residual(family, data, i, z, r, out):
     for j in range(out.size):
-        out[j] = data[i, j] - family.shift[j]
+        out[j] = data[i, j] - family.centre[j]
     for k in range(family.loadings.shape[0]):
         if z[k, r] > 0:
             _add(out, -float(z[k, r]), family.loadings[k])
@@ -343,6 +382,7 @@ def _rank_one(family, tail, z, r, shared, sign):
             gain = sign * tail.Vz[k] * factor
             _add(tail.a[k], gain, tail.error)
             _add(tail.V[k], -gain, tail.Vz)
+            tail.norms[k] = _dot(tail.a[k], tail.a[k])
     for k in range(slots):
         entry = float(z[shared + k, r])
         if entry > 0.0:
@@ -360,6 +400,8 @@ def _refresh(family, tail):
         precision[k, k] += 1.0 / family.loading
     tail.V[:] = np.linalg.inv(precision)
     tail.a[:] = np.dot(tail.V, tail.h)
+    for k in range(slots):
+        tail.norms[k] = _dot(tail.a[k], tail.a[k])
     tail.numbers[2] = 0.0
 
 
@@ -369,6 +411,37 @@ def _any_private(z, r, shared):
     for k in range(shared, z.shape[0]):
         found |= z[k, r] > 0
     return found
+
+
+@implements(seek, LinearGaussianFamily)
+def _seek(family, law, tail, data, start, z, r, shared, members, key, row, work, born):
+    """A row without private entries stays so if each of its private columns says no while all others are out."""
+    size = z.shape[1]
+    slots = members.size
+    if not is_binary(law):
+        return r
+    error, noise = tail.residual, family.noise
+    constant, inverse = tail.constant, tail.inverse
+    for k in range(slots):
+        inverse[k] = 1.0 / (noise + tail.V[k, k])
+        constant[k] = -np.inf
+        if members[k] > 0:
+            odds = entry_ratio(law, float(members[k]), 0.0, 0)
+            constant[k] = math.log(odds) + 0.5 * error.size * math.log(noise * inverse[k])
+    while r < size:
+        if work.busy[r] or born[r] > 0:
+            return r
+        _residual(family, data, start + r, z, r, error)
+        square = _dot(error, error)
+        own = stream(key, row + r)
+        for k in range(slots):
+            if members[k] > 0:
+                moved = square - 2.0 * _dot(error, tail.a[k]) + tail.norms[k]
+                gain = constant[k] + 0.5 * (square / noise - moved * inverse[k])
+                if uniform(own, on_line(k)) * (1.0 + math.exp(min(gain, 700.0))) >= 1.0:
+                    return r
+        r += 1
+    return r
 
 
 @implements(arrive, LinearGaussianFamily)
@@ -391,6 +464,7 @@ def _open_slot(family, tail, slot, key):
     tail.V[:, slot] = 0.0
     tail.V[slot, slot] = family.loading
     tail.a[slot] = 0.0
+    tail.norms[slot] = 0.0
     tail.h[slot] = 0.0
     tail.zz[slot, :] = 0.0
     tail.zz[:, slot] = 0.0
@@ -415,12 +489,13 @@ def _visit_mobile(family, law, tail, z, r, usable, order, weights, key, row, wor
 
 @implements(shift, LinearGaussianFamily)
 def _shift(family, tail, z, r, shared, column, step):
+    if step == 0.0:
+        return 0.0
     k = column - shared
     added, square = tail.numbers[0], tail.numbers[1]
     before = family.noise + added
     after = before + step * (2.0 * tail.Vz[k] + step * tail.V[k, k])
-    a = tail.a[k]
-    moved = square - step * (2.0 * _dot(tail.error, a) - step * _dot(a, a))
+    moved = square - step * (2.0 * _dot(tail.error, tail.a[k]) - step * tail.norms[k])
     return 0.5 * (square / before - moved / after) - 0.5 * tail.error.size * math.log(after / before)
 
 
@@ -453,19 +528,16 @@ def _fill(family, tail, data, Z, shared):
 
 @implements(collect, LinearGaussianFamily)
 def _collect(family, tail, data, start, z, first, key, products, sums, rest):
-    size = z.shape[1]
-    d = data.shape[1]
-    block = tail.block[: size * d].reshape(size, d)
     products += np.dot(z, z.T)
-    sums += np.dot(z, block)
+    sums += np.dot(z, _block(data, start, z.shape[1], tail.block))
 
 
 @jit
-def _impute(data, holes, Z, loadings, shift, deviation, key, first):
+def _impute(data, holes, Z, loadings, centre, deviation, key, first):
     d = data.shape[1]
     for q in range(holes.shape[0]):
         i, j = holes[q, 0], holes[q, 1]
-        value = shift[j]
+        value = centre[j]
         for k in range(Z.shape[0]):
             value += Z[k, i] * loadings[k, j]
         data[i, j] = value + deviation * normal(key, (first + i) * d + j)

@@ -27,6 +27,7 @@ from unbounded.kernels.features import (
     mobile_waits,
     open_slot,
     prepare,
+    seek,
     shift,
     sweep_mobile,
     visit_mobile,
@@ -256,6 +257,11 @@ def _sweep_mobile(family, law, tail, z, usable, order, weights, key, first, work
 
 
 # ---- visits
+
+
+@implements(seek, PoissonFamily)
+def _seek(family, law, tail, data, start, z, r, shared, members, key, row, work, born):
+    return r
 
 
 @implements(arrive, PoissonFamily)

@@ -265,8 +265,7 @@ class Features:
             impute_key = key(self.seed, "impute", message.round)
             self.likelihood.impute(shard.data, shard.holes, columns, loadings, message.scales, impute_key, shard.first)
             shard.changed()
-        products, sums, rest = self._run(shard, message, own)
-        return self._summary(shard, n_shared, products, sums, rest)
+        return self._summary(shard, n_shared, *self._run(shard, message, own))
 
     def _arrange(self, shard: FeatureShard, sources: Array, size: int) -> None:
         """Put the shard's columns in the order of the message, with free slots after them."""
@@ -319,6 +318,7 @@ class Features:
     def _summary(self, shard: FeatureShard, n_shared: int, products: Array, sums: Array, rest: Array) -> Summary:
         members = np.zeros(len(shard.Z), np.int64)
         kernel.count(shard.Z, 0, members)
+        sums -= members[:, None] * shard.centre
         alive = n_shared + np.flatnonzero(members[n_shared:])
         if len(alive) < len(shard.Z) - n_shared:
             shard.Z = shard.Z[np.concatenate([np.arange(n_shared), alive])]

@@ -1,0 +1,116 @@
+"""Speed of the feature kernel as shares of what the machine can do, measured in the same run (make bench-features).
+
+The limit of a sweep with statistics is what its matrix products (Z A', Z'X, Z'Z and the Gram updates) take at the speed
+of a large product, plus one pass over the data at the speed of a plain sum. Times are CPU seconds of one thread, the
+least of several repetitions; limits and kernels take turns.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from speed import Row, cpu_seconds, gemm
+from unbounded.data import describe
+from unbounded.instantiation import Ghosts
+from unbounded.kernels.compiled import jit
+from unbounded.likelihoods import LinearGaussian
+from unbounded.measures import BetaBernoulli
+from unbounded.measures.features import Hyper
+from unbounded.samplers.features import Broadcast, Features, FeatureShard, Own
+
+
+@jit
+def _read(x):
+    total = 0.0
+    for i in range(x.size):
+        total += x[i]
+    return total
+
+
+def rows(n: int, d: int, k: int, dtype: Any, seed: int = 0) -> tuple[Any, Any, Any]:
+    """n rows of k binary features in d columns, in blocks, so that nothing as large as the data is made on the way."""
+    rng = np.random.default_rng(seed)
+    A = (rng.random((k, d)) < 0.3).astype(float)
+    X, Z = np.empty((n, d), dtype), np.empty((k, n), np.uint8)
+    for start in range(0, n, 50_000):
+        size = min(50_000, n - start)
+        z = rng.random((size, k)) < 0.4
+        Z[:, start : start + size] = z.T
+        X[start : start + size] = z @ A + 0.5 * rng.normal(size=(size, d))
+    return X, Z, A
+
+
+class Bench:
+    """One shard with k mobile features, and private ones if asked."""
+
+    def __init__(self, n: int, d: int, k: int, dtype: Any, private: int = 0, sweeps: int = 1, births: bool = False):
+        self.X, Z, A = rows(n, d, k, dtype)
+        rng = np.random.default_rng(1)
+        for _ in range(private):  # each explains five rows: atoms with more rows hold a ghost and are not private
+            own = np.zeros((1, n), np.uint8)
+            own[0, rng.choice(n, 5, replace=False)] = 1
+            self.X[own[0] > 0] += rng.normal(size=d)
+            Z = np.concatenate([Z, own])
+        likelihood = LinearGaussian(noise=0.5, loading=1.0).bind(describe(self.X))
+        measure = BetaBernoulli(1.0, 1.0)
+        self.model = Features(measure, likelihood, Ghosts(), n, 1, 0, sweeps=sweeps, dtype=np.dtype(dtype).name)
+        self.shard = FeatureShard(0, 0, self.X, np.uint8, likelihood.centre, likelihood.columns.mean)
+        self.shard.Z = Z
+        scales = likelihood.start()
+        laws = [measure.law(Hyper(1.0, 1.0), 2.0 * n, open_) for open_ in (False, True)]
+        families = [likelihood.family(scales, A[:k], k, np.dtype(dtype).name)]
+        self.message = Broadcast(
+            0, families, np.full(k, np.log(0.4 / 0.6)), [rng.permutation(k)], k, k, laws, scales, A[:k]
+        )  # fmt: skip
+        self.own = Own(np.arange(k + private), False, births, np.empty((private, d)))
+        self.k, self.n, self.d, self.turn = k, n, d, 0
+
+    def sweep(self) -> None:
+        self.turn += 1
+        self.model._run(self.shard, self.message._replace(round=self.turn), self.own)
+
+
+def share(n: int, d: int, k: int, dtype: Any, target: float) -> Row:
+    bench = Bench(n, d, k, dtype)
+    flat = bench.X.reshape(-1)
+    product, read, sweep = cpu_seconds(gemm(dtype), lambda: _read(flat), bench.sweep)
+    flops = (4.0 * n * d * k + 4.0 * n * k * k) * product / (2 * 1024**3)
+    reached = (flops + read) / sweep
+    name = f"beta-Bernoulli sweep, {n:,} x {d}, K={k} {np.dtype(dtype).name}"
+    return Row(
+        name, f"{reached:.0%} of flops + memory ({1e3 * flops:.0f} + {1e3 * read:.0f} of {1e3 * sweep:.0f} ms)",
+        f">= {target:.0%}", reached >= target,
+    )  # fmt: skip
+
+
+def private_cost() -> Row:
+    few, none = Bench(10_000, 36, 10, np.float64, private=5), Bench(10_000, 36, 10, np.float64)
+    a, b = cpu_seconds(few.sweep, none.sweep)
+    held = f"{int(few.shard.Z[10:].sum())} rows"
+    return Row(
+        f"10,000 x 36, K=10: 5 private features ({held})", f"{a / b:.1f}x a sweep without", "<= 20x", a / b <= 20
+    )
+
+
+def main() -> None:
+    f32, f64 = np.float32, np.float64
+    with threadpool_limits(1, user_api="blas"):
+        table = []
+        for dtype in (f64, f32):
+            table += [
+                share(1_000_000, 36, 4, dtype, 0.45),
+                share(1_000_000, 36, 10, dtype, 0.40),
+                share(1_000_000, 36, 50, dtype, 0.20),
+                share(100_000, 361, 100, dtype, 0.40),
+            ]
+            for row in table[-4:]:
+                print(f"{'ok  ' if row.ok else 'MISS'} {row.what:58} {row.reached:58} target {row.target}", flush=True)
+        row = private_cost()
+        print(f"{'ok  ' if row.ok else 'MISS'} {row.what:58} {row.reached:58} target {row.target}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
