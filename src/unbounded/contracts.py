@@ -87,6 +87,9 @@ class Model(Protocol):
     @property
     def n_rows(self) -> int: ...
 
+    def jump(self, state: Any, engine: Engine) -> Any:
+        """Moves of whole atoms before the round, which take exchanges of their own with the shards; or none."""
+
     def global_step(self, state: Any) -> Message: ...
 
     def local_step(self, shard: Any, shared: Any, own: Any) -> Summary: ...

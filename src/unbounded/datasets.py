@@ -11,6 +11,8 @@ from scipy.special import logsumexp
 
 from unbounded.likelihoods.base import Array
 
+_ROWS = 16_384
+
 
 class GaussianMixtureData(NamedTuple):
     """Rows, their true clusters, and the mixture they came from."""
@@ -54,6 +56,72 @@ def gaussian_mixture(
         rows = labels == k
         X[rows] = means[k] + X[rows] @ factors[k].T
     return GaussianMixtureData(X, labels, weights, means, factors)
+
+
+class CambridgeData(NamedTuple):
+    """Superposed images with noise, and what they were made of."""
+
+    X: Array
+    Z: Array  # [n, K] which features a row has
+    features: Array  # [K, D]
+    noise: float
+    probability: float
+
+    def log_density(self, X: Array) -> Array:
+        """Log density of rows under the true model, summed over all subsets of features: the best possible score."""
+        k, d = self.features.shape
+        subsets = (np.arange(2**k)[:, None] >> np.arange(k)) & 1
+        weights = subsets @ np.full(k, np.log(self.probability)) + (1 - subsets) @ np.full(
+            k, np.log1p(-self.probability)
+        )
+        means = subsets @ self.features
+        out = np.empty(len(X))
+        for start in range(0, len(X), _ROWS):
+            x = X[start : start + _ROWS]
+            square = (x**2).sum(1)[:, None] - 2.0 * x @ means.T + (means**2).sum(1)
+            out[start : start + _ROWS] = logsumexp(weights - 0.5 * square / self.noise**2, axis=1)
+        out -= 0.5 * d * np.log(2.0 * np.pi * self.noise**2)
+        return out
+
+
+def cambridge_features() -> Array:
+    """Four glyphs, one in each quarter of a 6 x 6 image: a plus, a ring, a triangle and a T."""
+    glyphs = [".#. ### .#.", "### #.# ###", "#.. ##. ###", "### .#. .#."]
+    out = np.zeros((4, 6, 6))
+    for k, glyph in enumerate(glyphs):
+        pixels = np.array([[p == "#" for p in line] for line in glyph.split()], dtype=float)
+        row, column = 3 * (k // 2), 3 * (k % 2)
+        out[k, row : row + 3, column : column + 3] = pixels
+    return out.reshape(4, 36)
+
+
+def cambridge(
+    n_rows: int = 10_000,
+    noise: float = 0.5,
+    features: Any = None,
+    seed: int = 0,
+    probability: float = 0.5,
+    out: str | Path | None = None,
+) -> CambridgeData:
+    """Rows that superpose features at random, each with the given probability, under Gaussian noise.
+
+    features: [K, D], default the four glyphs of `cambridge_features`. Rows are made block by block: nothing as large as
+    the data is needed beside them. out: a .npy file to write them to; X is then memory-mapped.
+    """
+    features = cambridge_features() if features is None else np.asarray(features, dtype=float)
+    k, d = features.shape
+    X: Any = np.empty((n_rows, d))
+    if out is not None:
+        X = np.lib.format.open_memmap(out, "w+", np.float64, (n_rows, d))
+    Z = np.empty((n_rows, k), np.uint8)
+    rng = np.random.default_rng(seed)
+    for start in range(0, n_rows, _ROWS):
+        block = slice(start, min(start + _ROWS, n_rows))
+        Z[block] = rng.random((block.stop - start, k)) < probability
+        X[block] = rng.standard_normal((block.stop - start, d))
+        X[block] *= noise
+        X[block] += Z[block] @ features
+    return CambridgeData(X, Z, features, noise, probability)
 
 
 def load(path: str | Path) -> Any:

@@ -66,6 +66,10 @@ class FeatureBound(ABC):
         """(loadings of all atoms, scales) given Z and the data."""
 
     @abstractmethod
+    def expected(self, scales: Any, statistics: FeatureStatistics) -> Array:
+        """Posterior means of all loadings given Z and the data (or their parts)."""
+
+    @abstractmethod
     def draw_prior(self, scales: Any, size: int, rng: np.random.Generator) -> Array:
         """Loadings of atoms that no row uses."""
 

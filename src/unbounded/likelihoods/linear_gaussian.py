@@ -179,6 +179,13 @@ class BoundLinearGaussian(FeatureBound):
             loading = self.loading.given(free.size, float(np.sum(free**2))).draw(rng)
         return A, Scales(noise, loading)
 
+    def expected(self, scales: Scales, statistics: FeatureStatistics) -> Array:
+        """Posterior means of all loadings."""
+        size = len(statistics.members)
+        precision = statistics.products + scales.noise * np.diag(self._precision(scales, size))
+        value: Array = np.linalg.solve(precision, statistics.sums)
+        return value
+
     def draw_prior(self, scales: Scales, size: int, rng: np.random.Generator) -> Array:
         return math.sqrt(scales.loading) * rng.standard_normal((size, self.columns.size))
 

@@ -137,6 +137,10 @@ class BoundPoissonFactors(FeatureBound):
             scales = Background(np.maximum(rest, 1e-200) / (self.prior.rate / self.level + statistics.n_rows))
         return loadings, scales
 
+    def expected(self, scales: Background, statistics: FeatureStatistics) -> Array:
+        value: Array = (self.shape + statistics.sums) / (self.rate + statistics.members[:, None])
+        return value
+
     def draw_prior(self, scales: Background, size: int, rng: np.random.Generator) -> Array:
         return np.maximum(rng.standard_gamma(self.shape, (size, self.columns.size)), 1e-200) / self.rate
 

@@ -19,8 +19,10 @@ from unbounded.kernels import features as kernel
 from unbounded.likelihoods.features import FeatureBound, FeatureStatistics
 from unbounded.measures.features import FeatureMeasure, Hyper
 from unbounded.randomness import generator, key
+from unbounded.samplers import feature_jump
 
 FREE_SLOTS = 4
+JUMP_EVERY = 8  # rounds between jumps, after a first quarter with one in every round
 
 
 class Table(NamedTuple):
@@ -103,6 +105,7 @@ class FeatureShard:
             data[tuple(self.holes.T)] = fill[self.holes[:, 1]]
         self.data, self.centre = data, centre
         self.Z = np.zeros((0, len(data)), dtype)
+        self.candidate = self.Z
         self.square = self._square()
 
     @property
@@ -156,6 +159,7 @@ class Features:
     sweeps: int = 1
     dtype: str = "float64"
     lanes: int | None = None  # rows per block; None: what the cache holds
+    jumps: bool = True  # propose to absorb whole atoms into others
 
     @property
     def exact(self) -> bool:
@@ -192,7 +196,14 @@ class Features:
         )  # fmt: skip
         own = Own(np.arange(n_shared), False, False, np.empty((0, self.likelihood.columns.size)))
         gathered = engine.run(self._sweep, Message((broadcast, hyper), [own] * self.n_shards))
-        return self._assemble(round_, hyper, scales, n_shared, gathered)
+        return self.assemble(round_, hyper, scales, n_shared, gathered)
+
+    def jump(self, state: FeatureState, engine: Engine) -> FeatureState:
+        """Absorb one atom into others, or the reverse: binary Z, loadings that integrate out (docs/features.md)."""
+        often = state.round < self.n_rounds // 4 or state.round % JUMP_EVERY == 0
+        if not (self.jumps and often and self.measure.binary and self.likelihood.gram):
+            return state
+        return feature_jump.jump(self, state, engine)
 
     # ---- global step
 
@@ -265,7 +276,7 @@ class Features:
             impute_key = key(self.seed, "impute", message.round)
             self.likelihood.impute(shard.data, shard.holes, columns, loadings, message.scales, impute_key, shard.first)
             shard.changed()
-        return self._summary(shard, n_shared, *self._run(shard, message, own))
+        return self._done(shard, n_shared, *self._run(shard, message, own))
 
     def _arrange(self, shard: FeatureShard, sources: Array, size: int) -> None:
         """Put the shard's columns in the order of the message, with free slots after them."""
@@ -315,25 +326,35 @@ class Features:
         out[: old.shape[0], : old.shape[1]] = old
         return out
 
-    def _summary(self, shard: FeatureShard, n_shared: int, products: Array, sums: Array, rest: Array) -> Summary:
-        members = np.zeros(len(shard.Z), np.int64)
-        kernel.count(shard.Z, 0, members)
-        sums -= members[:, None] * shard.centre
-        alive = n_shared + np.flatnonzero(members[n_shared:])
-        if len(alive) < len(shard.Z) - n_shared:
-            shard.Z = shard.Z[np.concatenate([np.arange(n_shared), alive])]
+    def _done(self, shard: FeatureShard, n_shared: int, products: Array, sums: Array, rest: Array) -> Summary:
+        """Forget empty slots, and report."""
+        alive = n_shared + np.flatnonzero(shard.Z[n_shared:].any(axis=1))
+        kept = np.concatenate([np.arange(n_shared), alive])
+        if len(kept) < len(shard.Z):
+            shard.Z = shard.Z[kept]
+            products = products[np.ix_(kept, kept)] if self.likelihood.gram else products[kept]
+            sums = sums[kept]
+        return self.summary(shard, shard.Z, n_shared, products, sums, rest)
+
+    def summary(
+        self, shard: FeatureShard, Z: Array, n_shared: int, products: Array, sums: Array, rest: Array
+    ) -> Summary:
+        """What a shard reports of a Z with these statistics."""
+        members = np.zeros(len(Z), np.int64)
+        kernel.count(Z, 0, members)
+        sums = sums - members[:, None] * shard.centre
         there = (members[:n_shared] > 0).astype(np.int64)
-        s = slice(0, n_shared)
+        s, own = slice(0, n_shared), slice(n_shared, len(Z))
         gram = self.likelihood.gram
-        entries = 0.0 if self.measure.binary else self.measure.log_entries(shard.Z)
+        entries = 0.0 if self.measure.binary else self.measure.log_entries(Z)
         shared = {
             "members": members[s], "products": products[s, s] if gram else products[s], "sums": sums[s],
             "rest": rest, "square": np.array(shard.square), "entries": np.array(entries),
             "shards": there, "owner": there * shard.index,
         }  # fmt: skip
         private = {
-            "members": members[alive], "cross": products[s, alive] if gram else products[s],
-            "products": products[np.ix_(alive, alive)] if gram else products[alive], "sums": sums[alive],
+            "members": members[own], "cross": products[s, own] if gram else products[s],
+            "products": products[own, own] if gram else products[own], "sums": sums[own],
         }  # fmt: skip
         return Summary(shared, private)
 
@@ -341,9 +362,9 @@ class Features:
 
     def gather(self, state: FeatureState, message: Message, gathered: Gathered) -> FeatureState:
         broadcast, hyper = message.shared
-        return self._assemble(state.round + 1, hyper, broadcast.scales, broadcast.n_shared, gathered)
+        return self.assemble(state.round + 1, hyper, broadcast.scales, broadcast.n_shared, gathered)
 
-    def _assemble(self, round_: int, hyper: Hyper, scales: Any, n_shared: int, gathered: Gathered) -> FeatureState:
+    def assemble(self, round_: int, hyper: Hyper, scales: Any, n_shared: int, gathered: Gathered) -> FeatureState:
         shared, private = gathered.shared, gathered.private
         n_private = np.array([len(p["members"]) for p in private])
         owner = np.where(shared["shards"] == 1, shared["owner"], -1)
@@ -390,7 +411,7 @@ class Features:
             "largest": float(members.max(initial=0.0) / self.n_rows),
         }
 
-    def _sources(self, state: FeatureState, p: int) -> Array:
+    def sources(self, state: FeatureState, p: int) -> Array:
         """Column of shard p's Z that holds each occupied atom, -1 where it has none."""
         live = state.occupied
         first = state.n_shared + int(state.n_private[:p].sum())
@@ -403,7 +424,7 @@ class Features:
 
         def part(shard: FeatureShard) -> Array:
             Z = np.zeros((len(state.occupied), shard.Z.shape[1]), shard.Z.dtype)
-            for column, source in enumerate(self._sources(state, shard.index)):
+            for column, source in enumerate(self.sources(state, shard.index)):
                 if source >= 0:
                     Z[column] = shard.Z[source]
             return Z.T

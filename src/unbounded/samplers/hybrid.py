@@ -1,4 +1,4 @@
-"""The round, for every model: global step, local sweeps on all shards, gather."""
+"""The round, for every model: jumps of whole atoms, if it has any, global step, local sweeps on all shards, gather."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from unbounded.contracts import Engine, Model
 def rounds(model: Model, engine: Engine, state: Any) -> Iterator[Any]:
     """The chain as a generator of states; the n-th one depends on (data, model, seed, P, L) and n only."""
     while True:
+        state = model.jump(state, engine)
         message = model.global_step(state)
         gathered = engine.run(model.local_step, message)
         state = model.gather(state, message, gathered)

@@ -1,0 +1,174 @@
+"""Jumps of whole atoms: an atom is absorbed by others, or emitted from them (docs/features.md, "Jumps").
+
+Row by row, Gibbs sampling cannot leave a state in which one atom stands for several (B = A_1 + A_2, used wherever one
+of them is there) and others take away what is too much (-A_1, -A_2). A jump can: *absorb* takes B out and replaces the
+column z_l of every atom l of a set S by z_B xor z_l. *Emit*, its reverse, draws a set S and a new column B, and does
+the same. B is drawn from two coins of unknown bias, one for the rows that use some atom of S and one for the others,
+so that its probability is known in closed form. With S empty, jumps are deaths and births.
+
+Both are accepted by the Metropolis-Hastings rule with loadings and weights integrated out; atoms have a random order.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from scipy.special import betaln, gammaln
+
+from unbounded.arrays import Array
+from unbounded.contracts import Engine, Message, Summary
+from unbounded.kernels.compiled import jit, uniform
+from unbounded.likelihoods.features import FeatureStatistics
+from unbounded.randomness import generator, key
+
+if TYPE_CHECKING:
+    from unbounded.samplers.features import Features, FeatureShard, FeatureState
+
+LIKELY, UNLIKELY = 0.9, 0.03  # chance that an atom whose loadings say so, or do not, is in S
+_CHUNK = 4096
+
+
+class Proposal(NamedTuple):
+    absorbed: int  # position among the occupied atoms, -1: emit
+    chosen: Array  # positions of the atoms of S
+    coins: tuple[float, float]  # chance of a row to use the new atom, if it uses some atom of S and if not
+    key: Any
+
+
+def jump(model: Features, state: FeatureState, engine: Engine) -> FeatureState:
+    """The state after one proposal."""
+    rng = generator(model.seed, "jump", state.round)
+    live = state.occupied
+    size = len(live)
+    before = model.statistics(state, np.concatenate([live, state.always]))
+    absorb = bool(rng.random() < 0.5)
+    if absorb and size == 0:
+        return state
+    if absorb:
+        absorbed = int(rng.integers(size))
+        inclusion = _inclusion(model, state, before, absorbed)
+        chosen = np.flatnonzero(rng.random(size) < inclusion)
+        log_forward = _log_choice(inclusion, chosen, absorbed)
+    else:
+        absorbed = -1
+        chosen = np.sort(rng.permutation(size)[: _set_size(size, rng)])
+        log_forward = _log_set(len(chosen), size)
+    coins = (float(rng.random()), float(rng.random()))
+    proposal = Proposal(absorbed, chosen, coins, key(model.seed, "emit", state.round))
+    own = [model.sources(state, p) for p in range(model.n_shards)]
+
+    def propose(shard: FeatureShard, shared: Proposal, sources: Array) -> Summary:
+        return _propose(model, shard, shared, sources)
+
+    gathered = engine.run(propose, Message(proposal, own))
+    new_size = size - 1 if absorb else size + 1
+    after = model.assemble(state.round, state.hyper, state.scales, new_size + state.fixed, gathered)
+    if len(after.occupied) < new_size:  # an atom lost its last row
+        return state
+    statistics = model.statistics(after, np.concatenate([after.occupied, after.always]))
+    log_ratio = _log_target(model, state, statistics) - _log_target(model, state, before)
+    log_coins = _log_coins(gathered.shared["coins"])
+    if absorb:
+        log_ratio += math.log(size) + _log_set(len(chosen), new_size) + log_coins - log_forward
+    else:
+        inclusion = _inclusion(model, after, statistics, size)
+        log_ratio += _log_choice(inclusion, chosen, size) - math.log(new_size) - log_forward - log_coins
+    if math.log(rng.random()) >= log_ratio:
+        return state
+    engine.map(_accept)
+    return after
+
+
+def _log_target(model: Features, state: FeatureState, statistics: FeatureStatistics) -> float:
+    members = statistics.members[: len(statistics.members) - state.fixed].astype(float)
+    prior = model.measure.log_prob(state.hyper, members, model.n_rows)
+    return prior + model.likelihood.log_joint(state.scales, statistics)
+
+
+# ---- which atoms
+
+
+def _inclusion(model: Features, state: FeatureState, statistics: FeatureStatistics, absorbed: int) -> Array:
+    """Chance of every atom to be in S: high for those that take away from B, or that say the same as B."""
+    loadings = model.likelihood.expected(state.scales, statistics)
+    size = len(loadings) - state.fixed
+    lengths = np.sqrt((loadings[:size] ** 2).sum(1)) + 1e-300
+    cosines = loadings[:size] @ loadings[absorbed] / (lengths * lengths[absorbed])
+    likely = (cosines < -0.3) | (cosines > 0.9)
+    chance = np.where(likely, LIKELY, min(UNLIKELY, 0.5 / size))
+    chance[absorbed] = 0.0
+    return chance
+
+
+def _log_choice(inclusion: Array, chosen: Array, absorbed: int) -> float:
+    inside = np.zeros(len(inclusion), bool)
+    inside[chosen] = True
+    others = np.arange(len(inclusion)) != absorbed
+    return float(np.log(np.where(inside, inclusion, 1.0 - inclusion)[others]).sum())
+
+
+def _set_size(size: int, rng: np.random.Generator) -> int:
+    return min(int(rng.geometric(0.5)) - 1, size)
+
+
+def _log_set(count: int, size: int) -> float:
+    """Log probability that `emit` chooses a given set of `count` among `size` atoms."""
+    log_count = -(count + 1.0 if count < size else count) * math.log(2.0)
+    return float(log_count - (gammaln(size + 1.0) - gammaln(count + 1.0) - gammaln(size - count + 1.0)))
+
+
+def _log_coins(counts: Array) -> float:
+    """Log probability of the column B: two coins with uniform bias; counts [coin, no or yes]."""
+    return float(betaln(counts[:, 0] + 1.0, counts[:, 1] + 1.0).sum())
+
+
+# ---- on a shard
+
+
+def _propose(model: Features, shard: FeatureShard, proposal: Proposal, sources: Array) -> Summary:
+    """The shard's Z after the jump, kept aside, and its statistics."""
+    n = shard.Z.shape[1]
+    size = len(sources)
+    old = np.zeros((size, n), shard.Z.dtype)
+    for column, source in enumerate(sources):
+        if source >= 0:
+            old[column] = shard.Z[source]
+    counts = np.zeros((2, 2))
+    if proposal.absorbed >= 0:
+        moved = old[proposal.absorbed].copy()
+        old[proposal.chosen] ^= moved
+        union = old[proposal.chosen].any(axis=0).astype(np.uint8)
+        new = np.delete(old, proposal.absorbed, axis=0)
+    else:
+        union = old[proposal.chosen].any(axis=0).astype(np.uint8)
+        moved = np.empty(n, shard.Z.dtype)
+        _flip(union, moved, proposal.coins[0], proposal.coins[1], proposal.key, shard.first)
+        old[proposal.chosen] ^= moved
+        new = np.concatenate([old, moved[None]])
+    fixed = model.likelihood.fixed
+    shard.candidate = np.concatenate([new, np.ones((fixed, n), new.dtype)])
+    np.add.at(counts, (union.astype(np.int64), moved.astype(np.int64)), 1.0)
+    summary = model.summary(shard, shard.candidate, len(shard.candidate), *_statistics(shard))
+    return Summary({**summary.shared, "coins": counts}, summary.private)
+
+
+@jit
+def _flip(union, moved, inside, outside, key, first):
+    for i in range(moved.size):
+        moved[i] = uniform(key, first + i) < (inside if union[i] else outside)
+
+
+def _statistics(shard: FeatureShard) -> tuple[Array, Array, Array]:
+    Z, data = shard.candidate, shard.data
+    products, sums = np.zeros((len(Z), len(Z))), np.zeros((len(Z), data.shape[1]))
+    for start in range(0, len(data), _CHUNK):
+        part = Z[:, start : start + _CHUNK].astype(float)
+        products += part @ part.T
+        sums += part @ data[start : start + _CHUNK]
+    return products, sums, np.zeros(data.shape[1])
+
+
+def _accept(shard: FeatureShard) -> None:
+    shard.Z = shard.candidate
