@@ -63,14 +63,15 @@ class Bench:
         laws = [measure.law(Hyper(1.0, 1.0), 2.0 * n, open_) for open_ in (False, True)]
         families = [likelihood.family(scales, A[:k], k, np.dtype(dtype).name)]
         self.message = Broadcast(
-            0, families, np.full(k, np.log(0.4 / 0.6)), [rng.permutation(k)], k, k, laws, scales, A[:k]
+            0, families, np.full(k, np.log(0.4 / 0.6)), [rng.permutation(k)], k, k, laws, scales, A[:k],
+            self.model.keys(0),
         )  # fmt: skip
         self.own = Own(np.arange(k + private), False, births, np.empty((private, d)))
         self.k, self.n, self.d, self.turn = k, n, d, 0
 
     def sweep(self) -> None:
         self.turn += 1
-        self.model._run(self.shard, self.message._replace(round=self.turn), self.own)
+        self.model._run(self.shard, self.message._replace(keys=self.model.keys(self.turn)), self.own)
 
 
 def share(n: int, d: int, k: int, dtype: Any, target: float) -> Row:

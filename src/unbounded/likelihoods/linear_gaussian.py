@@ -229,8 +229,7 @@ class BoundLinearGaussian(FeatureBound):
         )  # fmt: skip
 
     def fill(self, family: Any, tail: Any, data: Array, Z: Array, shared: int) -> None:
-        if Z.shape[0] > shared:
-            _fill(family, tail, data, Z, shared)
+        _fill(family, tail, data, Z, shared)
 
     def impute(
         self, data: Array, holes: Array, Z: Array, loadings: Array, scales: Scales, key: Any, first: int

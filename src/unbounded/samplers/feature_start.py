@@ -98,7 +98,7 @@ def _settle(
     closed = model.measure.law(hyper, model.n_rows, open_=False)
     broadcast = Broadcast(
         -1, (model.likelihood.family(scales, loadings, n_atoms, model.dtype),), weights, (rng.permutation(n_atoms),),
-        n_atoms, n_shared, (closed, closed), scales, loadings,
+        n_atoms, n_shared, (closed, closed), scales, loadings, model.keys(-1),
     )  # fmt: skip
 
     def clear(shard: Any) -> None:

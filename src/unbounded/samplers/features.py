@@ -85,6 +85,7 @@ class Broadcast(NamedTuple):
     laws: Sequence[Any]  # closed, open
     scales: Any
     loadings: Array  # of all shared columns
+    keys: tuple[Any, ...]  # of the round's random numbers
 
 
 class Own(NamedTuple):
@@ -192,7 +193,7 @@ class Features:
         families = (self.likelihood.family(scales, loadings, 0, self.dtype),)
         closed = self.measure.law(hyper, self.n_rows, open_=False)
         broadcast = Broadcast(
-            round_, families, np.empty(0), (none,), 0, n_shared, (closed, closed), scales, loadings
+            round_, families, np.empty(0), (none,), 0, n_shared, (closed, closed), scales, loadings, self.keys(round_)
         )  # fmt: skip
         own = Own(np.arange(n_shared), False, False, np.empty((0, self.likelihood.columns.size)))
         gathered = engine.run(self._sweep, Message((broadcast, hyper), [own] * self.n_shards))
@@ -204,6 +205,9 @@ class Features:
         if not (self.jumps and often and self.measure.binary and self.likelihood.gram):
             return state
         return feature_jump.jump(self, state, engine)
+
+    def keys(self, round_: int) -> tuple[Any, ...]:
+        return tuple(key(self.seed, purpose, round_) for purpose in ("entry", "tail", "birth", "split"))
 
     # ---- global step
 
@@ -246,6 +250,7 @@ class Features:
         broadcast = Broadcast(
             state.round, families, weights, [rng("order").permutation(size) for size in sizes], n_mobile, n_shared,
             (self.measure.law(hyper, everyone, open_=False), self.measure.law(hyper, everyone)), scales, shared,
+            self.keys(state.round),
         )  # fmt: skip
 
         sources = np.concatenate([live[mobile], np.full(len(extra), -1), live[held], always])
@@ -276,7 +281,14 @@ class Features:
             impute_key = key(self.seed, "impute", message.round)
             self.likelihood.impute(shard.data, shard.holes, columns, loadings, message.scales, impute_key, shard.first)
             shard.changed()
-        return self._done(shard, n_shared, *self._run(shard, message, own))
+        products, sums, rest, members = self._run(shard, message, own)
+        if not members.all():  # forget empty slots
+            kept: Any = slice(0, n_shared)
+            if members.any():
+                kept = np.concatenate([np.arange(n_shared), n_shared + np.flatnonzero(members)])
+            shard.Z, sums = shard.Z[kept], sums[kept]
+            products = products[kept][:, kept] if self.likelihood.gram else products[kept]
+        return self.summary(shard, shard.Z, n_shared, products, sums, rest)
 
     def _arrange(self, shard: FeatureShard, sources: Array, size: int) -> None:
         """Put the shard's columns in the order of the message, with free slots after them."""
@@ -286,7 +298,7 @@ class Features:
             if source >= 0:
                 shard.Z[column] = old[source]
 
-    def _run(self, shard: FeatureShard, message: Broadcast, own: Own) -> tuple[Array, Array, Array]:
+    def _run(self, shard: FeatureShard, message: Broadcast, own: Own) -> tuple[Array, Array, Array, Array]:
         law = message.laws[own.open]
         family, order = message.families[own.lone], message.orders[own.lone]
         usable, n_shared = len(order), message.n_shared
@@ -294,9 +306,6 @@ class Features:
         n, d = data.shape
         lanes = self.lanes or kernel.lanes_for(n, d + 2 * len(shard.Z))
         dtype = family.scaled.dtype if self.likelihood.gram else np.dtype(float)
-        keys = tuple(
-            key(self.seed, purpose, message.round) for purpose in ("entry", "tail", "birth", "split")
-        )  # fmt: skip
         rest = np.zeros(d)
         products = sums = np.zeros((0, 0))
         row = 0
@@ -304,17 +313,18 @@ class Features:
             columns = len(shard.Z)
             slots = columns - n_shared
             members = np.zeros(slots, np.int64)
-            kernel.count(shard.Z, n_shared, members)
             tail = self.likelihood.tail(message.scales, slots, lanes, family, own.loadings)
-            self.likelihood.fill(family, tail, data, shard.Z, n_shared)
+            if len(own.sources) > n_shared or row > 0:
+                kernel.count(shard.Z, n_shared, members)
+                self.likelihood.fill(family, tail, data, shard.Z, n_shared)
             work = kernel.workspace(columns, slots, self.sweeps, lanes, dtype)
             products, sums = self._wider(products, columns), self._wider(sums, columns, d)
             row = kernel.sweep(
                 law, family, tail, data, shard.Z, shard.first, row, usable, n_shared, members, order, message.weights,
-                self.sweeps, lanes, keys, work, products, sums, rest,
+                self.sweeps, lanes, message.keys, work, products, sums, rest,
             )  # fmt: skip
             if row == n:
-                return products, sums, rest
+                return products, sums, rest, members
             own = own._replace(loadings=tail.loadings if self.likelihood.keeps_loadings else own.loadings)
             more = np.zeros((slots + 16, n), shard.Z.dtype)
             shard.Z = np.concatenate([shard.Z, more])
@@ -325,16 +335,6 @@ class Features:
         out = np.zeros((rows, wide if columns is not None or self.likelihood.gram else 0))
         out[: old.shape[0], : old.shape[1]] = old
         return out
-
-    def _done(self, shard: FeatureShard, n_shared: int, products: Array, sums: Array, rest: Array) -> Summary:
-        """Forget empty slots, and report."""
-        alive = n_shared + np.flatnonzero(shard.Z[n_shared:].any(axis=1))
-        kept = np.concatenate([np.arange(n_shared), alive])
-        if len(kept) < len(shard.Z):
-            shard.Z = shard.Z[kept]
-            products = products[np.ix_(kept, kept)] if self.likelihood.gram else products[kept]
-            sums = sums[kept]
-        return self.summary(shard, shard.Z, n_shared, products, sums, rest)
 
     def summary(
         self, shard: FeatureShard, Z: Array, n_shared: int, products: Array, sums: Array, rest: Array
