@@ -99,6 +99,9 @@ class Model(Protocol):
     def scalars(self, state: Any) -> dict[str, float]:
         """Label-invariant numbers of a draw, for the trace."""
 
+    def assignments(self, state: Any, engine: Engine) -> Array:
+        """Of all rows: a vector of labels, or a matrix Z whose width may change from draw to draw."""
+
     def snapshot(self, state: Any, engine: Engine) -> dict[str, Array]:
         """A whole draw: the assignments of all rows and what prediction needs."""
 

@@ -180,11 +180,11 @@ if place == "write":
     store.os.fsync = half
 elif place == "append":
     append = store.ChainStore.append_draw
-    def torn(self, scalars, labels):
+    def torn(self, *draw):
         if count == when - 1:
             (self.path / "trace.jsonl").open("a").write('{"n_clus')
         now()
-        append(self, scalars, labels)
+        append(self, *draw)
     store.ChainStore.append_draw = torn
 elif place == "rewind":
     cut = os.truncate

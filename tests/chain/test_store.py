@@ -317,11 +317,25 @@ def test_reading_draws_by_hand(tmp_path):
     """The store alone: append, read, rewind."""
     chain = ChainStore(tmp_path / "chain-0")
     for d in range(4):
-        chain.append_draw({"n_clusters": d, "x": 0.1 * d}, np.full(3, d))
+        chain.append_draw(d, {"n_clusters": d, "x": 0.1 * d}, np.full(3, d))
     assert [draw["n_clusters"] for draw in chain.draws()] == [0, 1, 2, 3]
     assert chain.rewind(2, 3) == [{"n_clusters": 0, "x": 0.0}, {"n_clusters": 1, "x": 0.1}]
-    assert chain.assignments(3, 2).tolist() == [[0, 0, 0], [1, 1, 1]]
-    chain.append_draw({"n_clusters": 9, "x": 0.0}, np.full(3, 9))
+    assert np.stack(chain.assignments(3, 2)).tolist() == [[0, 0, 0], [1, 1, 1]]
+    chain.append_draw(2, {"n_clusters": 9, "x": 0.0}, np.full(3, 9))
     assert [draw["n_clusters"] for draw in chain.draws()] == [0, 1, 9]
     with pytest.raises(RunError, match="damaged"):
         chain.draws(7)
+
+
+def test_matrices_of_any_width_by_hand(tmp_path):
+    """Draws of Z have different numbers of columns, none at all too."""
+    chain = ChainStore(tmp_path / "chain-0")
+    draws = [np.arange(3 * width, dtype=np.uint8).reshape(3, width) for width in (2, 0, 5, 1)]
+    for d, Z in enumerate(draws):
+        chain.append_draw(d, {"n_features": Z.shape[1]}, Z)
+    chain.rewind(3, 3)
+    assert sorted(os.listdir(tmp_path / "chain-0" / "assignments")) == ["000000.ub", "000001.ub", "000002.ub"]
+    for Z, again in zip(draws, chain.assignments(3, 3), strict=False):
+        np.testing.assert_array_equal(Z, again)
+    with pytest.raises(RunError, match="could not read"):
+        chain.assignments(3, 4)

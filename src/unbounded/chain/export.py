@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from unbounded.arrays import Array
 from unbounded.chain.run import Chain
 
 FLAG = "NOT EXACT: these draws come from an instantiation rule that does not leave the posterior invariant."
@@ -26,10 +27,18 @@ def to_dataset(chains: Sequence[Chain]) -> xr.Dataset:
     }
     kept = [chain.assignments for chain in chains]
     if n_draws and all(assignment is not None for assignment in kept):
-        labels = np.stack([np.stack(assignment[:n_draws]) for assignment in kept if assignment is not None])
-        data["assignments"] = (("chain", "draw", "row"), labels)
+        whole = np.stack([_stack(assignment[:n_draws], kept) for assignment in kept if assignment is not None])
+        data["assignments"] = (("chain", "draw", "row", "feature")[: whole.ndim], whole)
     coords = {"chain": np.arange(len(chains)), "draw": np.arange(n_draws)}
     return xr.Dataset(data, coords, {"exact": int(all(chain.exact for chain in chains))})
+
+
+def _stack(draws: Sequence[Array], everything: Sequence[Sequence[Array] | None]) -> Array:
+    """Labels of draws as they are; matrices Z padded with zeros to the widest of all chains."""
+    if draws[0].ndim == 1:
+        return np.stack(draws)
+    widest = max(Z.shape[1] for chain in everything for Z in chain or ())
+    return np.stack([np.pad(Z, ((0, 0), (0, widest - Z.shape[1]))) for Z in draws])
 
 
 def to_arviz(posterior: xr.Dataset) -> Any:

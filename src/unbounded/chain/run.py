@@ -105,16 +105,16 @@ def _record(
     extra: Any,
 ) -> None:
     scalars = model.scalars(state) | (extra(state) if extra else {})
-    snap = length.is_snapshot(draw)
-    whole = model.snapshot(state, engine) if snap or chain.assignments is not None else {}
+    kept = None if chain.assignments is None else model.assignments(state, engine)
+    whole = model.snapshot(state, engine) if length.is_snapshot(draw) else None
     if store:
-        if snap:
+        if whole is not None:
             store.save_snapshot(draw, whole)
-        store.append_draw(scalars, whole["labels"] if chain.assignments is not None else None)
+        store.append_draw(draw, scalars, kept)
     chain.draws.append(scalars)
-    if chain.assignments is not None:
-        chain.assignments.append(whole["labels"].astype(np.int32))
-    if snap:
+    if chain.assignments is not None and kept is not None:
+        chain.assignments.append(kept)
+    if whole is not None:
         chain.snapshots[draw] = whole
 
 
@@ -135,7 +135,7 @@ def _resume(chain: Chain, model: Model, engine: Engine, store: ChainStore, lengt
     chain.draws = store.rewind(count, model.n_rows)
     chain.snapshots = store.snapshots()
     if chain.assignments is not None:
-        chain.assignments = list(store.assignments(model.n_rows, count))
+        chain.assignments = store.assignments(model.n_rows, count)
 
     def restore(shard: Any) -> None:
         prefix = f"shard{shard.index}/"

@@ -3,6 +3,7 @@
     run.json                      what was asked, and the fingerprint of the data
     chain-0/trace.jsonl           one line per draw, appended
     chain-0/assignments.bin       int32 labels of every draw, appended (only when asked for)
+    chain-0/assignments/000012.ub the same for matrices Z, whose width changes from draw to draw
     chain-0/snapshots/000012.ub   whole draws, for prediction and point estimates
     chain-0/checkpoint.ub         the last complete round
 
@@ -134,13 +135,16 @@ class ChainStore:
             raise RunError(f"could not write the trace in {self.path}: {error.strerror or error}.") from error
         write_arrays(self.path / "checkpoint.ub", {**arrays, "run": self._run})
 
-    def append_draw(self, scalars: Mapping[str, float], labels: Array | None) -> None:
+    def append_draw(self, draw: int, scalars: Mapping[str, float], assignments: Array | None) -> None:
         try:
             with open(self.path / "trace.jsonl", "a") as file:
                 file.write(json.dumps(dict(scalars)) + "\n")
-            if labels is not None:
+            if assignments is not None and assignments.ndim == 1:
                 with open(self.path / "assignments.bin", "ab") as raw:
-                    raw.write(np.ascontiguousarray(labels, dtype="<i4").tobytes())
+                    raw.write(np.ascontiguousarray(assignments, dtype="<i4").tobytes())
+            if assignments is not None and assignments.ndim == 2:
+                (self.path / "assignments").mkdir(exist_ok=True)
+                write_arrays(self._numbered("assignments", draw), {"Z": assignments})
         except OSError as error:
             raise RunError(f"could not write the trace in {self.path}: {error.strerror or error}.") from error
 
@@ -163,13 +167,16 @@ class ChainStore:
             raise RunError(f"{path} has {len(whole)} draws, the checkpoint {count}; the run directory is damaged.")
         return whole[:count]
 
-    def assignments(self, n_rows: int, count: int) -> Array:
+    def assignments(self, n_rows: int, count: int) -> list[Array]:
+        """Those of the first `count` draws: labels, or matrices Z."""
         path = self.path / "assignments.bin"
+        if not path.exists() and self._all_numbered("assignments"):
+            return [read_arrays(self._numbered("assignments", draw))["Z"] for draw in range(count)]
         if count == 0:
-            return np.empty((0, n_rows), "<i4")
+            return []
         if not path.exists() or path.stat().st_size < 4 * n_rows * count:
             raise RunError(f"{path} has fewer draws than the checkpoint; the run directory is damaged.")
-        return np.fromfile(path, dtype="<i4", count=n_rows * count).reshape(count, n_rows)
+        return list(np.fromfile(path, dtype="<i4", count=n_rows * count).reshape(count, n_rows))
 
     def rewind(self, count: int, n_rows: int) -> list[dict[str, float]]:
         """Cut the trace back to the draws that the checkpoint knows: the rest will be made again, bit for bit."""
@@ -180,18 +187,21 @@ class ChainStore:
                 path = self.path / name
                 if path.exists() and path.stat().st_size > length:
                     os.truncate(path, length)
-            for path in self.snapshot_paths():
+            for path in (*self._all_numbered("snapshots"), *self._all_numbered("assignments")):
                 if int(path.stem) >= count:
                     path.unlink()
         except OSError as error:
             raise RunError(f"could not write the trace in {self.path}: {error.strerror or error}.") from error
         return kept
 
-    def snapshot_paths(self) -> list[Path]:
-        return sorted((self.path / "snapshots").glob("*.ub"))
+    def _numbered(self, folder: str, draw: int) -> Path:
+        return self.path / folder / f"{draw:06d}.ub"
+
+    def _all_numbered(self, folder: str) -> list[Path]:
+        return sorted((self.path / folder).glob("*.ub"))
 
     def save_snapshot(self, draw: int, arrays: Arrays) -> None:
-        write_arrays(self.path / "snapshots" / f"{draw:06d}.ub", arrays)
+        write_arrays(self._numbered("snapshots", draw), arrays)
 
     def snapshots(self) -> dict[int, dict[str, Array]]:
-        return {int(path.stem): read_arrays(path) for path in self.snapshot_paths()}
+        return {int(path.stem): read_arrays(path) for path in self._all_numbered("snapshots")}
