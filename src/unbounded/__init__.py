@@ -1,18 +1,35 @@
 """Exact, parallel MCMC for Bayesian nonparametric models."""
 
 from unbounded.chain.store import RunError
-from unbounded.estimators import DirichletProcessMixture, PitmanYorMixture
+from unbounded.estimators import (
+    BetaBernoulliFeatures,
+    BetaNegativeBinomialFeatures,
+    DirichletProcessMixture,
+    GammaPoissonFeatures,
+    PitmanYorMixture,
+)
 from unbounded.instantiation import AsPublished, Ghosts, OneOpen
 from unbounded.likelihoods import (
     Bernoulli,
     Categorical,
     DiagonalGaussian,
     Gaussian,
+    LinearGaussian,
     Multinomial,
     Poisson,
+    PoissonFactors,
     Product,
 )
-from unbounded.measures import Beta, DirichletProcess, Gamma, PitmanYor
+from unbounded.measures import (
+    Beta,
+    BetaBernoulli,
+    BetaNegativeBinomial,
+    DirichletProcess,
+    Gamma,
+    GammaPoisson,
+    InverseGamma,
+    PitmanYor,
+)
 
 __version__ = "0.1.0"
 
@@ -20,18 +37,27 @@ __all__ = [
     "AsPublished",
     "Bernoulli",
     "Beta",
+    "BetaBernoulli",
+    "BetaBernoulliFeatures",
+    "BetaNegativeBinomial",
+    "BetaNegativeBinomialFeatures",
     "Categorical",
     "DiagonalGaussian",
     "DirichletProcess",
     "DirichletProcessMixture",
     "Gamma",
+    "GammaPoisson",
+    "GammaPoissonFeatures",
     "Gaussian",
     "Ghosts",
+    "InverseGamma",
+    "LinearGaussian",
     "Multinomial",
     "OneOpen",
     "PitmanYor",
     "PitmanYorMixture",
     "Poisson",
+    "PoissonFactors",
     "Product",
     "RunError",
 ]

@@ -1,7 +1,23 @@
 """The scikit-learn face of the models."""
 
+from typing import Any
+
+from unbounded.estimators.features import BetaBernoulliFeatures, BetaNegativeBinomialFeatures, GammaPoissonFeatures
 from unbounded.estimators.mixtures import DirichletProcessMixture, PitmanYorMixture
 
-MEMBERS = {"dp": DirichletProcessMixture, "py": PitmanYorMixture}
+MEMBERS: dict[str, Any] = {
+    "dp": DirichletProcessMixture,
+    "py": PitmanYorMixture,
+    "beta-bernoulli": BetaBernoulliFeatures,
+    "gamma-poisson": GammaPoissonFeatures,
+    "beta-negative-binomial": BetaNegativeBinomialFeatures,
+}
 
-__all__ = ["MEMBERS", "DirichletProcessMixture", "PitmanYorMixture"]
+__all__ = [
+    "MEMBERS",
+    "BetaBernoulliFeatures",
+    "BetaNegativeBinomialFeatures",
+    "DirichletProcessMixture",
+    "GammaPoissonFeatures",
+    "PitmanYorMixture",
+]

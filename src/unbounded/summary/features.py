@@ -1,0 +1,82 @@
+"""Point estimates of features: draws have their atoms in any order and number, so they are matched first.
+
+Draws are compared by what a feature contributes to the data, the matrix z_k A_k. Matching feature k of one draw with
+feature j of another leaves |z_k A_k - w_j B_j|^2 unexplained, so the best matching of two draws has the largest sum of
+(z_k . w_j)(A_k . B_j): an assignment problem. All draws are matched with one of them, the reference.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from unbounded.arrays import Array
+
+_BLOCK = 2**16
+
+
+class FeatureDraw(NamedTuple):
+    Z: Array  # [n, K]
+    loadings: Array  # [K, D]
+    log_joint: float
+
+
+class Estimate(NamedTuple):
+    """Features that at least half of the draws have, the most used first."""
+
+    components: Array  # [K, D] means over the draws that have the feature
+    assignments: Array  # [n, K] posterior mean of Z: draws that do not have the feature count as 0
+    matches: list[Array]  # for each draw, which component each of its atoms is; -1: none of them
+
+
+def point_estimate(draws: Sequence[FeatureDraw]) -> Estimate:
+    reference = _reference(draws)
+    matches = [match(reference, draw) for draw in draws]
+    size = len(reference.loadings)
+    found = np.zeros(size)
+    components = np.zeros_like(reference.loadings)
+    usage = np.zeros(size)
+    for draw, own in zip(draws, matches, strict=True):
+        there = own >= 0
+        found[own[there]] += 1
+        components[own[there]] += draw.loadings[there]
+        usage[own[there]] += draw.Z.sum(0, dtype=float)[there]
+    kept = np.flatnonzero(2 * found >= len(draws))
+    kept = kept[np.argsort(-usage[kept], kind="stable")]
+    place = np.full(size + 1, -1)
+    place[kept] = np.arange(len(kept))
+    matches = [place[own] for own in matches]  # the last place, -1, is also that of no match
+    return Estimate(components[kept] / found[kept, None], _mean(draws, matches, len(kept)), matches)
+
+
+def _reference(draws: Sequence[FeatureDraw]) -> FeatureDraw:
+    """Among draws with the most common number of features (the smaller of two), the most probable one."""
+    numbers = Counter(len(draw.loadings) for draw in draws)
+    common = min(numbers, key=lambda size: (-numbers[size], size))
+    return max((draw for draw in draws if len(draw.loadings) == common), key=lambda draw: draw.log_joint)
+
+
+def match(reference: FeatureDraw, draw: FeatureDraw) -> Array:
+    """For each feature of the draw, that of the reference which it is, or -1."""
+    shared = np.zeros((len(reference.loadings), len(draw.loadings)))
+    for start in range(0, len(draw.Z), _BLOCK):
+        rows = slice(start, start + _BLOCK)
+        shared += reference.Z[rows].T.astype(float) @ draw.Z[rows].astype(float)
+    gain = shared * (reference.loadings @ draw.loadings.T)
+    out = np.full(len(draw.loadings), -1)
+    for k, j in zip(*linear_sum_assignment(np.maximum(gain, 0.0), maximize=True), strict=True):
+        if gain[k, j] > 0:
+            out[j] = k
+    return out
+
+
+def _mean(draws: Sequence[FeatureDraw], matches: Sequence[Array], size: int) -> Array:
+    total = np.zeros((len(draws[0].Z), size), np.float32)
+    for draw, own in zip(draws, matches, strict=True):
+        for j in np.flatnonzero(own >= 0):
+            total[:, own[j]] += draw.Z[:, j]
+    return total / np.float32(len(draws))
