@@ -215,6 +215,83 @@ def test_predict(done, data, tmp_path, name):
     assert np.isfinite(table["log_density"]).all()
 
 
+# ---- features
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory):
+    """Rows of 2 x 3 pixels with two features, and a finished run."""
+    folder = tmp_path_factory.mktemp("pictures")
+    Z = rng.random((60, 2)) < 0.5
+    np.save(folder / "x.npy", Z @ np.array([[3.0, 3, 0, 0, 0, 0], [0, 0, 0, 0, 3, 3]]) + 0.3 * rng.normal(size=(60, 6)))
+    np.save(folder / "counts.npy", rng.poisson(0.5 + Z @ np.array([[5.0, 4, 0], [0, 0, 6]])))
+    said = ok(
+        "fit", "beta-bernoulli", folder / "x.npy", "--out", folder / "run", "--holdout", "0.1", "--shape", "2x3",
+        "--keep-assignments", *BRIEF, "--warmup", "40",
+    )  # fmt: skip
+    return folder, said
+
+
+def test_features_write_a_run_directory(pictures):
+    folder, said = pictures
+    run_ = folder / "run"
+    written = {"components.npy", "assignments.npy", "features.png", "z.png"}
+    assert {path.name for path in run_.iterdir()} >= (WRITTEN - {"labels.npy"}) | written
+    assert said == (run_ / "summary.txt").read_text() == ok("summary", run_)
+    components, Z = np.load(run_ / "components.npy"), np.load(run_ / "assignments.npy")
+    assert components.shape == (Z.shape[1], 6)
+    assert len(Z) == 60
+    assert f"features (estimate)  {len(components)}" in said
+    draws = pd.read_csv(run_ / "draws.csv")
+    assert {"n_features", "alpha", "c", "sigma_x", "sigma_a", "log_joint", "per_row", "holdout"} <= set(draws.columns)
+    assert len(list((run_ / "chain-0" / "assignments").iterdir())) == 5
+
+
+def test_features_resume_and_predict(pictures, tmp_path):
+    folder, said = pictures
+    assert ok("resume", folder / "run", "--quiet") == said
+    ok("predict", folder / "run", folder / "x.npy", "--out", tmp_path / "p.csv")
+    table = pd.read_csv(tmp_path / "p.csv")
+    n_features = len(np.load(folder / "run" / "components.npy"))
+    assert list(table.columns) == ["row", *(f"feature_{k}" for k in range(n_features)), "log_density"]
+    assert len(table) == 60
+    assert np.isfinite(table).all().all()
+
+
+@pytest.mark.parametrize("model", ["gamma-poisson", "beta-negative-binomial"])
+def test_counts_of_features(pictures, tmp_path, model):
+    options = ["--likelihood", "poisson_factors", "--mass", "2", "--init", "one", "--concentration", "1"]
+    options += ["--failures", "2"] if model == "beta-negative-binomial" else []
+    ok("fit", model, pictures[0] / "counts.npy", "--out", tmp_path / "run", *options, *BRIEF)
+    config = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert config["measure"]["mass"] == "2.0"
+    assert config["measure"].get("failures", "2.0") == "2.0"
+    assert config["likelihood"]["name"] == "PoissonFactors"
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "words"),
+    [
+        ("beta-bernoulli", ["--discount", "0.2"], ["--discount", "py", "beta-bernoulli"]),
+        ("beta-bernoulli", ["--loss", "vi"], ["--loss", "dp", "beta-bernoulli"]),
+        ("gamma-poisson", ["--failures", "2"], ["--failures", "beta-negative-binomial", "gamma-poisson"]),
+        ("dp", ["--mass", "2"], ["--mass", "beta-bernoulli", "dp"]),
+        ("dp", ["--shape", "1x2"], ["--shape", "features", "dp"]),
+        ("beta-bernoulli", ["--shape", "2"], ["--shape", "6x6", "'2'"]),
+        ("beta-bernoulli", ["--shape", "4x4"], ["--shape 4x4", "6 columns"]),
+        ("beta-bernoulli", ["--likelihood", "gaussian"], ["likelihood", "linear_gaussian"]),
+        ("beta-bernoulli", ["--init", "kmeans++"], ["init", "grown"]),
+        ("beta-bernoulli", ["--holdout", "1"], ["holdout", "[0, 1)"]),
+        ("beta-bernoulli", ["--likelihood", "poisson_factors"], ["Poisson", "counts"]),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else value,
+)
+def test_options_of_other_models(pictures, tmp_path, model, options, words):
+    line = error("fit", model, pictures[0] / "x.npy", "--out", tmp_path / "run", *BRIEF, *options)
+    assert all(word in line for word in words), line
+    assert not (tmp_path / "run").exists()
+
+
 # ---- errors
 
 

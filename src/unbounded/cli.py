@@ -48,9 +48,16 @@ def fit(
     model: Annotated[str, typer.Argument(help=f"One of {', '.join(MEMBERS)}.")],
     data: Annotated[Path, typer.Argument(help=".npy, .csv, .parquet, or CSR .npz")],
     out: Annotated[Path, typer.Option(help="Run directory, made anew.")],
-    likelihood: Annotated[str, typer.Option(help="gaussian, diagonal_gaussian, bernoulli, ...")] = "gaussian",
+    likelihood: Annotated[
+        str | None,
+        typer.Option(
+            help="gaussian (default), bernoulli, ...; for features linear_gaussian (default), poisson_factors"
+        ),
+    ] = None,
     concentration: Annotated[float | None, typer.Option(help="Fix it; sampled by default.")] = None,
-    discount: Annotated[float | None, typer.Option(help="Fix it (py only); sampled by default.")] = None,
+    discount: Annotated[float | None, typer.Option(help="Fix it (py); sampled by default.")] = None,
+    mass: Annotated[float | None, typer.Option(help="Fix it (features); sampled by default.")] = None,
+    failures: Annotated[float | None, typer.Option(help="r (beta-negative-binomial); 1 by default.")] = None,
     shards: Annotated[int, typer.Option(help="P, the number of shards.")] = 8,
     sweeps: Annotated[int, typer.Option(help="L, sweeps per round.")] = 1,
     warmup: int = 250,
@@ -60,29 +67,63 @@ def fit(
     engine: str = "threads",
     workers: Annotated[int | None, typer.Option(help="Default: all cores.")] = None,
     instantiate: str = "ghosts",
-    init: str = "kmeans++",
+    init: Annotated[str | None, typer.Option(help="kmeans++, of features grown; one; prior.")] = None,
     dtype: str = "float64",
-    loss: str = "vi",
-    holdout: Annotated[float, typer.Option(help="Share of the rows to hold out for a score.")] = 0.0,
+    loss: Annotated[str | None, typer.Option(help="vi or binder (mixtures).")] = None,
+    holdout: Annotated[float, typer.Option(help="Share of the rows (features: cells) held out for a score.")] = 0.0,
+    shape: Annotated[str | None, typer.Option(help="Draw features as images of this size, such as 6x6.")] = None,
     keep_assignments: bool = False,
     seed: int = 0,
     quiet: Annotated[bool, typer.Option(help="No progress bar.")] = False,
 ) -> None:
-    """Fit a model and write draws, a summary, labels and pictures to a run directory."""
+    """Fit a model and write draws, a summary, point estimates and pictures to a run directory."""
     if RunStore(out).exists():
         raise RunError(f"{out} already holds a run; resume it or choose another directory.")
     settings: dict[str, Any] = {
-        "likelihood": likelihood, "concentration": concentration, "n_shards": shards, "sweeps_per_round": sweeps,
-        "n_warmup": warmup, "n_draws": draws, "thin": thin, "n_chains": chains, "engine": engine, "n_workers": workers,
-        "instantiate": instantiate, "init": init, "dtype": dtype, "loss": loss, "keep_assignments": keep_assignments,
-        "random_state": seed,
+        "n_shards": shards, "sweeps_per_round": sweeps, "n_warmup": warmup, "n_draws": draws, "thin": thin,
+        "n_chains": chains, "engine": engine, "n_workers": workers, "instantiate": instantiate, "dtype": dtype,
+        "keep_assignments": keep_assignments, "random_state": seed,
     }  # fmt: skip
-    if model == "py":
-        settings["discount"] = discount
-    elif discount is not None:
-        raise ValueError("--discount belongs to the model py.")
-    command = {"model": model, "data": str(data.resolve()), "holdout": holdout, "settings": settings}
+    wishes = {
+        "likelihood": likelihood, "concentration": concentration, "discount": discount, "mass": mass,
+        "failures": failures, "init": init, "loss": loss,
+    }  # fmt: skip
+    settings |= _applicable(model, {name: value for name, value in wishes.items() if value is not None})
+    if shape is not None and not _has_features(MEMBERS[model]):
+        raise ValueError(f"--shape belongs to features, not to {model}.")
+    command = {"model": model, "data": str(data.resolve()), "holdout": holdout, "settings": settings, "shape": shape}
+    _image_shape(command)
     _run(out, command, quiet)
+
+
+def _estimator(model: str) -> Any:
+    if model not in MEMBERS:
+        raise ValueError(f"model must be one of {', '.join(MEMBERS)}, got {model!r}.")
+    return MEMBERS[model]
+
+
+def _has_features(estimator: Any) -> bool:
+    return hasattr(estimator, "inverse_transform")
+
+
+def _applicable(model: str, wishes: dict[str, Any]) -> dict[str, Any]:
+    """The options that were given, if the model has them."""
+    own = _estimator(model).__dataclass_fields__
+    for name in wishes:
+        if name not in own:
+            having = [other for other, member in MEMBERS.items() if name in member.__dataclass_fields__]
+            raise ValueError(f"--{name} belongs to {', '.join(having)}, not to {model}.")
+    return wishes
+
+
+def _image_shape(command: dict[str, Any]) -> tuple[int, int] | None:
+    text = command.get("shape")
+    if text is None:
+        return None
+    parts = text.lower().split("x")
+    if len(parts) != 2 or not all(part.isdecimal() and int(part) > 0 for part in parts):
+        raise ValueError(f"--shape must be two numbers such as 6x6, got {text!r}.")
+    return int(parts[0]), int(parts[1])
 
 
 @app.command()
@@ -118,9 +159,11 @@ def summary(run: Annotated[Path, typer.Argument(help="A run directory.")]) -> No
 def predict(
     run: Annotated[Path, typer.Argument(help="A run directory.")],
     data: Annotated[Path, typer.Argument(help="New rows.")],
-    out: Annotated[Path, typer.Option(help="A .csv with cluster, its probability and log density of each row.")],
+    out: Annotated[
+        Path, typer.Option(help="A .csv with the log density of each row, and its cluster or its use of each feature.")
+    ],
 ) -> None:
-    """Cluster and score new rows. Reads the training data again, where `fit` found them."""
+    """Cluster new rows or find their features, and score them. Reads the training data again, from where they were."""
     import pandas as pd
 
     command = _command(run)
@@ -128,14 +171,14 @@ def predict(
         raise RunError(f"{run} is not finished; resume it first.")
     estimator, _ = _fitted(run, command, quiet=True)
     X = datasets.load(data)
-    probabilities = estimator.predict_proba(X)
-    table = {
-        "cluster": probabilities.argmax(1),
-        "probability": probabilities.max(1),
-        "log_density": estimator.score_samples(X),
-    }
+    if _has_features(estimator):
+        table = {f"feature_{k}": use for k, use in enumerate(estimator.transform(X).T)}
+    else:
+        probabilities = estimator.predict_proba(X)
+        table = {"cluster": probabilities.argmax(1), "probability": probabilities.max(1)}
+    table["log_density"] = estimator.score_samples(X)
     pd.DataFrame(table).to_csv(out, index_label="row")
-    console.print(f"{len(table['cluster'])} rows written to {out}")
+    console.print(f"{len(table['log_density'])} rows written to {out}")
 
 
 def _command(run: Path) -> dict[str, Any]:
@@ -157,11 +200,13 @@ def _finished(run: Path, settings: dict[str, Any]) -> bool:
 
 def _fitted(run: Path, command: dict[str, Any], quiet: bool) -> tuple[Any, Any]:
     """The estimator, fitted or resumed, and its training rows."""
-    if command["model"] not in MEMBERS:
-        raise ValueError(f"model must be one of {', '.join(MEMBERS)}, got {command['model']!r}.")
-    estimator = MEMBERS[command["model"]](**command["settings"], checkpoint=run, progress=not quiet)
+    estimator = _estimator(command["model"])(**command["settings"], checkpoint=run, progress=not quiet)
     X = datasets.load(command["data"])
-    train, kept_out = _split(X, command["holdout"], command["settings"]["random_state"])
+    split = _mask if _has_features(estimator) else _split
+    train, kept_out = split(X, command["holdout"], command["settings"]["random_state"])
+    shape = _image_shape(command)
+    if shape is not None and shape[0] * shape[1] != X.shape[1]:
+        raise ValueError(f"--shape {shape[0]}x{shape[1]} does not fit the {X.shape[1]} columns of {command['data']}.")
     return estimator.fit(train, holdout=kept_out), train
 
 
@@ -178,7 +223,7 @@ def _run(run: Path, command: dict[str, Any], quiet: bool) -> None:
     except (ValueError, TypeError):
         _put_back(path, before)
         raise
-    _write_results(run, estimator, X)
+    _write_results(run, estimator, X, _image_shape(command))
     print((run / "summary.txt").read_text(), end="")
     if estimator.interrupted_:
         console.print(f"Interrupted; this is what there is so far. Go on with: unbounded resume {run}")
@@ -195,9 +240,8 @@ def _put_back(path: Path, before: str | None) -> None:
 
 
 def _split(X: Any, share: float, seed: int) -> tuple[Any, Any]:
-    if not 0 <= share < 1:
-        raise ValueError(f"--holdout must be in [0, 1), got {share}.")
-    n_out = int(share * X.shape[0])
+    """Rows to fit and rows to score."""
+    n_out = int(_checked_share(share) * X.shape[0])
     if n_out == 0:
         return X, None
     order = np.random.default_rng(seed).permutation(X.shape[0])
@@ -205,15 +249,35 @@ def _split(X: Any, share: float, seed: int) -> tuple[Any, Any]:
     return rows[np.sort(order[n_out:])], rows[np.sort(order[:n_out])]
 
 
-def _write_results(run: Path, estimator: Any, X: Any) -> None:
+def _mask(X: Any, share: float, seed: int) -> tuple[Any, Any]:
+    """All rows, and which of their cells to hide from the fit and to score."""
+    if _checked_share(share) == 0:
+        return X, None
+    return X, np.random.default_rng(seed).random(X.shape) < share
+
+
+def _checked_share(share: float) -> float:
+    if not 0 <= share < 1:
+        raise ValueError(f"--holdout must be in [0, 1), got {share}.")
+    return share
+
+
+def _write_results(run: Path, estimator: Any, X: Any, shape: tuple[int, int] | None) -> None:
     from unbounded.summary import plots
     from unbounded.summary.report import text
 
-    np.save(run / "labels.npy", estimator.labels_)
     scalars = estimator.posterior_.drop_vars("assignments", errors="ignore")
     scalars.to_dataframe().to_csv(run / "draws.csv")
     (run / "summary.txt").write_text(text(estimator))
     plots.traces(scalars).savefig(run / "traces.png", dpi=120)
+    if _has_features(estimator):
+        np.save(run / "components.npy", estimator.components_)
+        np.save(run / "assignments.npy", estimator.assignments_)
+        usage = estimator.assignments_.mean(0, dtype=float)
+        plots.features(estimator.components_, shape, usage).savefig(run / "features.png", dpi=120)
+        plots.assignments(estimator.assignments_).savefig(run / "z.png", dpi=120)
+        return
+    np.save(run / "labels.npy", estimator.labels_)
     if not is_csr(X):
         plots.clusters(np.asarray(X), estimator.labels_).savefig(run / "clusters.png", dpi=120)
 

@@ -1,4 +1,4 @@
-"""A progress bar that says what people wait for: rounds, clusters, held-out score, rows per second, time left."""
+"""A progress bar that says what people wait for: rounds, atoms, held-out score, rows per second, time left."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def show_progress(wanted: bool, n_rounds: int, n_rows: int) -> Iterator[Report |
 
 
 def describe(scalars: dict[str, float], rows_per_second: float) -> str:
-    words = [f"{scalars['n_clusters']:.0f} clusters"] if "n_clusters" in scalars else []
+    words = [f"{scalars[f'n_{atoms}']:.0f} {atoms}" for atoms in ("clusters", "features") if f"n_{atoms}" in scalars]
     if "holdout" in scalars:
         words.append(f"held-out {scalars['holdout']:.3f}")
     return ", ".join([*words, f"{rows_per_second:,.0f} rows/s"])

@@ -118,3 +118,36 @@ def test_similarity_orders_rows_by_label() -> None:
     shown = np.asarray(ordered.axes[0].get_images()[0].get_array())
     np.testing.assert_array_equal(np.diag(shown, 1), [1, 0, 1, 0])
     assert ordered.axes[0].get_xlabel() == "row, ordered by cluster"
+
+
+@pytest.mark.parametrize("n_features", [0, 1, 4, 37])
+@pytest.mark.parametrize("shape", [(6, 6), (3, 12), None])
+def test_features_share_one_scale_around_zero(n_features: int, shape: tuple[int, int] | None) -> None:
+    components = np.random.default_rng(0).normal(size=(n_features, 36))
+    figure = plots.features(components, shape, usage=np.full(n_features, 0.25))
+    saved(figure)
+    images = [image for axes in figure.axes for image in axes.get_images()]
+    assert len(images) == (n_features if shape and n_features else 1)
+    most = np.abs(components).max(initial=0.0) or 1.0
+    assert all(image.get_clim() == (-most, most) for image in images)
+    if shape and n_features:
+        assert [axes.get_xlabel() for axes in figure.axes[:n_features]] == [f"{k} (0.25)" for k in range(n_features)]
+        np.testing.assert_array_equal(images[0].get_array(), components[0].reshape(shape))
+
+
+def test_features_that_do_not_fit_their_shape() -> None:
+    with pytest.raises(ValueError, match="5 x 7 does not fit 36 columns"):
+        plots.features(np.ones((2, 36)), (5, 7))
+
+
+@pytest.mark.parametrize("n_features", [0, 1, 5, 60])
+@pytest.mark.parametrize("n_rows", [1, 50, 20_000])
+def test_assignments_of_any_number_of_rows(n_rows: int, n_features: int) -> None:
+    """Columns by use, rows sorted; thousands of rows are averaged to as many lines as a picture can show."""
+    Z = np.random.default_rng(0).poisson(np.linspace(0.1, 1.5, n_features), (n_rows, n_features))
+    figure = plots.assignments(Z, max_lines=400)
+    saved(figure)
+    shown = figure.axes[0].get_images()[0].get_array()
+    assert shown.shape == (min(n_rows, 400), max(n_features, 1))
+    np.testing.assert_allclose(shown.mean(0), np.sort(Z.mean(0))[::-1] if n_features else [0.0], atol=0.02)
+    assert (np.diff(shown[:, 0]) <= 1e-9).all()
