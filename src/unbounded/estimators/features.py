@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import logsumexp
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
@@ -128,10 +127,10 @@ class _FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Chain
         the density by annealed importance sampling.
         """
         X = self._check_new(X)
-        logs = np.empty((len(self._snapshots), X.shape[0]))
-        for rows, s, draw in self._blocks(X):
-            logs[s, rows] = feature_predictive.log_density(draw, X[rows], rows.start)
-        value: Array = logsumexp(logs, axis=0) - np.log(len(logs))
+        total = np.full(X.shape[0], -np.inf)
+        for rows, _, draw in self._blocks(X):
+            total[rows] = np.logaddexp(total[rows], feature_predictive.log_density(draw, X[rows], rows.start))
+        value: Array = total - np.log(len(self._snapshots))
         return value
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> Array:
