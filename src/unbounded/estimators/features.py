@@ -232,7 +232,10 @@ class BetaBernoulliFeatures(_FeatureEstimator):
 class GammaPoissonFeatures(_FeatureEstimator):
     """Gamma-Poisson process: a row has a feature 0, 1, 2, ... times.
 
-    All parameters and attributes are those of `BetaBernoulliFeatures`.
+    mass, concentration : float or Gamma, default None
+        Their ratio is the expected sum of a row's counts.
+
+    All other parameters and attributes are those of `BetaBernoulliFeatures`.
     """
 
     likelihood: Any = field(default="linear_gaussian", kw_only=False)
