@@ -205,7 +205,7 @@ class Joint:
     sweeps: int = 1
     holes: bool = False
     replicates: int = 40
-    rounds: int = 80
+    rounds: int = 64
     seed: int = 0
 
     def __str__(self) -> str:
@@ -246,7 +246,7 @@ def replicate(joint: Joint, seed: int) -> Array:
     return total / joint.rounds
 
 
-def check(joint: Joint, n_draws: int = 8000) -> Verdict:
+def check(joint: Joint, n_draws: int = 6000) -> Verdict:
     names, truth, truth_error = prior_moments(joint.kind, ROWS[joint.rows], n_draws)
     seen = np.array([replicate(joint, seed) for seed in range(joint.replicates)])
     slowness = seen.var(axis=0, ddof=1) * joint.rounds / np.maximum(truth_error**2 * n_draws, 1e-300)
