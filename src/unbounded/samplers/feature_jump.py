@@ -3,8 +3,8 @@
 Row by row, Gibbs sampling cannot leave a state in which one atom stands for several (B = A_1 + A_2, used wherever one
 of them is there) and others take away what is too much (-A_1, -A_2). A jump can: *absorb* takes B out and replaces the
 column z_l of every atom l of a set S by z_B xor z_l. *Emit*, its reverse, draws a set S and a new column B, and does
-the same. B is drawn from two coins of unknown bias, one for the rows that use some atom of S and one for the others,
-so that its probability is known in closed form. With S empty, jumps are deaths and births.
+the same. B is drawn by coins of unknown bias, one for each way in which a row may use the atoms of S, so that its
+probability is known in closed form. With S empty, jumps are deaths and births.
 
 Both are accepted by the Metropolis-Hastings rule with loadings and weights integrated out; atoms have a random order.
 """
@@ -27,13 +27,16 @@ if TYPE_CHECKING:
     from unbounded.samplers.features import Features, FeatureShard, FeatureState
 
 LIKELY, UNLIKELY = 0.9, 0.03  # chance that an atom whose loadings say so, or do not, is in S
+ALIKE, SAME = 0.3, 0.9  # cosines of loadings
+KINDS = 5
+PATTERN = 4  # atoms of S up to which every pattern of use has its own coin; beyond: none, some, all
 _CHUNK = 4096
 
 
 class Proposal(NamedTuple):
     absorbed: int  # position among the occupied atoms, -1: emit
     chosen: Array  # positions of the atoms of S
-    coins: tuple[float, float]  # chance of a row to use the new atom, if it uses some atom of S and if not
+    coins: Array  # chance of a row to use the new atom, for each way in which it may use those of S
     key: Any
 
 
@@ -43,20 +46,20 @@ def jump(model: Features, state: FeatureState, engine: Engine) -> FeatureState:
     live = state.occupied
     size = len(live)
     before = model.statistics(state, np.concatenate([live, state.always]))
+    kind = int(rng.integers(KINDS))
     absorb = bool(rng.random() < 0.5)
     if absorb and size == 0:
         return state
     if absorb:
         absorbed = int(rng.integers(size))
-        inclusion = _inclusion(model, state, before, absorbed)
+        inclusion = _inclusion(model, state, before, absorbed, kind)
         chosen = np.flatnonzero(rng.random(size) < inclusion)
         log_forward = _log_choice(inclusion, chosen, absorbed)
     else:
         absorbed = -1
         chosen = np.sort(rng.permutation(size)[: _set_size(size, rng)])
         log_forward = _log_set(len(chosen), size)
-    coins = (float(rng.random()), float(rng.random()))
-    proposal = Proposal(absorbed, chosen, coins, key(model.seed, "emit", state.round))
+    proposal = Proposal(absorbed, chosen, rng.random(2**PATTERN), key(model.seed, "emit", state.round))
     own = [model.sources(state, p) for p in range(model.n_shards)]
 
     def propose(shard: FeatureShard, shared: Proposal, sources: Array) -> Summary:
@@ -73,7 +76,7 @@ def jump(model: Features, state: FeatureState, engine: Engine) -> FeatureState:
     if absorb:
         log_ratio += math.log(size) + _log_set(len(chosen), new_size) + log_coins - log_forward
     else:
-        inclusion = _inclusion(model, after, statistics, size)
+        inclusion = _inclusion(model, after, statistics, size, kind)
         log_ratio += _log_choice(inclusion, chosen, size) - math.log(new_size) - log_forward - log_coins
     if math.log(rng.random()) >= log_ratio:
         return state
@@ -90,13 +93,16 @@ def _log_target(model: Features, state: FeatureState, statistics: FeatureStatist
 # ---- which atoms
 
 
-def _inclusion(model: Features, state: FeatureState, statistics: FeatureStatistics, absorbed: int) -> Array:
-    """Chance of every atom to be in S: high for those that take away from B, or that say the same as B."""
+def _inclusion(model: Features, state: FeatureState, statistics: FeatureStatistics, absorbed: int, kind: int) -> Array:
+    """Chance of every atom to be in S, by its loadings: those that take away from B (kind 0), say a part of what B says
+    (1), either (2), the same as B (3), or none in particular (4)."""
     loadings = model.likelihood.expected(state.scales, statistics)
     size = len(loadings) - state.fixed
-    lengths = np.sqrt((loadings[:size] ** 2).sum(1)) + 1e-300
-    cosines = loadings[:size] @ loadings[absorbed] / (lengths * lengths[absorbed])
-    likely = (cosines < -0.3) | (cosines > 0.9)
+    lengths = np.linalg.norm(loadings[:size], axis=1, keepdims=True)
+    unit = loadings[:size] / np.where(lengths > 0.0, lengths, 1.0)
+    cosines = unit @ unit[absorbed]
+    low, high = ((-ALIKE, 2.0), (-2.0, ALIKE), (-ALIKE, ALIKE), (-2.0, SAME), (-2.0, 2.0))[kind]
+    likely = (cosines < low) | (cosines > high)
     chance = np.where(likely, LIKELY, min(UNLIKELY, 0.5 / size))
     chance[absorbed] = 0.0
     return chance
@@ -120,7 +126,7 @@ def _log_set(count: int, size: int) -> float:
 
 
 def _log_coins(counts: Array) -> float:
-    """Log probability of the column B: two coins with uniform bias; counts [coin, no or yes]."""
+    """Log probability of the column B: coins with uniform bias; counts [coin, no or yes]."""
     return float(betaln(counts[:, 0] + 1.0, counts[:, 1] + 1.0).sum())
 
 
@@ -135,29 +141,36 @@ def _propose(model: Features, shard: FeatureShard, proposal: Proposal, sources: 
     for column, source in enumerate(sources):
         if source >= 0:
             old[column] = shard.Z[source]
-    counts = np.zeros((2, 2))
     if proposal.absorbed >= 0:
         moved = old[proposal.absorbed].copy()
         old[proposal.chosen] ^= moved
-        union = old[proposal.chosen].any(axis=0).astype(np.uint8)
+        coin = _coins(old[proposal.chosen])
         new = np.delete(old, proposal.absorbed, axis=0)
     else:
-        union = old[proposal.chosen].any(axis=0).astype(np.uint8)
+        coin = _coins(old[proposal.chosen])
         moved = np.empty(n, shard.Z.dtype)
-        _flip(union, moved, proposal.coins[0], proposal.coins[1], proposal.key, shard.first)
+        _toss(coin, moved, proposal.coins, proposal.key, shard.first)
         old[proposal.chosen] ^= moved
         new = np.concatenate([old, moved[None]])
     fixed = model.likelihood.fixed
     shard.candidate = np.concatenate([new, np.ones((fixed, n), new.dtype)])
-    np.add.at(counts, (union.astype(np.int64), moved.astype(np.int64)), 1.0)
+    counts = np.bincount(2 * coin + moved, minlength=2 ** (PATTERN + 1)).reshape(-1, 2).astype(float)
     summary = model.summary(shard, shard.candidate, len(shard.candidate), *_statistics(shard))
     return Summary({**summary.shared, "coins": counts}, summary.private)
 
 
+def _coins(columns: Array) -> Array:
+    """Which coin decides for a row."""
+    if len(columns) <= PATTERN:
+        return np.asarray((columns.astype(np.int64) << np.arange(len(columns))[:, None]).sum(axis=0))
+    used = columns.sum(axis=0, dtype=np.int64)
+    return np.asarray((used > 0).astype(np.int64) + (used == len(columns)))
+
+
 @jit
-def _flip(union, moved, inside, outside, key, first):
+def _toss(coin, moved, chances, key, first):
     for i in range(moved.size):
-        moved[i] = uniform(key, first + i) < (inside if union[i] else outside)
+        moved[i] = uniform(key, first + i) < chances[coin[i]]
 
 
 def _statistics(shard: FeatureShard) -> tuple[Array, Array, Array]:

@@ -22,7 +22,7 @@ from unbounded.randomness import generator, key
 from unbounded.samplers import feature_jump
 
 FREE_SLOTS = 4
-JUMP_EVERY = 8  # rounds between jumps, after a first quarter with one in every round
+JUMPING, JUMP_EVERY = 500, 4  # rounds with a jump each, and how often after them
 
 
 class Table(NamedTuple):
@@ -201,8 +201,8 @@ class Features:
 
     def jump(self, state: FeatureState, engine: Engine) -> FeatureState:
         """Absorb one atom into others, or the reverse: binary Z, loadings that integrate out (docs/features.md)."""
-        often = state.round < self.n_rounds // 4 or state.round % JUMP_EVERY == 0
-        if not (self.jumps and often and self.measure.binary and self.likelihood.gram):
+        due = state.round < JUMPING or state.round % JUMP_EVERY == 0
+        if not (self.jumps and due and self.measure.binary and self.likelihood.gram):
             return state
         return feature_jump.jump(self, state, engine)
 
