@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export OPENBLAS_NUM_THREADS = 1
 
-.PHONY: demo test lint exactness mutants bench bench-speed bench-peers clean
+.PHONY: demo test lint exactness mutants bench bench-speed bench-features bench-peers bench-million clean
 
 demo: .setup-done
 	$(BIN)/python examples/demo.py
@@ -22,10 +22,16 @@ exactness: .setup-done mutants
 mutants: .setup-done
 	$(BIN)/python tests/exactness/mutants.py
 
-bench: bench-speed bench-peers
+bench: bench-speed bench-features bench-peers
 
 bench-speed: .setup-done
 	$(BIN)/python benchmarks/speed.py
+
+bench-features: .setup-done
+	$(BIN)/python benchmarks/features.py
+
+bench-million: .setup-done
+	$(BIN)/python benchmarks/million.py
 
 bench-peers: .setup-done
 	$(BIN)/python benchmarks/peers.py

@@ -96,6 +96,14 @@ def private_cost() -> Row:
     )
 
 
+def growth() -> None:
+    """Seconds per sweep with statistics: linear in the number of rows."""
+    sizes = (1_000, 10_000, 100_000, 1_000_000)
+    benches = [Bench(n, 36, 4, np.float64) for n in sizes]
+    for n, seconds in zip(sizes, cpu_seconds(*(bench.sweep for bench in benches)), strict=True):
+        print(f"     {n:>9,} x 36, K=4: {seconds:.6f} s per sweep, {1e9 * seconds / n:.0f} ns per row", flush=True)
+
+
 def main() -> None:
     f32, f64 = np.float32, np.float64
     with threadpool_limits(1, user_api="blas"):
@@ -109,6 +117,7 @@ def main() -> None:
             ]
             for row in table[-4:]:
                 print(f"{'ok  ' if row.ok else 'MISS'} {row.what:58} {row.reached:58} target {row.target}", flush=True)
+        growth()
         row = private_cost()
         print(f"{'ok  ' if row.ok else 'MISS'} {row.what:58} {row.reached:58} target {row.target}", flush=True)
 

@@ -66,6 +66,10 @@ class ChainEstimator(BaseEstimator):
     def _measure(self) -> Any:
         raise NotImplementedError
 
+    def _moves(self) -> dict[str, bool]:
+        """Options of the sampler that only this model has."""
+        return {}
+
     def _check_init(self, n_rows: int) -> None:
         raise NotImplementedError
 
@@ -91,7 +95,7 @@ class ChainEstimator(BaseEstimator):
         length = Length(self.n_warmup, self.n_draws, self.thin, max(1, self.n_snapshots // self.n_chains))
         model = self._sampler(
             self._measure(), self._likelihood, resolve_rule(self.instantiate), n_rows, self.n_shards, self.seed(),
-            length.n_rounds, self.sweeps_per_round, self.dtype,
+            length.n_rounds, self.sweeps_per_round, self.dtype, **self._moves(),
         )  # fmt: skip
         if model.settled() > self.n_warmup:
             raise ValueError(
@@ -267,6 +271,7 @@ class ChainEstimator(BaseEstimator):
             "init": self.init if isinstance(self.init, str) else fingerprint(np.asarray(self.init)),
             "dtype": self.dtype,
             "seed": seed,
+            **self._moves(),
             **{name: int(getattr(self, name)) for name in (*_LEAST, "keep_assignments")},
             "data": fingerprint(X),
             "holdout": None if held is None else self._held_fingerprint(held),

@@ -199,6 +199,8 @@ class BetaBernoulliFeatures(_FeatureEstimator):
         As for `DirichletProcessMixture`.
     init : str or array, default "grown"
         "grown", "one", "prior", or a matrix Z with a row for each row and a column for each feature.
+    jumps : bool, default True
+        Propose to absorb whole features into others (linear Gaussian only). The paper's rules have no such moves.
     dtype : {"float64", "float32"}
         Precision of the vectorised part; rounds that would lose accuracy in float32 run in float64.
     n_snapshots : int, default 32
@@ -223,9 +225,13 @@ class BetaBernoulliFeatures(_FeatureEstimator):
     """
 
     likelihood: Any = field(default="linear_gaussian", kw_only=False)
+    jumps: bool = True
 
     def _measure(self) -> FeatureMeasure:
         return BetaBernoulli(*self._hyper_priors())
+
+    def _moves(self) -> dict[str, bool]:
+        return {"jumps": bool(self.jumps)}
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

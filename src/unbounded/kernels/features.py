@@ -58,7 +58,8 @@ class Work(NamedTuple):
 
     z: Any  # flat: columns x rows, floats
     pull: Any  # flat: columns x rows
-    lanes: Any  # one row of lanes
+    lanes: Any  # a row of lanes
+    other: Any  # another one
     born: Any  # [sweeps x rows] proposed births
     busy: Any  # [rows] whether the row's mobile columns wait for its visit; last: whether any row's do
     ladder: Any
@@ -294,6 +295,30 @@ def _bernoulli_column(law, column, pull, weight, curve, key, row, work):
     for r in range(column.size):
         e = lane_exp(min(-(pull[r] + offset), most))
         column[r] = one if uniform(key, row + r) * (one + e) < one else none
+
+
+@jit
+def draw_pair(first, second, pull, other, curve, key, row, busy):
+    """Draw two columns of 0/1 entries together, of which `curve` is what both at once lose.
+
+    pull, other: log odds of each while the other is out. Alone, an entry that another one cancels could never go.
+    """
+    one, none = first.dtype.type(1), first.dtype.type(0)
+    cross = first.dtype.type(curve)
+    some = busy[busy.size - 1]
+    for r in range(first.size):
+        a, b = pull[r], other[r]
+        both = a + b - cross
+        top = max(max(a, b), max(both, none))
+        w = lane_exp(none - top)
+        wa = w + lane_exp(a - top)
+        wb = wa + lane_exp(b - top)
+        aim = uniform(key, row + r) * (wb + lane_exp(both - top))
+        new = one if ((aim >= w) & (aim < wa)) | (aim >= wb) else none
+        new_other = one if aim >= wa else none
+        keep = some & busy[r]
+        first[r] = first[r] if keep else new
+        second[r] = second[r] if keep else new_other
 
 
 @inline
@@ -537,6 +562,7 @@ def workspace(columns: int, slots: int, sweeps: int, lanes: int, dtype: Any) -> 
         z=np.empty(columns * lanes, dtype),
         pull=np.empty(columns * lanes, dtype),
         lanes=np.empty(lanes, dtype),
+        other=np.empty(lanes, dtype),
         born=np.zeros(sweeps * lanes, np.int16),
         busy=np.zeros(lanes + 1, np.bool_),
         ladder=np.empty(LARGEST + 1),

@@ -25,6 +25,7 @@ from unbounded.kernels.features import (
     depart,
     draw_column,
     draw_entry,
+    draw_pair,
     entry_ratio,
     is_binary,
     mobile_waits,
@@ -313,25 +314,47 @@ def _prepare(family, tail, data, start, z, usable, work):
                 pull[k, r] -= g * z[j, r]
 
 
+@inline
+def _explain(gram, k, z, usable, out):
+    """Subtract what the mobile columns explain of column k's pull, four at a time."""
+    size = z.shape[1]
+    fours = usable - usable % 4
+    for j in range(0, fours, 4):
+        a, b, c, e = gram[k, j], gram[k, j + 1], gram[k, j + 2], gram[k, j + 3]
+        for r in range(size):
+            out[r] -= a * z[j, r] + b * z[j + 1, r] + (c * z[j + 2, r] + e * z[j + 3, r])
+    for j in range(fours, usable):
+        a = gram[k, j]
+        for r in range(size):
+            out[r] -= a * z[j, r]
+
+
 @implements(sweep_mobile, LinearGaussianFamily)
 def _sweep_mobile(family, law, tail, z, usable, order, weights, key, first, work):
-    """Gram form: what an entry gains is its pull minus what the other mobile columns explain already."""
+    """Gram form: what an entry gains is its pull minus what the other mobile columns explain already.
+
+    0/1 columns go in pairs, neighbours in the random order.
+    """
     size = z.shape[1]
-    lanes = work.lanes[:size]
+    lanes, other = work.lanes[:size], work.other[:size]
     pull = work.pull[: usable * size].reshape(usable, size)
-    fours = usable - usable % 4
-    for q in range(usable):
+    pairs = usable // 2 if is_binary(law) else 0
+    for q in range(pairs):
+        j, k = order[2 * q], order[2 * q + 1]
+        cross = family.gram[j, k]
+        odds = pull.dtype.type(weights[j] - 0.5 * family.norms[j] / family.noise)
+        other_odds = pull.dtype.type(weights[k] - 0.5 * family.norms[k] / family.noise)
+        for r in range(size):
+            lanes[r] = odds + pull[j, r] + cross * z[k, r]
+            other[r] = other_odds + pull[k, r] + cross * z[j, r]
+        _explain(family.gram, j, z, usable, lanes)
+        _explain(family.gram, k, z, usable, other)
+        draw_pair(z[j], z[k], lanes, other, cross, stream(key, j), first, work.busy)
+    for q in range(2 * pairs, usable):
         k = order[q]
         for r in range(size):
             lanes[r] = pull[k, r]
-        for j in range(0, fours, 4):
-            a, b, c, e = family.gram[k, j], family.gram[k, j + 1], family.gram[k, j + 2], family.gram[k, j + 3]
-            for r in range(size):
-                lanes[r] -= a * z[j, r] + b * z[j + 1, r] + (c * z[j + 2, r] + e * z[j + 3, r])
-        for j in range(fours, usable):
-            a = family.gram[k, j]
-            for r in range(size):
-                lanes[r] -= a * z[j, r]
+        _explain(family.gram, k, z, usable, lanes)
         draw_column(law, z[k], lanes, weights[k], family.norms[k] / family.noise, stream(key, k), first, work)
 
 

@@ -26,7 +26,7 @@ from unbounded.randomness import generator, key
 if TYPE_CHECKING:
     from unbounded.samplers.features import Features, FeatureShard, FeatureState
 
-LIKELY, UNLIKELY = 0.9, 0.03  # chance that an atom whose loadings say so, or do not, is in S
+LIKELY, UNLIKELY = 0.75, 0.03  # chance that an atom whose loadings say so, or do not, is in S
 ALIKE, SAME = 0.3, 0.9  # cosines of loadings
 KINDS = 5
 PATTERN = 4  # atoms of S up to which every pattern of use has its own coin; beyond: none, some, all
@@ -40,9 +40,9 @@ class Proposal(NamedTuple):
     key: Any
 
 
-def jump(model: Features, state: FeatureState, engine: Engine) -> FeatureState:
+def jump(model: Features, state: FeatureState, engine: Engine, turn: int = 0) -> FeatureState:
     """The state after one proposal."""
-    rng = generator(model.seed, "jump", state.round)
+    rng = generator(model.seed, "jump", state.round, turn)
     live = state.occupied
     size = len(live)
     before = model.statistics(state, np.concatenate([live, state.always]))
@@ -59,7 +59,7 @@ def jump(model: Features, state: FeatureState, engine: Engine) -> FeatureState:
         absorbed = -1
         chosen = np.sort(rng.permutation(size)[: _set_size(size, rng)])
         log_forward = _log_set(len(chosen), size)
-    proposal = Proposal(absorbed, chosen, rng.random(2**PATTERN), key(model.seed, "emit", state.round))
+    proposal = Proposal(absorbed, chosen, rng.random(2**PATTERN), key(model.seed, "emit", state.round, turn))
     own = [model.sources(state, p) for p in range(model.n_shards)]
 
     def propose(shard: FeatureShard, shared: Proposal, sources: Array) -> Summary:

@@ -1,7 +1,8 @@
 """Where a chain of features starts (docs/features.md, "The start"). It never affects exactness, only the wait.
 
 Growing an atom from a single row is a 1-in-n event, so with many rows the start decides. The default samples a pilot of
-a few thousand rows first, with the model itself, then lets all rows choose among the pilot's atoms.
+up to a thousand rows first, with the model itself and more than once, takes the most probable result, goes on with four
+times as many rows, and then lets all rows choose among the atoms.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from unbounded.samplers.features import Broadcast, Features, FeatureState, Own, 
 from unbounded.samplers.hybrid import rounds
 
 NAMES = ("grown", "one", "prior")
-PILOT_CELLS, PILOT_ROWS = 200_000, (500, 4_000)
-PILOT_ROUNDS = 300
+PILOT_CELLS, PILOT_ROWS = 100_000, (300, 1_000)
+PILOT_ROUNDS, CHAINS = 200, 3
 SETTLING = 10  # sweeps of all rows over the pilot's atoms
 LARGEST_PRIOR = 50_000_000  # entries of Z
 
@@ -61,39 +62,58 @@ def _from_prior(model: Features, engine: Engine) -> FeatureState:
     return model.begin(engine, model.measure.simulate(hyper, model.n_rows, rng), hyper)
 
 
-def pilot_rows(n_rows: int, n_columns: int) -> int:
-    return min(n_rows, max(PILOT_ROWS[0], min(PILOT_ROWS[1], PILOT_CELLS // n_columns)))
-
-
 def _grown(model: Features, engine: Engine, X: Any) -> FeatureState:
+    """Several short chains of a few rows, the most probable of which goes on with more rows, then with all."""
     rng = generator(model.seed, "start")
-    n_pilot = pilot_rows(model.n_rows, X.shape[1])
-    rows = np.sort(rng.choice(model.n_rows, n_pilot, replace=False))
-    pilot = replace(
-        model, n_rows=n_pilot, n_shards=1, rule=Ghosts(), sweeps=2, n_rounds=4 * PILOT_ROUNDS, jumps=True,
-        seed=int(rng.integers(2**62)),
-    )  # fmt: skip
-    few = Serial(shards(X[rows], model.likelihood, 1, model.measure.binary))
-    try:
-        state = pilot.begin(few, np.ones((n_pilot, 1), np.int64))
-        *_, state = islice(rounds(pilot, few, state), PILOT_ROUNDS)
-        if n_pilot == model.n_rows:
-            return model.begin(engine, pilot.assignments(state, few), state.hyper, state.scales)
+    most = max(PILOT_ROWS[0], min(PILOT_ROWS[1], PILOT_CELLS // X.shape[1]))
+    order = rng.permutation(model.n_rows)
+    few, more = np.sort(order[:most]), np.sort(order[: 4 * most])
+    seeds = [int(seed) for seed in rng.integers(2**62, size=CHAINS)]
+    chains = [_Pilot(model, X[few], seed) for seed in seeds]
+    best = max(chains, key=lambda chain: chain.run(PILOT_ROUNDS))
+    if len(few) < model.n_rows:
+        wider = _Pilot(model, X[more], seeds[0])
+        wider.state = _settle(wider.model, wider.engine, *best.atoms())
+        wider.run(PILOT_ROUNDS // 3)
+        best = wider
+    if len(more) < model.n_rows:
+        return _settle(model, engine, *best.atoms())
+    return model.begin(engine, best.assignments(), best.state.hyper, best.state.scales)
+
+
+class _Pilot:
+    """A chain of some of the rows on one shard."""
+
+    def __init__(self, model: Features, X: Any, seed: int):
+        n = len(X)
+        self.model = replace(model, n_rows=n, n_shards=1, rule=Ghosts(), sweeps=2, jumps=True, seed=seed)
+        self.engine = Serial(shards(X, model.likelihood, 1, model.measure.binary))
+        self.state = self.model.begin(self.engine, np.ones((n, 1), np.int64))
+
+    def run(self, n_rounds: int) -> float:
+        """Go on for some rounds; returns the log joint density."""
+        for state in islice(rounds(self.model, self.engine, self.state), n_rounds):
+            self.state = state
+        return self.model.scalars(self.state)["log_joint"]
+
+    def assignments(self) -> Array:
+        return self.model.assignments(self.state, self.engine)
+
+    def atoms(self) -> tuple[Array, int, Array, Hyper, Any]:
+        """Atoms that more than two rows use: members, of how many rows, loadings (always-on ones last), the rest."""
+        state = self.state
         kept = state.occupied[state.table.members[state.occupied] > 2]
-        everything = pilot.statistics(state, np.concatenate([kept, state.always]))
-        loadings = model.likelihood.expected(state.scales, everything)
-    finally:
-        few.close()
-    return _settle(model, engine, everything.members[: len(kept)], loadings, state.hyper, state.scales)
+        statistics = self.model.statistics(state, np.concatenate([kept, state.always]))
+        loadings = self.model.likelihood.expected(state.scales, statistics)
+        return statistics.members[: len(kept)], self.model.n_rows, loadings, state.hyper, state.scales
 
 
 def _settle(
-    model: Features, engine: Engine, members: Array, loadings: Array, hyper: Hyper, scales: Any
+    model: Features, engine: Engine, members: Array, n_pilot: int, loadings: Array, hyper: Hyper, scales: Any
 ) -> FeatureState:
     """All rows choose among given atoms: a local step with everything mobile and no births."""
     n_atoms, n_shared = len(members), len(loadings)
     rng = generator(model.seed, "settle")
-    n_pilot = pilot_rows(model.n_rows, loadings.shape[1])
     weights = model.measure.log_weights(hyper, members.astype(float), float(n_pilot), rng)
     closed = model.measure.law(hyper, model.n_rows, open_=False)
     broadcast = Broadcast(

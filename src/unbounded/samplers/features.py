@@ -22,7 +22,8 @@ from unbounded.randomness import generator, key
 from unbounded.samplers import feature_jump
 
 FREE_SLOTS = 4
-JUMPING, JUMP_EVERY = 500, 4  # rounds with a jump each, and how often after them
+JUMPING, JUMP_EVERY = 500, 4  # rounds with jumps each, and how often after them
+MOST_JUMPS, JUMP_ROWS = 4, 200_000  # in a round, and the rows that all of them may read
 
 
 class Table(NamedTuple):
@@ -204,7 +205,9 @@ class Features:
         due = state.round < JUMPING or state.round % JUMP_EVERY == 0
         if not (self.jumps and due and self.measure.binary and self.likelihood.gram):
             return state
-        return feature_jump.jump(self, state, engine)
+        for turn in range(min(MOST_JUMPS, max(1, JUMP_ROWS // self.n_rows))):
+            state = feature_jump.jump(self, state, engine, turn)
+        return state
 
     def keys(self, round_: int) -> tuple[Any, ...]:
         return tuple(key(self.seed, purpose, round_) for purpose in ("entry", "tail", "birth", "split"))
