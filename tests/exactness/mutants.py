@@ -25,6 +25,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parents[1] / "src" / "unbounded"
 LABELS, MIXTURE, MEASURE = "kernels/labels.py", "samplers/mixture.py", "measures/pitman_yor.py"
+RULES = "instantiation.py"
 TAIL_WEIGHT = "columns[slot, r] + math.log(members[slot] - law.discount) + log_common"
 
 
@@ -69,10 +70,10 @@ MUTANTS = [
     ),
     # ---- who may move where
     Mutant(
-        "every atom mobile (J = K) under ghosts", MIXTURE, "is_mobile = ghosts > 0", "is_mobile = ghosts >= 0", "sharp",
+        "every atom mobile (J = K) under ghosts", RULES, "is_mobile = ghosts > 0", "is_mobile = ghosts >= 0", "sharp",
     ),
     Mutant(
-        "private atoms open to every shard", MIXTURE, "is_mobile = ghosts > 0",
+        "private atoms open to every shard", RULES, "is_mobile = ghosts > 0",
         "is_mobile = (ghosts > 0) | (owner >= 0)", "few",
     ),
     Mutant(
@@ -84,7 +85,7 @@ MUTANTS = [
         "n_own = n_shared if plan.lone >= 0 else n_mobile", "open",
     ),
     Mutant(
-        "one open: closed shards keep private atoms", MIXTURE,
+        "one open: closed shards keep private atoms", RULES,
         "(owner == plan.lone) if plan.lone >= 0 else (owner >= 0)", "(owner >= 0)", "open",
     ),
     Mutant(

@@ -266,12 +266,14 @@ ROWS = {law: 2 if law in ("gp-1", "gp-2", "bnb-1", "bnb-2") else 3 for law in LA
 
 
 def ways(n: int) -> list[FeatureRun]:
-    """P x L x T x rule."""
+    """P x T x rule, with L, blocks and jumps."""
+    some = FeatureRun(Ghosts(), chains=40, rounds=80)
     runs = []
     for n_shards in range(1, n + 1):
         for ghosts in (0, 1, n, 10 * n) if n_shards == 1 else (1, n, 10 * n):
-            for rule in (Ghosts(ghosts), OneOpen(ghosts)):
-                runs += [FeatureRun(rule, n_shards), FeatureRun(rule, n_shards, 3, lanes=1, jumps=False)]
+            runs.append(replace(some, rule=Ghosts(ghosts), n_shards=n_shards))
+            runs.append(replace(some, rule=Ghosts(ghosts), n_shards=n_shards, sweeps=3, lanes=1, jumps=False))
+            runs.append(replace(some, rule=OneOpen(ghosts), n_shards=n_shards, sweeps=2))
     return [replace(run, seed=i + 1) for i, run in enumerate(runs)]
 
 
