@@ -350,7 +350,8 @@ def multisets(law: Law, likelihood: Any, columns: Columns, log_cut: float) -> St
         index, weight, repeats = np.column_stack([index[parent], column])[keep], weight[keep], repeats[keep]
         ceiling = likelihood.log_ceiling(columns.v[index])
     width = levels[-1][0].shape[1]
-    padded = [np.pad(i, ((0, 0), (0, width - i.shape[1])), constant_values=len(columns.v)) for i, _ in levels]
+    empty = len(columns.v)
+    padded = [np.pad(i.astype(np.int32), ((0, 0), (0, width - i.shape[1])), constant_values=empty) for i, _ in levels]
     log_prior = np.concatenate([weight for _, weight in levels]) - law.total(n)
     return States(np.vstack([columns.v, np.zeros((1, n), int)]), np.concatenate(padded), log_prior, float(np.log(cut)))
 
