@@ -16,7 +16,7 @@ lint: .setup-done
 	$(BIN)/ruff format --check src tests benchmarks examples
 	$(BIN)/mypy
 
-exactness: .setup-done mutants
+exactness: .setup-done
 	$(BIN)/python -m pytest -m "long" tests/exactness -s
 
 mutants: .setup-done

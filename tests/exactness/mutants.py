@@ -26,7 +26,8 @@ HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parents[1] / "src" / "unbounded"
 LABELS, MIXTURE, MEASURE = "kernels/labels.py", "samplers/mixture.py", "measures/pitman_yor.py"
 RULES = "instantiation.py"
-FEATURES, BUFFET = "kernels/features.py", "measures/features.py"
+FEATURES, LINEAR, FACTORS = "kernels/features.py", "likelihoods/linear_gaussian.py", "likelihoods/poisson_factors.py"
+BUFFET, ROUND, JUMP = "measures/features.py", "samplers/features.py", "samplers/feature_jump.py"
 TAIL_WEIGHT = "columns[slot, r] + math.log(members[slot] - law.discount) + log_common"
 
 
@@ -164,7 +165,7 @@ MUTANTS = [
         "the same numbers in every global step", MIXTURE, "generator(self.seed, purpose, state.round)",
         "generator(self.seed, purpose, 0)", "few open",
     ),
-    # ---- features
+    # ---- features: the tail
     Mutant(
         "features: counts in the tail include the row itself", FEATURES, "others = float(members[slot] - old)",
         "others = float(members[slot])", "buffet",
@@ -182,6 +183,51 @@ MUTANTS = [
     ),
     Mutant(
         "features: a row's own atoms never replaced", FEATURES, "if singles > 0 or born > 0:", "if born > 0:", "buffet",
+    ),
+    Mutant(
+        "features: private columns in storage order", FEATURES,
+        "work.slots[i], work.slots[j] = work.slots[j], work.slots[i]", "pass", "order",
+    ),
+    Mutant(
+        "features: rows that may change are skipped", LINEAR, "(1.0 + math.exp(min(gain, 700.0))) >= 1.0:",
+        "(1.0 + math.exp(min(gain, 700.0))) >= 2.0:", "buffet",
+    ),
+    Mutant(
+        "features: rows and not ghosts in the tail", ROUND,
+        "self.measure.law(hyper, everyone, open_=False), self.measure.law(hyper, everyone)",
+        "self.measure.law(hyper, everyone, open_=False), self.measure.law(hyper, self.n_rows)", "ghosts",
+    ),
+    # ---- features: the finite part
+    Mutant(
+        "features: every atom mobile (J = K) under ghosts", ROUND, "classify(ghosts, owner, plan)",
+        "classify(ghosts + 1, owner, plan)", "ghosts",
+    ),
+    Mutant(
+        "features: ghost-only atoms dropped", ROUND, "mobile, held, private = classify(",
+        "extra = extra[:0]\n            mobile, held, private = classify(", "ghosts",
+    ),
+    Mutant(
+        "features: loadings drawn one by one", LINEAR, "precision = statistics.products / scales.noise + np.diag(",
+        "precision = np.diag(np.diag(statistics.products)) / scales.noise + np.diag(", "ghosts",
+    ),
+    Mutant(
+        "features: pairs as if their columns did not meet", FEATURES, "both = a + b - cross", "both = a + b", "ghosts",
+    ),
+    Mutant(
+        "features: every sweep has the same numbers", FEATURES, "own = stream(entry_key, s)",
+        "own = stream(entry_key, 0)", "sweeps",
+    ),
+    Mutant(
+        "features: counts split without their loadings", FACTORS, "binomial(left, min(part / mass, 1.0),",
+        "binomial(left, 0.5,", "factors",
+    ),
+    # ---- features: jumps
+    Mutant(
+        "features: jumps forget the coins", JUMP, "+ log_coins - log_forward", "- log_forward", "ghosts",
+    ),
+    Mutant(
+        "features: jumps forget the order of atoms", JUMP, "log_ratio += math.log(size) + _log_set",
+        "log_ratio += _log_set", "ghosts",
     ),
 ]  # fmt: skip
 
@@ -211,6 +257,10 @@ def battery() -> dict[str, Callable[[], Any]]:
     return {
         "buffet": columns("gaussian-3", "bb-1", 3, FeatureRun(Ghosts(0), jumps=False)),
         "buffet-2": columns("gaussian-3", "bb-2", 3, FeatureRun(Ghosts(0), jumps=False)),
+        "order": columns("gaussian-3", "bb-2", 3, FeatureRun(Ghosts(0), jumps=False, chains=200, rounds=200)),
+        "ghosts": columns("sharp", "bb-1", 3, FeatureRun(Ghosts(), 2, rounds=100)),
+        "sweeps": columns("gaussian-3", "bb-2", 3, FeatureRun(Ghosts(30), 2, 3, jumps=False, rounds=100)),
+        "factors": columns("poisson", "bb-1", 3, FeatureRun(Ghosts(), 2)),
         "collapsed": cells("bernoulli", "py", Run(Ghosts(0))),
         "tail": cells("sharp", "dp", Run(Ghosts(0), 1, 2)),
         "sharp": cells("sharp", "py", Run(Ghosts())),
