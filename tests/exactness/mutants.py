@@ -54,7 +54,7 @@ MUTANTS = [
     Mutant(
         "statistics in the tail include the row itself", LABELS,
         "        update(families, tail, old, data, start, features, r, -1)\n        fresh[old] = 0\n",
-        "        _refresh(families, tail, old, data, start, features, r, size, columns, fresh)\n"
+        "        refresh(families, tail, old, data, start, features, r, size, columns, fresh)\n"
         "        update(families, tail, old, data, start, features, r, -1)\n", "collapsed",
     ),
     Mutant("stale columns of a joined atom", LABELS, "    fresh[chosen] = 0\n", "", "tail"),
@@ -132,8 +132,8 @@ MUTANTS = [
     Mutant("V without ghost-only atoms", MIXTURE, "len(counts) + len(extra)", "len(counts)", "many shards"),
     # ---- parameters and hyper-parameters
     Mutant(
-        "ghosts counted as data in parameters", MIXTURE, "self._draw(counts[drawn], ",
-        "self._draw(counts[drawn] + ghosts[drawn], ", "shards",
+        "ghosts counted as data in parameters", MIXTURE, "self.likelihood, counts[drawn], ",
+        "self.likelihood, counts[drawn] + ghosts[drawn], ", "shards",
     ),
     Mutant(
         "one row missing in the statistics", LABELS, "order[begin : ends[k]], sums[k]",

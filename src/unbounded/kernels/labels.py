@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from unbounded.kernels.compiled import inline, jit, lane_exp, uniform
-from unbounded.kernels.operations import accumulate, clear, evaluate, featurise, logits, screen, update
+from unbounded.kernels.compiled import jit, lane_exp, uniform
+from unbounded.kernels.operations import accumulate, clear, evaluate, featurise, logits, refresh, screen, update
 
 LOOK_AHEAD = 32
 SLACK = 1e-6  # nats by which a bound is raised, to cover rounding
@@ -268,14 +268,14 @@ def _move(families, data, labels, start, r, size, shared, law, tail, members, ro
         if members[slot] > 0:
             atoms += 1
             if fresh[slot] <= r:
-                _refresh(families, tail, slot, data, start, features, r, min(size, r + look), columns, fresh)
+                refresh(families, tail, slot, data, start, features, r, min(size, r + look), columns, fresh)
             weights[slot] = columns[slot, r] + math.log(members[slot] - law.discount) + log_common
             best = max(best, weights[slot])
     births = law.birth + law.extra * atoms
     weights[slots] = -np.inf
     if births > 0:
         if fresh[slots] <= r:
-            _refresh(families, tail, slots, data, start, features, r, min(size, r + look), columns, fresh)
+            refresh(families, tail, slots, data, start, features, r, min(size, r + look), columns, fresh)
         weights[slots] = columns[slots, r] + math.log(births) + log_common
         best = max(best, weights[slots])
     mobile = math.exp(log_mobile - best)
@@ -302,15 +302,6 @@ def _move(families, data, labels, start, r, size, shared, law, tail, members, ro
     fresh[chosen] = 0
     labels[i] = shared + chosen
     return chosen
-
-
-@inline
-def _refresh(families, tail, slot, data, start, features, begin, end, columns, fresh):
-    column = columns[slot]
-    for q in range(begin, end):
-        column[q] = 0.0
-    evaluate(families, tail, slot, data, start, features, begin, end, column)
-    fresh[slot] = end
 
 
 @jit

@@ -98,6 +98,16 @@ over_parts(screen, _recurse_screen, lambda family, tail, slot, data, start, feat
 
 
 @inline
+def refresh(families, tail, slot, data, start, features, begin, end, columns, fresh):
+    """Make the slot's column of log predictives right for rows begin .. end of the block."""
+    column = columns[slot]
+    for q in range(begin, end):
+        column[q] = 0.0
+    evaluate(families, tail, slot, data, start, features, begin, end, column)
+    fresh[slot] = end
+
+
+@inline
 def largest(values: Any, top: Any) -> None:
     atoms, lanes = values.shape
     for r in range(lanes):

@@ -1,10 +1,11 @@
 """What is drawn from the prior. A new measure is one file and one line here."""
 
 from unbounded.measures.features import BetaBernoulli, BetaNegativeBinomial, GammaPoisson
+from unbounded.measures.hierarchical import HierarchicalDirichletProcess
 from unbounded.measures.pitman_yor import DirichletProcess, Hyper, PitmanYor
 from unbounded.measures.priors import Beta, Gamma, InverseGamma
 
-MEMBERS = (DirichletProcess, PitmanYor, BetaBernoulli, GammaPoisson, BetaNegativeBinomial)
+MEMBERS = (DirichletProcess, PitmanYor, HierarchicalDirichletProcess, BetaBernoulli, GammaPoisson, BetaNegativeBinomial)
 
 __all__ = [
     "MEMBERS",
@@ -14,6 +15,7 @@ __all__ = [
     "DirichletProcess",
     "Gamma",
     "GammaPoisson",
+    "HierarchicalDirichletProcess",
     "Hyper",
     "InverseGamma",
     "PitmanYor",

@@ -95,6 +95,28 @@ class LabelShard:
             self.data[tuple(self.holes.T)] = arrays["holes"]
 
 
+def recode(state: Any, live: Array, code: Array, p: int) -> Array:
+    """Old label code of shard p -> new one, given those of the live atoms (-1 for atoms without rows)."""
+    new = np.full(len(state.table.counts), -1, np.int32)
+    new[live] = code
+    first = state.n_shared + int(state.n_private[:p].sum())
+    return np.concatenate([new[: state.n_shared], new[first : first + int(state.n_private[p])]])
+
+
+def draw_parameters(
+    likelihood: Bound, counts: Array, statistics: Array, n_extra: int, position: int, rng: np.random.Generator
+) -> Parameters:
+    """Parameters of atoms given their rows; n_extra ghost-only atoms, from the prior, stand at `position`."""
+    counts = np.insert(counts, position, np.zeros(n_extra))
+    statistics = np.insert(statistics, position, np.zeros((n_extra, statistics.shape[1])), axis=0)
+    return likelihood.draw(counts, statistics, rng)
+
+
+def finite_part(likelihood: Bound, dtype: str, parameters: Parameters, log_weights: Array) -> Any:
+    safe = dtype == "float32" and likelihood.float32_error(parameters) < FLOAT32_TOLERANCE
+    return likelihood.finite(parameters, log_weights, np.float32 if safe else np.float64)
+
+
 def shards(X: Any, likelihood: Bound, n_shards: int) -> list[LabelShard]:
     """Cut the rows into P contiguous shards."""
     edges = boundaries(X.shape[0], n_shards)
@@ -174,7 +196,9 @@ class Mixture:
         usable = shared if plan.lone >= 0 else mobile
         weights, laws = self._weights(hyper, counts, ghosts, extra, usable, len(mobile), plan, rng("weights"))
         drawn = np.concatenate([shared, private]) if self.likelihood.imputes else usable
-        parameters = self._draw(counts[drawn], statistics[drawn], len(extra), len(mobile), rng("parameters"))
+        parameters = draw_parameters(
+            self.likelihood, counts[drawn], statistics[drawn], len(extra), len(mobile), rng("parameters")
+        )
         n_usable = len(usable) + len(extra)
         finite = self.finite({name: value[:n_usable] for name, value in parameters.items()}, weights)
 
@@ -196,15 +220,8 @@ class Mixture:
                 parts = {name: value[where] for name, value in parameters.items()}
             is_open = bool(plan.open[p])
             n_own = n_shared if plan.lone == p else n_mobile
-            own.append(Own(self._codes(state, live, code, p), n_own, len(mine), is_open, parts))
+            own.append(Own(recode(state, live, code, p), n_own, len(mine), is_open, parts))
         return Message((broadcast, hyper), own)
-
-    def _codes(self, state: MixtureState, live: Array, code: Array, p: int) -> Array:
-        """Old label code of shard p -> new one (-1 for atoms without rows)."""
-        new = np.full(len(state.table.counts), -1, np.int32)
-        new[live] = code
-        first = state.n_shared + int(state.n_private[:p].sum())
-        return np.concatenate([new[: state.n_shared], new[first : first + int(state.n_private[p])]])
 
     def _weights(
         self, hyper: Hyper, counts: Array, ghosts: Array, extra: Array, usable: Array, n_mobile: int, plan: Plan,
@@ -221,17 +238,8 @@ class Mixture:
         birth = self.measure.birth(hyper, len(counts) + len(extra), rng)
         return weights, (closed, kernel.TailLaw(hyper.sigma, birth))
 
-    def _draw(
-        self, counts: Array, statistics: Array, n_extra: int, position: int, rng: np.random.Generator
-    ) -> Parameters:
-        """Parameters of atoms given their rows; n_extra ghost-only atoms, from the prior, stand at `position`."""
-        counts = np.insert(counts, position, np.zeros(n_extra))
-        statistics = np.insert(statistics, position, np.zeros((n_extra, statistics.shape[1])), axis=0)
-        return self.likelihood.draw(counts, statistics, rng)
-
     def finite(self, parameters: Parameters, log_weights: Array) -> Any:
-        safe = self.dtype == "float32" and self.likelihood.float32_error(parameters) < FLOAT32_TOLERANCE
-        return self.likelihood.finite(parameters, log_weights, np.float32 if safe else np.float64)
+        return finite_part(self.likelihood, self.dtype, parameters, log_weights)
 
     # ---- local step
 
@@ -340,8 +348,7 @@ class Mixture:
         live = np.arange(len(position))
 
         def global_labels(shard: LabelShard) -> Array:
-            codes = self._codes(state, live, position, shard.index)
-            return codes[shard.labels]
+            return recode(state, live, position, shard.index)[shard.labels]
 
         return np.concatenate(engine.map(global_labels))
 

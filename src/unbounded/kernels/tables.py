@@ -1,0 +1,515 @@
+"""The local step for grouped rows: every row sits at a table of its group, every table has one atom, its dish.
+
+Two exact forms of the same chain (docs/topics.md). *Direct assignment* integrates the seating out: a row has a label
+only, and `draw_tables` recovers the numbers of tables. The *franchise* keeps seats: rows move between tables, then
+whole tables change their dish. Labels and dishes are coded as in `labels`: 0 .. usable-1 mobile, up to shared-1 held,
+shared + slot private.
+
+Rows of a group are contiguous: group g is rows offsets[g] .. offsets[g + 1]. Likelihoods of a block of rows under the
+mobile atoms are computed at once; the draws go row by row, since each changes the weights of its group.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from unbounded.kernels.compiled import inline, jit, lane_exp, uniform
+from unbounded.kernels.operations import clear, evaluate, featurise, logits, refresh, update
+
+LOOK_AHEAD = 16
+
+
+class Masses(NamedTuple):
+    """What a shard knows of the top process: gamma beta_k of shared atoms; its own tail has concentration `share`."""
+
+    shared: Any  # [n_shared]
+    log_gamma: float
+    alpha: float
+    share: float  # alpha / P under ghosts
+
+
+class Scratch(NamedTuple):
+    features: Any
+    logits: Any
+    top: Any
+    plain: Any  # [lanes, atoms]: likelihoods of the rows, each row relative to its best mobile atom
+    columns: Any  # [slots + 1, lanes]: log predictives under private atoms and (last) a new one
+    fresh: Any
+    weights: Any
+    counts: Any  # rows of the current group by code
+    single: Any  # features of one row
+
+
+def scratch(features: int, atoms: int, shared: int, slots: int, lanes: int, dtype: Any) -> Scratch:
+    rows, single = np.empty((features + 1, lanes), dtype), np.empty((features + 1, 1))
+    rows[-1] = single[-1] = 1.0
+    return Scratch(
+        features=rows,
+        logits=np.empty((atoms, lanes), dtype),
+        top=np.empty(lanes, dtype),
+        plain=np.empty((lanes, atoms), dtype),
+        columns=np.empty((slots + 1, lanes)),
+        fresh=np.zeros(slots + 1, np.int64),
+        weights=np.empty(slots + 1),
+        counts=np.zeros(shared + slots, np.int64),
+        single=single,
+    )
+
+
+@jit
+def _likelihoods(finite, families, data, start, size, work):
+    """Likelihoods of a block under mobile atoms, and no valid column of a private one."""
+    logits(finite, families, data, start, size, work.features, work.logits, work.top)
+    atoms = work.logits.shape[0]
+    for k in range(atoms):
+        for r in range(size):
+            work.plain[r, k] = lane_exp(work.logits[k, r] - work.top[r])
+    for slot in range(work.fresh.size):
+        work.fresh[slot] = 0
+
+
+@inline
+def _free_slot(members):
+    for slot in range(members.size):
+        if members[slot] == 0:
+            return slot
+    return -1
+
+
+@inline
+def group_of(offsets, row):
+    """The group of a row; groups without rows are never it."""
+    return np.searchsorted(offsets, row, side="right") - 1
+
+
+@inline
+def _log_sum(a, b):
+    high = max(a, b)
+    return high if high == -np.inf else high + math.log(math.exp(a - high) + math.exp(b - high))
+
+
+# ---- direct assignment
+
+
+@jit
+def assign(
+    families, data, labels, offsets, first, begin, finite, usable, shared, masses, tail, members, sticks, label_key,
+    stick_key, work,
+):  # fmt: skip
+    """One sweep over the rows begin .. n of a shard; returns n, or the row at which a free slot was missing.
+
+    sticks: log beta of private atoms and, last, of what is left of the shard's tail.
+    """
+    n = labels.size
+    lanes = work.top.size
+    stop = 0
+    for start in range(begin, n, lanes):
+        size = min(lanes, n - start)
+        _likelihoods(finite, families, data, start, size, work)
+        for r in range(size):
+            i = start + r
+            if i >= stop:
+                g = group_of(offsets, i)
+                work.counts[:] = 0
+                stop = offsets[g + 1]
+                for q in range(offsets[g], stop):
+                    work.counts[labels[q]] += 1
+            z = labels[i]
+            if usable <= z < shared:
+                continue
+            free = _free_slot(members)
+            if free < 0 and (z < shared or members[z - shared] > 1):
+                return i
+            _move(
+                families, data, labels, start, r, size, usable, shared, masses, tail, members, sticks, free,
+                uniform(label_key, first + i), uniform(stick_key, first + i), work,
+            )  # fmt: skip
+    return n
+
+
+@jit
+def _move(
+    families, data, labels, start, r, size, usable, shared, masses, tail, members, sticks, free, u, v, work
+):  # fmt: skip
+    """Gibbs move of one row over mobile, private and new atoms, its group's counts and beta given."""
+    i = start + r
+    slots = members.size
+    counts, weights, columns, fresh = work.counts, work.weights, work.columns, work.fresh
+    z = labels[i]
+    counts[z] -= 1
+    if z >= shared:
+        old = z - shared
+        members[old] -= 1
+        update(families, tail, old, data, start, work.features, r, -1)
+        fresh[old] = 0
+        if members[old] == 0:
+            sticks[slots] = _log_sum(sticks[slots], sticks[old])
+            free = old
+    best = np.float64(work.top[r]) if usable > 0 else -np.inf
+    for slot in range(slots + 1):
+        weights[slot] = -np.inf
+        if slot == slots or members[slot] > 0:
+            if slot == slots and sticks[slots] == -np.inf:
+                continue
+            if fresh[slot] <= r:
+                end = size if slot == slots else min(size, r + LOOK_AHEAD)
+                refresh(families, tail, slot, data, start, work.features, r, end, columns, fresh)
+            log_beta = masses.log_gamma + sticks[slot]
+            if slot == slots:
+                log_beta += math.log(masses.alpha / masses.share)
+            elif counts[shared + slot] > 0:
+                log_beta = math.log(counts[shared + slot] + math.exp(log_beta))
+            weights[slot] = columns[slot, r] + log_beta
+            best = max(best, weights[slot])
+    scale = math.exp(np.float64(work.top[r]) - best) if usable > 0 else 0.0
+    mobile = 0.0
+    for k in range(usable):
+        mobile += (counts[k] + masses.shared[k]) * work.plain[r, k]
+    total = mobile * scale
+    for slot in range(slots + 1):
+        weights[slot] = math.exp(weights[slot] - best)
+        total += weights[slot]
+    aim = u * total
+    chosen = -1
+    if aim < mobile * scale:
+        aim /= scale
+        for k in range(usable):
+            weight = (counts[k] + masses.shared[k]) * work.plain[r, k]
+            if weight > 0.0:
+                chosen = k
+                aim -= weight
+                if aim < 0.0:
+                    break
+        labels[i] = chosen
+        counts[chosen] += 1
+        return
+    aim -= mobile * scale
+    for slot in range(slots + 1):
+        if weights[slot] > 0.0:
+            chosen = slot
+            aim -= weights[slot]
+            if aim < 0.0:
+                break
+    if chosen == slots:
+        chosen = free
+        clear(families, tail, chosen)
+        break_stick(sticks, chosen, masses.share, v)
+    members[chosen] += 1
+    update(families, tail, chosen, data, start, work.features, r, 1)
+    fresh[chosen] = 0
+    labels[i] = shared + chosen
+    counts[shared + chosen] += 1
+
+
+@inline
+def break_stick(sticks, slot, share, v):
+    """A new atom takes Beta(1, share) of what is left of the tail."""
+    left = math.log(v) / share
+    rest = sticks[sticks.size - 1]
+    sticks[slot] = rest + math.log(-math.expm1(left))
+    sticks[sticks.size - 1] = rest + left
+
+
+@jit
+def draw_tables(labels, offsets, masses, first, key):
+    """Numbers of tables of each code, given labels and gamma beta: the j-th row of an atom in a group opens one with
+    probability gamma beta / (gamma beta + j)."""
+    tables = np.zeros(masses.size, np.int64)
+    counts = np.zeros(masses.size, np.int64)
+    for g in range(offsets.size - 1):
+        for i in range(offsets[g], offsets[g + 1]):
+            k = labels[i]
+            j = counts[k]
+            counts[k] += 1
+            tables[k] += j == 0 or uniform(key, first + i) * (masses[k] + j) < masses[k]
+        for i in range(offsets[g], offsets[g + 1]):
+            counts[labels[i]] = 0
+    return tables
+
+
+# ---- the franchise
+
+
+@jit
+def count_heads(seats, offsets):
+    """Customers of every table; table j of group g has position offsets[g] + j."""
+    heads = np.zeros(seats.size, np.int64)
+    for g in range(offsets.size - 1):
+        for i in range(offsets[g], offsets[g + 1]):
+            heads[offsets[g] + seats[i]] += 1
+    return heads
+
+
+@jit
+def relabel_tables(dishes, heads, codes):
+    for t in range(heads.size):
+        if heads[t] > 0:
+            dishes[t] = codes[dishes[t]]
+
+
+@jit
+def count_dishes(dishes, heads, codes):
+    """Tables of every code."""
+    tables = np.zeros(codes, np.int64)
+    for t in range(heads.size):
+        if heads[t] > 0:
+            tables[dishes[t]] += 1
+    return tables
+
+
+@jit
+def eaten(seats, dishes, offsets, labels):
+    """The dish of every row."""
+    for g in range(offsets.size - 1):
+        for i in range(offsets[g], offsets[g + 1]):
+            labels[i] = dishes[offsets[g] + seats[i]]
+
+
+@jit
+def serve(
+    families, data, seats, dishes, heads, offsets, first, cursor, finite, usable, shared, masses, log_rest, tail,
+    members, served, seat_key, dish_key, work,
+):  # fmt: skip
+    """Rows move between tables, then tables between dishes, group by group; False where a free slot was missing.
+
+    cursor: (row, phase) to go on from. served: tables of private dishes. log_rest: log mass of the shard's tail.
+    """
+    lanes = work.top.size
+    row, phase = cursor[0], cursor[1]
+    for g in range(group_of(offsets, row), offsets.size - 1):
+        begin, end = offsets[g], offsets[g + 1]
+        if phase == 0:
+            for start in range(max(row, begin), end, lanes):
+                size = min(lanes, end - start)
+                _likelihoods(finite, families, data, start, size, work)
+                for r in range(size):
+                    if not _seat(
+                        families, data, seats, dishes, heads, begin, end, start, r, size, usable, shared, masses,
+                        log_rest, tail, members, served, uniform(seat_key, first + start + r), work,
+                    ):  # fmt: skip
+                        cursor[0], cursor[1] = start + r, 0
+                        return False
+            row = begin
+        stopped = _change_dishes(
+            families, data, seats, dishes, heads, begin, end, row, first, finite, usable, shared, masses, log_rest,
+            tail, members, served, dish_key, work,
+        )  # fmt: skip
+        if stopped >= 0:
+            cursor[0], cursor[1] = stopped, 1
+            return False
+        phase = 0
+        row = end
+    return True
+
+
+@inline
+def _tables_of(served):
+    total = 0
+    for slot in range(served.size):
+        total += served[slot]
+    return total
+
+
+@jit
+def _dish_weights(masses, log_rest, served, slot):
+    """Log weight of a new table with a private dish, or (slot = slots) a new one."""
+    mass = np.float64(served[slot]) if slot < served.size else masses.alpha
+    return log_rest + math.log(mass / (_tables_of(served) + masses.share))
+
+
+@jit
+def _seat(
+    families, data, seats, dishes, heads, begin, end, start, r, size, usable, shared, masses, log_rest, tail, members,
+    served, u, work,
+):  # fmt: skip
+    """Gibbs move of one row over tables and new tables; False if there is no slot for a new dish."""
+    i = start + r
+    slots = members.size
+    weights, columns, fresh = work.weights, work.columns, work.fresh
+    table = begin + seats[i]
+    dish = dishes[table]
+    if usable <= dish < shared:
+        return True
+    free = _free_slot(members)
+    if free < 0 and (dish < shared or members[dish - shared] > 1):
+        return False
+    heads[table] -= 1
+    if dish >= shared:
+        old = dish - shared
+        members[old] -= 1
+        update(families, tail, old, data, start, work.features, r, -1)
+        fresh[old] = 0
+        served[old] -= heads[table] == 0
+        if members[old] == 0:
+            free = old
+    best = np.float64(work.top[r]) if usable > 0 else -np.inf
+    for slot in range(slots + 1):
+        if slot == slots or members[slot] > 0:
+            if fresh[slot] <= r:
+                last = size if slot == slots else min(size, r + LOOK_AHEAD)
+                refresh(families, tail, slot, data, start, work.features, r, last, columns, fresh)
+            best = max(best, columns[slot, r])
+    scale = math.exp(np.float64(work.top[r]) - best) if usable > 0 else 0.0
+    total = 0.0
+    for slot in range(slots + 1):
+        weights[slot] = 0.0
+        if log_rest > -np.inf and (slot == slots or members[slot] > 0):
+            log_weight = masses.log_gamma + _dish_weights(masses, log_rest, served, slot)
+            weights[slot] = math.exp(log_weight + columns[slot, r] - best)
+        total += weights[slot]
+    for t in range(begin, end):
+        total += _at_table(heads, dishes, t, r, usable, shared, columns, best, scale, work)
+    for k in range(usable):
+        total += masses.shared[k] * work.plain[r, k] * scale
+    aim = u * total
+    last = -1
+    for t in range(begin, end):
+        weight = _at_table(heads, dishes, t, r, usable, shared, columns, best, scale, work)
+        if weight > 0.0:
+            last = t
+            aim -= weight
+            if aim < 0.0:
+                break
+    if aim >= 0.0:
+        dish = -1
+        for k in range(usable):
+            weight = masses.shared[k] * work.plain[r, k] * scale
+            if weight > 0.0:
+                dish = k
+                aim -= weight
+                if aim < 0.0:
+                    break
+        if aim >= 0.0:
+            for slot in range(slots + 1):
+                if weights[slot] > 0.0:
+                    dish = shared + slot
+                    aim -= weights[slot]
+                    if aim < 0.0:
+                        break
+        last = begin
+        while heads[last] > 0:
+            last += 1
+        if dish == shared + slots:
+            dish = shared + free
+            clear(families, tail, free)
+        dishes[last] = dish
+        if dish >= shared:
+            served[dish - shared] += 1
+    heads[last] += 1
+    seats[i] = last - begin
+    joined = dishes[last] - shared
+    if joined >= 0:
+        members[joined] += 1
+        update(families, tail, joined, data, start, work.features, r, 1)
+        fresh[joined] = 0
+    return True
+
+
+@inline
+def _at_table(heads, dishes, t, r, usable, shared, columns, best, scale, work):
+    """Weight of an existing table for row r."""
+    weight = 0.0
+    if heads[t] > 0:
+        dish = dishes[t]
+        if dish < usable:
+            weight = heads[t] * work.plain[r, dish] * scale
+        elif dish >= shared:
+            weight = heads[t] * math.exp(columns[dish - shared, r] - best)
+    return weight
+
+
+@jit
+def _change_dishes(
+    families, data, seats, dishes, heads, begin, end, row, first, finite, usable, shared, masses, log_rest, tail,
+    members, served, key, work,
+):  # fmt: skip
+    """Gibbs moves of the dishes of a group's tables, in the order of their first customers, from those at `row` on.
+
+    Returns the row at which a free slot was missing, or -1.
+    """
+    slots = members.size
+    lanes = work.top.size
+    weights, single = work.weights, work.single
+    tables = 0
+    for i in range(begin, end):
+        tables = max(tables, seats[i] + 1)
+    together = np.zeros((tables, usable))
+    for start in range(begin, end if usable > 0 else begin, lanes):
+        size = min(lanes, end - start)
+        logits(finite, families, data, start, size, work.features, work.logits, work.top)
+        for r in range(size):
+            for k in range(usable):
+                together[seats[start + r], k] += work.logits[k, r]
+    done = np.zeros(tables, np.bool_)
+    for i in range(begin, row):
+        done[seats[i]] = True
+    for i in range(row, end):
+        t = seats[i]
+        dish = dishes[begin + t]
+        if done[t] or usable <= dish < shared:
+            continue
+        done[t] = True
+        free = _free_slot(members)
+        if free < 0 and (dish < shared or served[dish - shared] > 1):
+            return i
+        if dish >= shared:
+            served[dish - shared] -= 1
+            _table_joins(families, data, seats, begin, end, i, tail, members, dish - shared, -1, single)
+            if members[dish - shared] == 0:
+                free = dish - shared
+        best = -np.inf
+        for k in range(usable):
+            together[t, k] += math.log(masses.shared[k]) - masses.log_gamma
+            best = max(best, together[t, k])
+        for slot in range(slots + 1):
+            weights[slot] = -np.inf
+            if log_rest > -np.inf and (slot == slots or members[slot] > 0):
+                weights[slot] = _dish_weights(masses, log_rest, served, slot)
+                place = slot
+                if slot == slots:
+                    place = free
+                    clear(families, tail, free)
+                weights[slot] += _table_joins(families, data, seats, begin, end, i, tail, members, place, 1, single)
+                _table_joins(families, data, seats, begin, end, i, tail, members, place, -1, single)
+                best = max(best, weights[slot])
+        total = 0.0
+        for k in range(usable):
+            together[t, k] = math.exp(together[t, k] - best)
+            total += together[t, k]
+        for slot in range(slots + 1):
+            weights[slot] = math.exp(weights[slot] - best)
+            total += weights[slot]
+        aim = uniform(key, first + i) * total
+        for k in range(usable):
+            if aim >= 0.0 and together[t, k] > 0.0:
+                dish = k
+                aim -= together[t, k]
+        for slot in range(slots + 1):
+            if aim >= 0.0 and weights[slot] > 0.0:
+                dish = shared + slot
+                aim -= weights[slot]
+        if dish == shared + slots:
+            dish = shared + free
+            clear(families, tail, free)
+        dishes[begin + t] = dish
+        if dish >= shared:
+            served[dish - shared] += 1
+            _table_joins(families, data, seats, begin, end, i, tail, members, dish - shared, 1, single)
+    return -1
+
+
+@jit
+def _table_joins(families, data, seats, begin, end, i, tail, members, slot, sign, single):
+    """Add (or remove) all customers at the table of row i, the first of them; log predictive of those added."""
+    value = np.zeros(1)
+    for q in range(i, end):
+        if seats[q] == seats[i]:
+            featurise(families, data, q, 1, single)
+            if sign > 0:
+                evaluate(families, tail, slot, data, q, single, 0, 1, value)
+            update(families, tail, slot, data, q, single, 0, sign)
+            members[slot] += sign
+    return value[0]

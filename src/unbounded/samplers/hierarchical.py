@@ -1,0 +1,428 @@
+"""Grouped rows: the global step of the hierarchical Dirichlet process (docs/topics.md, "A round").
+
+Atoms are coded as in a mixture: those that all shards share first (mobile, then held), then each shard's private ones.
+What a row is to a mixture, a table is to the top process: ghosts are ghost tables, and an atom's weight comes from its
+tables. A group lives on one shard.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from unbounded.contracts import Arrays, Engine, Gathered, Message, Summary
+from unbounded.data import rows_of
+from unbounded.instantiation import Plan, Rule, classify
+from unbounded.kernels import labels as label_kernel
+from unbounded.kernels import tables as kernel
+from unbounded.likelihoods.base import Array, Bound, Parameters
+from unbounded.measures.hierarchical import HierarchicalDirichletProcess, Hyper
+from unbounded.measures.priors import log_gamma_draws
+from unbounded.randomness import generator, key
+from unbounded.samplers.mixture import LabelShard, draw_parameters, finite_part, recode
+
+FORMS = ("direct", "franchise")
+
+
+class Table(NamedTuple):
+    """Atoms: rows, tables and statistics; `owner` is the only shard with rows, or -1 when several or none have some."""
+
+    counts: Array
+    tables: Array
+    statistics: Array
+    owner: Array
+
+
+@dataclass(frozen=True)
+class HierarchicalState:
+    round: int
+    hyper: Hyper
+    table: Table
+    n_shared: int
+    n_private: Array  # [P]
+
+    def arrays(self) -> dict[str, Array]:
+        scalars = {"round": np.array(self.round), "n_shared": np.array(self.n_shared), "hyper": np.array(self.hyper)}
+        return {**scalars, "n_private": self.n_private, **self.table._asdict()}
+
+    @property
+    def occupied(self) -> Array:
+        return np.flatnonzero(self.table.counts > 0)
+
+
+class Broadcast(NamedTuple):
+    """The finite part: what all shards need to know of the round."""
+
+    round: int
+    hyper: Hyper
+    finite: Any
+    n_mobile: int
+    n_shared: int
+    masses: Array  # gamma beta of shared atoms
+    parameters: Parameters | None  # of every shared atom, when holes are imputed
+
+
+class Own(NamedTuple):
+    codes: Array  # new code of each of the shard's old codes
+    usable: int
+    n_private: int
+    share: float  # the concentration of the shard's tail
+    sticks: Array  # log beta of its private atoms (direct assignment), and of the rest of its tail
+    parameters: Parameters | None
+
+
+class GroupShard(LabelShard):
+    """Whole groups: rows first .. first + n of the data, cut by `offsets`; seats and dishes in the franchise only."""
+
+    def __init__(self, index: int, first: int, data: Any, offsets: Array, imputed: Array, form: str):
+        super().__init__(index, first, data, int(offsets[-1]), imputed)
+        self.offsets = offsets
+        self.seated = form == "franchise"
+        self.seats = np.zeros(len(self.labels) if self.seated else 0, np.int32)
+        self.dishes = np.zeros_like(self.seats)
+
+    def sit(self, seats: Array) -> None:
+        """Sit down at these tables of each group; labels say what they eat."""
+        self.seats[:] = seats
+        self.dishes[np.repeat(self.offsets[:-1], np.diff(self.offsets)) + seats] = self.labels
+
+    def arrays(self) -> dict[str, Array]:
+        return super().arrays() | ({"seats": self.seats, "dishes": self.dishes} if self.seated else {})
+
+    def restore(self, arrays: Arrays) -> None:
+        super().restore(arrays)
+        if self.seated:
+            self.seats[:], self.dishes[:] = arrays["seats"], arrays["dishes"]
+
+
+def shards(X: Any, sizes: Array, likelihood: Bound, n_shards: int, form: str = "direct") -> list[GroupShard]:
+    """Cut the rows (group after group, of these sizes) into P shards of whole groups, as equal in rows as can be."""
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    wanted = np.arange(n_shards + 1) * offsets[-1] // n_shards
+    right = np.searchsorted(offsets, wanted)
+    left = np.maximum(right - 1, 0)
+    edges = np.where(wanted - offsets[left] < offsets[right] - wanted, left, right)
+    edges[0], edges[-1] = 0, len(sizes)
+    out = []
+    for p in range(n_shards):
+        own = offsets[edges[p] : edges[p + 1] + 1]
+        data = rows_of(X, int(own[0]), int(own[-1]))
+        shard = GroupShard(p, int(own[0]), data, own - own[0], likelihood.imputed, form)
+        shard.fill(likelihood.columns.mean)
+        out.append(shard)
+    return out
+
+
+@dataclass(frozen=True)
+class Hierarchical:
+    """A measure, a likelihood and an instantiation rule over groups of rows; what is random is keyed by the seed."""
+
+    measure: HierarchicalDirichletProcess
+    likelihood: Bound
+    rule: Rule
+    sizes: Array  # of the groups
+    n_shards: int
+    seed: int
+    n_rounds: int = 1000
+    sweeps: int = 1
+    dtype: str = "float64"
+    form: str = "direct"
+
+    @property
+    def exact(self) -> bool:
+        return self.rule.exact
+
+    @cached_property
+    def n_rows(self) -> int:
+        return int(self.sizes.sum())
+
+    @cached_property
+    def n_ghosts(self) -> int:
+        """A fixed number in the range of the number of tables, which itself is part of the state."""
+        return int(np.ceil(np.log1p(self.sizes).sum()))
+
+    def settled(self) -> int:
+        return self.rule.settled(self.n_rounds)
+
+    def reseeded(self, seed: int) -> Hierarchical:
+        return replace(self, seed=seed)
+
+    def begin(
+        self, engine: Engine, labels: Array, hyper: Hyper | None = None, seats: Array | None = None, round_: int = 0
+    ) -> HierarchicalState:
+        """The state with these labels (any integers); one table for each atom of a group where no seats are given."""
+        codes, labels = np.unique(np.asarray(labels), return_inverse=True)
+        labels = labels.astype(np.int32).ravel()
+        group = np.repeat(np.arange(len(self.sizes)), self.sizes)
+        if seats is None:
+            seats = np.zeros(len(labels), np.int64)
+            for g in np.flatnonzero(self.sizes):
+                rows = slice(int(self.sizes[:g].sum()), int(self.sizes[: g + 1].sum()))
+                seats[rows] = np.unique(labels[rows], return_inverse=True)[1]
+        _, where = np.unique(group * (seats.max() + 1) + seats, return_index=True)
+        tables = np.bincount(labels[where], minlength=len(codes))
+
+        def put(shard: GroupShard) -> None:
+            rows = slice(shard.first, shard.first + len(shard.labels))
+            shard.labels[:] = labels[rows]
+            if shard.seated:
+                shard.sit(seats[rows])
+
+        engine.map(put)
+        return self.count(engine, tables, hyper or self.start(), round_)
+
+    def start(self) -> Hyper:
+        return self.measure.start()
+
+    def count(self, engine: Engine, tables: Array, hyper: Hyper, round_: int) -> HierarchicalState:
+        """The state of shards whose labels are all codes of shared atoms with these numbers of tables."""
+
+        def summarise(shard: GroupShard, shared: int, own: int) -> Summary:
+            here = tables if shard.index == 0 else np.zeros_like(tables)
+            return self._summarise(shard, shared, 0, here, hyper)
+
+        gathered = engine.run(summarise, Message(len(tables), [0] * self.n_shards))
+        return self._assemble(round_, hyper, len(tables), gathered)
+
+    def jump(self, state: HierarchicalState, engine: Engine) -> HierarchicalState:
+        return state
+
+    # ---- global step
+
+    def global_step(self, state: HierarchicalState) -> Message:
+        def rng(purpose: str) -> np.random.Generator:
+            return generator(self.seed, purpose, state.round)
+
+        live = state.occupied
+        table = Table(*(column[live] for column in state.table))
+        tables = table.tables.astype(float)
+        hyper = self.measure.update(state.hyper, tables, self.sizes[self.sizes > 0], rng("hyper"))
+        plan = self.rule.plan(state.round, self.n_rounds, self.n_ghosts, self.n_shards, rng("plan"))
+        if plan.published:
+            ghosts, extra = np.ones(len(live), np.int64), np.empty(0, np.int64)
+        else:
+            ghosts, extra = self.measure.ghosts(hyper, tables, plan.ghosts, rng("ghosts"))
+        mobile, held, private = classify(ghosts, table.owner, plan)
+        shared = np.concatenate([mobile, held])
+        n_mobile, n_shared = len(mobile) + len(extra), len(shared) + len(extra)
+        tables += 0 if plan.published else ghosts
+        held_tables = np.concatenate([tables[mobile], extra, tables[held]])
+        share, masses, sticks = self._weights(
+            hyper, plan, held_tables, tables[private], table.owner[private], rng("weights")
+        )
+        finite, parameters = self._finite(hyper, table, mobile, held, private, len(extra), plan, rng("parameters"))
+        broadcast = Broadcast(
+            state.round, hyper, finite, n_mobile, n_shared, masses, _among(parameters, slice(n_shared))
+        )
+        new_code = np.full(len(live), -1)
+        new_code[mobile] = np.arange(len(mobile))
+        new_code[held] = n_mobile + np.arange(len(held))
+        own = []
+        for p in range(self.n_shards):
+            mine = np.flatnonzero(table.owner[private] == p)
+            code = new_code.copy()
+            code[private[mine]] = n_shared + np.arange(len(mine))
+            usable = n_shared if plan.lone == p else n_mobile
+            parts = _among(parameters, n_shared + mine)
+            own.append(Own(recode(state, live, code, p), usable, len(mine), share, sticks[p], parts))
+        return Message(broadcast, own)
+
+    def _weights(
+        self, hyper: Hyper, plan: Plan, shared: Array, private: Array, owner: Array, rng: np.random.Generator
+    ) -> tuple[float, Array, list[Array]]:
+        """(concentration of a shard's tail, gamma beta of shared atoms, every shard's log weights of its tail)."""
+        shards = np.flatnonzero(plan.open)
+        share = hyper.alpha / (1 if plan.published else len(shards))
+        rest = np.full(1 if plan.published else len(shards), share)
+        if self.form == "franchise":
+            rest += np.bincount(owner, private, self.n_shards)[shards]
+            private = private[:0]
+        logs = log_gamma_draws(np.concatenate([shared, private, rest]), rng)
+        logs -= np.logaddexp.reduce(logs)
+        logs, own, left = np.split(logs, [len(shared), len(shared) + len(private)])
+        sticks = [np.append(own[owner == p] if len(own) else own, -np.inf) for p in range(self.n_shards)]
+        for j, p in enumerate(shards):
+            sticks[p][-1] = left[0 if plan.published else j]
+        return share, hyper.gamma * np.exp(logs), sticks
+
+    def _finite(
+        self, hyper: Hyper, table: Table, mobile: Array, held: Array, private: Array, n_extra: int, plan: Plan,
+        rng: np.random.Generator,
+    ) -> tuple[Any, Parameters | None]:  # fmt: skip
+        """What compiled code needs of the usable atoms and, when holes are imputed, parameters of all atoms."""
+        imputes = self.likelihood.imputes
+        usable = np.concatenate([mobile, held]) if plan.lone >= 0 else mobile
+        drawn = np.concatenate([mobile, held, private]) if imputes else usable
+        counts = table.counts[drawn].astype(float)
+        parameters = draw_parameters(self.likelihood, counts, table.statistics[drawn], n_extra, len(mobile), rng)
+        n_usable = len(usable) + n_extra
+        finite = finite_part(self.likelihood, self.dtype, _among(parameters, slice(n_usable)), np.zeros(n_usable))
+        return finite, parameters if imputes else None
+
+    # ---- local step
+
+    def local_step(self, shard: GroupShard, shared: Broadcast, own: Own) -> Summary:
+        label_kernel.relabel(shard.labels, own.codes)
+        if shared.parameters is not None and own.parameters is not None:
+            both = {name: np.concatenate([v, own.parameters[name]]) for name, v in shared.parameters.items()}
+            impute_key = key(self.seed, "impute", shared.round)
+            self.likelihood.impute(shard.data, shard.holes, shard.labels, both, impute_key, shard.first)
+        move = self._serve if shard.seated else self._assign
+        n_private, tables = move(shard, shared, own)
+        return self._summarise(shard, shared.n_shared, n_private, tables, shared.hyper)
+
+    def _room(self, shard: GroupShard, shared: Broadcast, own: Own, slots: int, typical: int) -> tuple[Any, ...]:
+        """(tail, rows of each slot, scratch) with the private atoms that labels say."""
+        likelihood, finite = self.likelihood, shared.finite
+        dtype = (finite if isinstance(finite, np.ndarray) else finite[0]).dtype
+        features = 0 if likelihood.sparse else likelihood.n_features
+        wide = features if isinstance(finite, np.ndarray) else 0
+        lanes = label_kernel.lanes_for(typical, wide, 2 * own.usable, dtype.itemsize)
+        members = np.zeros(slots, np.int64)
+        tail = likelihood.tail(slots + 1, lanes)
+        work = kernel.scratch(features, own.usable, shared.n_shared, slots, lanes, dtype)
+        label_kernel.fill_tail(likelihood.family(), shard.data, shard.labels, shared.n_shared, tail, members, work)
+        return tail, members, work
+
+    def _masses(self, shared: Broadcast, own: Own) -> kernel.Masses:
+        return kernel.Masses(shared.masses, float(np.log(shared.hyper.gamma)), shared.hyper.alpha, own.share)
+
+    def _keys(self, round_: int, sweep: int, *names: str) -> list[np.uint64]:
+        return [key(self.seed, name, round_, sweep) for name in names]
+
+    def _assign(self, shard: GroupShard, shared: Broadcast, own: Own) -> tuple[int, Array]:
+        """L sweeps of direct assignment; (number of private atoms, tables of every code)."""
+        n_shared, slots = shared.n_shared, own.n_private + 16
+        tail, members, work = self._room(shard, shared, own, slots, len(shard.labels))
+        sticks = np.insert(own.sticks, own.n_private, np.full(slots - own.n_private, -np.inf))
+        for sweep in range(self.sweeps):
+            label_key, stick_key = self._keys(shared.round, sweep, "label", "stick")
+            row = 0
+            while True:
+                row = kernel.assign(
+                    self.likelihood.family(), shard.data, shard.labels, shard.offsets, shard.first, row, shared.finite,
+                    own.usable, n_shared, self._masses(shared, own), tail, members, sticks, label_key, stick_key, work,
+                )  # fmt: skip
+                if row == len(shard.labels):
+                    break
+                sticks = np.insert(sticks, slots, np.full(slots, -np.inf))
+                slots *= 2
+                tail, members, work = self._room(shard, shared, own, slots, len(shard.labels))
+        alive = np.flatnonzero(members)
+        label_kernel.relabel(shard.labels, _compact(n_shared, members))
+        masses = np.append(shared.masses, shared.hyper.gamma * np.exp(sticks[alive]))
+        table_key = key(self.seed, "tables", shared.round)
+        return len(alive), kernel.draw_tables(shard.labels, shard.offsets, masses, shard.first, table_key)
+
+    def _serve(self, shard: GroupShard, shared: Broadcast, own: Own) -> tuple[int, Array]:
+        """L sweeps of the franchise; (number of private atoms, tables of every code)."""
+        n_shared, slots = shared.n_shared, own.n_private + 16
+        typical = len(shard.labels) // max(len(shard.offsets) - 1, 1)
+        heads = kernel.count_heads(shard.seats, shard.offsets)
+        kernel.relabel_tables(shard.dishes, heads, own.codes)
+        tail, members, work = self._room(shard, shared, own, slots, typical)
+        for sweep in range(self.sweeps):
+            seat_key, dish_key = self._keys(shared.round, sweep, "seat", "dish")
+            cursor = np.zeros(2, np.int64)
+            while True:
+                served = kernel.count_dishes(shard.dishes, heads, n_shared + slots)[n_shared:]
+                done = kernel.serve(
+                    self.likelihood.family(), shard.data, shard.seats, shard.dishes, heads, shard.offsets, shard.first,
+                    cursor, shared.finite, own.usable, n_shared, self._masses(shared, own), own.sticks[-1], tail,
+                    members, served, seat_key, dish_key, work,
+                )  # fmt: skip
+                kernel.eaten(shard.seats, shard.dishes, shard.offsets, shard.labels)
+                if done:
+                    break
+                slots *= 2
+                tail, members, work = self._room(shard, shared, own, slots, typical)
+        codes = _compact(n_shared, members)
+        kernel.relabel_tables(shard.dishes, heads, codes)
+        label_kernel.relabel(shard.labels, codes)
+        n_private = int((members > 0).sum())
+        return n_private, kernel.count_dishes(shard.dishes, heads, n_shared + n_private)
+
+    def _summarise(self, shard: GroupShard, n_shared: int, n_private: int, tables: Array, hyper: Hyper) -> Summary:
+        counts, sums = label_kernel.statistics(
+            self.likelihood.family(), shard.data, shard.labels, n_shared + n_private, self.likelihood.n_features
+        )
+        there = (counts[:n_shared] > 0).astype(np.int64)
+        shared = {
+            "counts": counts[:n_shared], "tables": tables[:n_shared], "statistics": sums[:n_shared], "shards": there,
+            "owner": there * shard.index,
+        }  # fmt: skip
+        private = {"counts": counts[n_shared:], "tables": tables[n_shared:], "statistics": sums[n_shared:]}
+        return Summary(shared, private)
+
+    # ---- gather
+
+    def gather(self, state: HierarchicalState, message: Message, gathered: Gathered) -> HierarchicalState:
+        broadcast = message.shared
+        return self._assemble(state.round + 1, broadcast.hyper, broadcast.n_shared, gathered)
+
+    def _assemble(self, round_: int, hyper: Hyper, n_shared: int, gathered: Gathered) -> HierarchicalState:
+        shared, private = gathered.shared, gathered.private
+        n_private = np.array([len(p["counts"]) for p in private])
+        owner = np.where(shared["shards"] == 1, shared["owner"], -1)
+        counts, tables, statistics = (
+            np.concatenate([shared[name], *(p[name] for p in private)]) for name in ("counts", "tables", "statistics")
+        )
+        owner = np.append(owner, np.repeat(np.arange(self.n_shards), n_private))
+        return HierarchicalState(round_, hyper, Table(counts, tables, statistics, owner), n_shared, n_private)
+
+    # ---- what a chain records
+
+    def scalars(self, state: HierarchicalState) -> dict[str, float]:
+        live = state.occupied
+        counts = state.table.counts[live].astype(float)
+        shares = counts / counts.sum()
+        return {
+            "n_topics": len(counts),
+            **self.measure.scalars(state.hyper),
+            "n_tables": float(state.table.tables.sum()),
+            "log_likelihood": float(self.likelihood.log_marginal(counts, state.table.statistics[live]).sum()),
+            "entropy": float(-(shares * np.log(shares)).sum()),
+            "largest": float(shares.max()),
+        }
+
+    def assignments(self, state: HierarchicalState, engine: Engine) -> Array:
+        """Labels 0 .. K-1 of all rows, in the order of the occupied atoms of the table."""
+        position = np.full(len(state.table.counts), -1, np.int32)
+        position[state.occupied] = np.arange(len(state.occupied))
+        live = np.arange(len(position))
+
+        def global_labels(shard: GroupShard) -> Array:
+            return recode(state, live, position, shard.index)[shard.labels]
+
+        return np.concatenate(engine.map(global_labels))
+
+    def snapshot(self, state: HierarchicalState, engine: Engine) -> dict[str, Array]:
+        live = state.occupied
+        return {
+            "labels": self.assignments(state, engine),
+            "hyper": np.array(state.hyper),
+            **{name: getattr(state.table, name)[live] for name in ("counts", "tables", "statistics")},
+        }
+
+    def restore(self, arrays: Arrays) -> HierarchicalState:
+        return HierarchicalState(
+            int(arrays["round"]),
+            Hyper(*(float(v) for v in arrays["hyper"])),
+            Table(*(arrays[name] for name in Table._fields)),
+            int(arrays["n_shared"]),
+            arrays["n_private"],
+        )
+
+
+def _among(parameters: Parameters | None, chosen: Any) -> Any:
+    return None if parameters is None else {name: value[chosen] for name, value in parameters.items()}
+
+
+def _compact(n_shared: int, members: Array) -> Array:
+    """Codes that leave out private atoms without rows."""
+    codes = np.arange(n_shared + len(members), dtype=np.int32)
+    codes[n_shared:] = n_shared + np.cumsum(members > 0) - 1
+    return codes
