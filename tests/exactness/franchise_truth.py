@@ -167,6 +167,7 @@ def simulate(problem: Franchise, run: GroupedRun) -> tuple[list[Any], Array, dic
             sweeps=run.sweeps, form=run.form,
         )  # fmt: skip
         seats, labels, hyper = problem.draw(rng)
+        hyper = hyper._replace(eta=getattr(problem.likelihood, "eta", 0.0))
         for state in islice(rounds(model, engine, model.begin(engine, labels, hyper, seats)), run.rounds):
             seats = np.concatenate(engine.map(lambda shard: shard.seats.copy()))
             labels = model.assignments(state, engine)

@@ -86,7 +86,7 @@ def group_of(offsets, row):
 
 
 @inline
-def _log_sum(a, b):
+def log_sum(a, b):
     high = max(a, b)
     return high if high == -np.inf else high + math.log(math.exp(a - high) + math.exp(b - high))
 
@@ -146,7 +146,7 @@ def _move(
         update(families, tail, old, data, start, work.features, r, -1)
         fresh[old] = 0
         if members[old] == 0:
-            sticks[slots] = _log_sum(sticks[slots], sticks[old])
+            sticks[slots] = log_sum(sticks[slots], sticks[old])
             free = old
     best = np.float64(work.top[r]) if usable > 0 else -np.inf
     for slot in range(slots + 1):

@@ -14,6 +14,7 @@ from unbounded.likelihoods.multinomial import Multinomial
 from unbounded.likelihoods.poisson import Poisson
 from unbounded.likelihoods.poisson_factors import PoissonFactors
 from unbounded.likelihoods.product import Product
+from unbounded.likelihoods.tokens import Tokens
 
 MEMBERS = (Gaussian, DiagonalGaussian, Bernoulli, Categorical, Multinomial, Poisson)
 
@@ -46,5 +47,6 @@ __all__ = [
     "Poisson",
     "PoissonFactors",
     "Product",
+    "Tokens",
     "resolve",
 ]

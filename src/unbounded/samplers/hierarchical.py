@@ -12,13 +12,16 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import sparse
 
 from unbounded.contracts import Arrays, Engine, Gathered, Message, Summary
 from unbounded.data import rows_of
 from unbounded.instantiation import Plan, Rule, classify
 from unbounded.kernels import labels as label_kernel
 from unbounded.kernels import tables as kernel
+from unbounded.kernels import tokens as token_kernel
 from unbounded.likelihoods.base import Array, Bound, Parameters
+from unbounded.likelihoods.tokens import BoundTokens, LogTopics
 from unbounded.measures.hierarchical import HierarchicalDirichletProcess, Hyper
 from unbounded.measures.priors import log_gamma_draws
 from unbounded.randomness import generator, key
@@ -32,7 +35,7 @@ class Table(NamedTuple):
 
     counts: Array
     tables: Array
-    statistics: Array
+    statistics: Any  # [K, features], of words a CSR matrix
     owner: Array
 
 
@@ -46,7 +49,11 @@ class HierarchicalState:
 
     def arrays(self) -> dict[str, Array]:
         scalars = {"round": np.array(self.round), "n_shared": np.array(self.n_shared), "hyper": np.array(self.hyper)}
-        return {**scalars, "n_private": self.n_private, **self.table._asdict()}
+        columns = self.table._asdict()
+        if sparse.issparse(self.table.statistics):
+            columns |= {name: getattr(columns["statistics"], name) for name in ("indptr", "indices", "data")}
+            del columns["statistics"]
+        return {**scalars, "n_private": self.n_private, **columns}
 
     @property
     def occupied(self) -> Array:
@@ -80,6 +87,7 @@ class GroupShard(LabelShard):
     def __init__(self, index: int, first: int, data: Any, offsets: Array, imputed: Array, form: str):
         super().__init__(index, first, data, int(offsets[-1]), imputed)
         self.offsets = offsets
+        self.by_word = np.argsort(data, kind="stable").astype(np.int32) if data.ndim == 1 else None
         self.seated = form == "franchise"
         self.seats = np.zeros(len(self.labels) if self.seated else 0, np.int32)
         self.dishes = np.zeros_like(self.seats)
@@ -175,14 +183,18 @@ class Hierarchical:
         return self.count(engine, tables, hyper or self.start(), round_)
 
     def start(self) -> Hyper:
-        return self.measure.start()
+        return self.measure.start()._replace(eta=getattr(self.likelihood, "eta", 0.0))
+
+    def at(self, hyper: Hyper) -> Any:
+        """The likelihood with its own hyper-parameter, if it has one."""
+        return self.likelihood.at(hyper.eta) if isinstance(self.likelihood, BoundTokens) else self.likelihood
 
     def count(self, engine: Engine, tables: Array, hyper: Hyper, round_: int) -> HierarchicalState:
         """The state of shards whose labels are all codes of shared atoms with these numbers of tables."""
 
         def summarise(shard: GroupShard, shared: int, own: int) -> Summary:
             here = tables if shard.index == 0 else np.zeros_like(tables)
-            return self._summarise(shard, shared, 0, here, hyper)
+            return self._summarise(shard, shared, 0, here)
 
         gathered = engine.run(summarise, Message(len(tables), [0] * self.n_shards))
         return self._assemble(round_, hyper, len(tables), gathered)
@@ -200,6 +212,9 @@ class Hierarchical:
         table = Table(*(column[live] for column in state.table))
         tables = table.tables.astype(float)
         hyper = self.measure.update(state.hyper, tables, self.sizes[self.sizes > 0], rng("hyper"))
+        if isinstance(self.likelihood, BoundTokens):
+            eta = self.likelihood.update(hyper.eta, table.counts, table.statistics, rng("eta"))
+            hyper = hyper._replace(eta=eta)
         plan = self.rule.plan(state.round, self.n_rounds, self.n_ghosts, self.n_shards, rng("plan"))
         if plan.published:
             ghosts, extra = np.ones(len(live), np.int64), np.empty(0, np.int64)
@@ -213,7 +228,12 @@ class Hierarchical:
         share, masses, sticks = self._weights(
             hyper, plan, held_tables, tables[private], table.owner[private], rng("weights")
         )
-        finite, parameters = self._finite(hyper, table, mobile, held, private, len(extra), plan, rng("parameters"))
+        if isinstance(self.likelihood, BoundTokens):
+            usable = np.concatenate([mobile, held]) if plan.lone >= 0 else mobile
+            phi_key, parameters = key(self.seed, "phi", state.round), None
+            finite = self._topics(hyper, table.statistics, usable, len(extra), len(mobile), masses, phi_key)
+        else:
+            finite, parameters = self._finite(table, mobile, held, private, len(extra), plan, rng("parameters"))
         broadcast = Broadcast(
             state.round, hyper, finite, n_mobile, n_shared, masses, _among(parameters, slice(n_shared))
         )
@@ -225,9 +245,9 @@ class Hierarchical:
             mine = np.flatnonzero(table.owner[private] == p)
             code = new_code.copy()
             code[private[mine]] = n_shared + np.arange(len(mine))
-            usable = n_shared if plan.lone == p else n_mobile
+            n_own = n_shared if plan.lone == p else n_mobile
             parts = _among(parameters, n_shared + mine)
-            own.append(Own(recode(state, live, code, p), usable, len(mine), share, sticks[p], parts))
+            own.append(Own(recode(state, live, code, p), n_own, len(mine), share, sticks[p], parts))
         return Message(broadcast, own)
 
     def _weights(
@@ -248,8 +268,19 @@ class Hierarchical:
             sticks[p][-1] = left[0 if plan.published else j]
         return share, hyper.gamma * np.exp(logs), sticks
 
+    def _topics(
+        self, hyper: Hyper, statistics: Any, usable: Array, n_extra: int, position: int, masses: Array, key_: np.uint64
+    ) -> Any:
+        """The same for words, whose statistics are sparse; ghost-only atoms stand at `position`."""
+        none = sparse.csr_matrix((n_extra, statistics.shape[1]), dtype=statistics.dtype)
+        parts = [statistics[usable[:position]], none, statistics[usable[position:]]]
+        phi = self.at(hyper).phi(sparse.vstack(parts, format="csr"), key_, np.dtype(self.dtype))
+        if self.form == "franchise":
+            return LogTopics(np.log(phi))
+        return token_kernel.Topics(phi, token_kernel.smooth(phi, masses, position + n_extra))
+
     def _finite(
-        self, hyper: Hyper, table: Table, mobile: Array, held: Array, private: Array, n_extra: int, plan: Plan,
+        self, table: Table, mobile: Array, held: Array, private: Array, n_extra: int, plan: Plan,
         rng: np.random.Generator,
     ) -> tuple[Any, Parameters | None]:  # fmt: skip
         """What compiled code needs of the usable atoms and, when holes are imputed, parameters of all atoms."""
@@ -272,11 +303,11 @@ class Hierarchical:
             self.likelihood.impute(shard.data, shard.holes, shard.labels, both, impute_key, shard.first)
         move = self._serve if shard.seated else self._assign
         n_private, tables = move(shard, shared, own)
-        return self._summarise(shard, shared.n_shared, n_private, tables, shared.hyper)
+        return self._summarise(shard, shared.n_shared, n_private, tables)
 
     def _room(self, shard: GroupShard, shared: Broadcast, own: Own, slots: int, typical: int) -> tuple[Any, ...]:
         """(tail, rows of each slot, scratch) with the private atoms that labels say."""
-        likelihood, finite = self.likelihood, shared.finite
+        likelihood, finite = self.at(shared.hyper), shared.finite
         dtype = (finite if isinstance(finite, np.ndarray) else finite[0]).dtype
         features = 0 if likelihood.sparse else likelihood.n_features
         wide = features if isinstance(finite, np.ndarray) else 0
@@ -302,10 +333,17 @@ class Hierarchical:
             label_key, stick_key = self._keys(shared.round, sweep, "label", "stick")
             row = 0
             while True:
-                row = kernel.assign(
-                    self.likelihood.family(), shard.data, shard.labels, shard.offsets, shard.first, row, shared.finite,
-                    own.usable, n_shared, self._masses(shared, own), tail, members, sticks, label_key, stick_key, work,
-                )  # fmt: skip
+                if isinstance(shared.finite, token_kernel.Topics):
+                    row = token_kernel.sweep(
+                        shard.data, shard.labels, shard.offsets, shard.first, row, shared.finite, own.usable, n_shared,
+                        self._masses(shared, own), shared.hyper.eta, tail[0], members, sticks, label_key, stick_key,
+                    )  # fmt: skip
+                else:
+                    row = kernel.assign(
+                        self.likelihood.family(), shard.data, shard.labels, shard.offsets, shard.first, row,
+                        shared.finite, own.usable, n_shared, self._masses(shared, own), tail, members, sticks,
+                        label_key, stick_key, work,
+                    )  # fmt: skip
                 if row == len(shard.labels):
                     break
                 sticks = np.insert(sticks, slots, np.full(slots, -np.inf))
@@ -321,6 +359,7 @@ class Hierarchical:
         """L sweeps of the franchise; (number of private atoms, tables of every code)."""
         n_shared, slots = shared.n_shared, own.n_private + 16
         typical = len(shard.labels) // max(len(shard.offsets) - 1, 1)
+        family = self.at(shared.hyper).family()
         heads = kernel.count_heads(shard.seats, shard.offsets)
         kernel.relabel_tables(shard.dishes, heads, own.codes)
         tail, members, work = self._room(shard, shared, own, slots, typical)
@@ -330,7 +369,7 @@ class Hierarchical:
             while True:
                 served = kernel.count_dishes(shard.dishes, heads, n_shared + slots)[n_shared:]
                 done = kernel.serve(
-                    self.likelihood.family(), shard.data, shard.seats, shard.dishes, heads, shard.offsets, shard.first,
+                    family, shard.data, shard.seats, shard.dishes, heads, shard.offsets, shard.first,
                     cursor, shared.finite, own.usable, n_shared, self._masses(shared, own), own.sticks[-1], tail,
                     members, served, seat_key, dish_key, work,
                 )  # fmt: skip
@@ -345,10 +384,8 @@ class Hierarchical:
         n_private = int((members > 0).sum())
         return n_private, kernel.count_dishes(shard.dishes, heads, n_shared + n_private)
 
-    def _summarise(self, shard: GroupShard, n_shared: int, n_private: int, tables: Array, hyper: Hyper) -> Summary:
-        counts, sums = label_kernel.statistics(
-            self.likelihood.family(), shard.data, shard.labels, n_shared + n_private, self.likelihood.n_features
-        )
+    def _summarise(self, shard: GroupShard, n_shared: int, n_private: int, tables: Array) -> Summary:
+        counts, sums = self._statistics(shard, n_shared + n_private)
         there = (counts[:n_shared] > 0).astype(np.int64)
         shared = {
             "counts": counts[:n_shared], "tables": tables[:n_shared], "statistics": sums[:n_shared], "shards": there,
@@ -356,6 +393,14 @@ class Hierarchical:
         }  # fmt: skip
         private = {"counts": counts[n_shared:], "tables": tables[n_shared:], "statistics": sums[n_shared:]}
         return Summary(shared, private)
+
+    def _statistics(self, shard: GroupShard, atoms: int) -> tuple[Array, Any]:
+        n_features = self.likelihood.n_features
+        if shard.by_word is None:
+            return label_kernel.statistics(self.likelihood.family(), shard.data, shard.labels, atoms, n_features)
+        ends, words, times = token_kernel.count_words(shard.data, shard.labels, shard.by_word, atoms)
+        table = sparse.csr_matrix((times, words, ends), shape=(atoms, n_features))
+        return np.bincount(shard.labels, minlength=atoms), table
 
     # ---- gather
 
@@ -368,7 +413,7 @@ class Hierarchical:
         n_private = np.array([len(p["counts"]) for p in private])
         owner = np.where(shared["shards"] == 1, shared["owner"], -1)
         counts, tables, statistics = (
-            np.concatenate([shared[name], *(p[name] for p in private)]) for name in ("counts", "tables", "statistics")
+            _stack([shared[name], *(p[name] for p in private)]) for name in ("counts", "tables", "statistics")
         )
         owner = np.append(owner, np.repeat(np.arange(self.n_shards), n_private))
         return HierarchicalState(round_, hyper, Table(counts, tables, statistics, owner), n_shared, n_private)
@@ -382,8 +427,9 @@ class Hierarchical:
         return {
             "n_topics": len(counts),
             **self.measure.scalars(state.hyper),
+            **({"eta": state.hyper.eta} if isinstance(self.likelihood, BoundTokens) else {}),
             "n_tables": float(state.table.tables.sum()),
-            "log_likelihood": float(self.likelihood.log_marginal(counts, state.table.statistics[live]).sum()),
+            "log_likelihood": float(self.at(state.hyper).log_marginal(counts, state.table.statistics[live]).sum()),
             "entropy": float(-(shares * np.log(shares)).sum()),
             "largest": float(shares.max()),
         }
@@ -408,10 +454,14 @@ class Hierarchical:
         }
 
     def restore(self, arrays: Arrays) -> HierarchicalState:
+        columns: dict[str, Any] = dict(arrays)
+        if "indptr" in arrays:
+            shape = (len(arrays["counts"]), self.likelihood.n_features)
+            columns["statistics"] = sparse.csr_matrix(tuple(arrays[n] for n in ("data", "indices", "indptr")), shape)
         return HierarchicalState(
             int(arrays["round"]),
             Hyper(*(float(v) for v in arrays["hyper"])),
-            Table(*(arrays[name] for name in Table._fields)),
+            Table(*(columns[name] for name in Table._fields)),
             int(arrays["n_shared"]),
             arrays["n_private"],
         )
@@ -419,6 +469,10 @@ class Hierarchical:
 
 def _among(parameters: Parameters | None, chosen: Any) -> Any:
     return None if parameters is None else {name: value[chosen] for name, value in parameters.items()}
+
+
+def _stack(parts: list[Any]) -> Any:
+    return sparse.vstack(parts, format="csr") if sparse.issparse(parts[0]) else np.concatenate(parts)
 
 
 def _compact(n_shared: int, members: Array) -> Array:

@@ -1,0 +1,279 @@
+"""Direct assignment for words: exact sparse draws (docs/topics.md, "Words").
+
+A token w of a group joins a mobile atom k with weight (n_sk + gamma beta_k) phi_wk. The first part is a sum over the
+few atoms that the group has; the second, for all atoms at once, depends on the word only and is summed up beforehand:
+its single atom is looked for only when it is chosen. Since phi is fixed within a sweep, nothing is approximate.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from unbounded.kernels.compiled import inline, jit, lane_exp, lane_log, log_gamma, stream, uniform
+from unbounded.kernels.tables import break_stick, group_of, log_sum
+
+CHUNK = 16
+
+
+class Topics(NamedTuple):
+    """The finite part: phi [words, K] and, for every word, the sum of gamma beta_k phi_wk over mobile (all) atoms."""
+
+    phi: Any
+    smooth: Any  # [words, 2]
+
+
+# ---- drawing phi
+
+
+@jit
+def draw_phi(ends, words, counts, eta, key, out):
+    """out[w, k] ~ Dirichlet(eta + counts of atom k), one atom's sparse counts after another's.
+
+    Almost all counts are zero: those entries are Gamma(eta) draws in lanes, by one trial of a rejection sampler (Ahrens
+    and Dieter 1974) that seldom fails, and then by the general one.
+    """
+    n_words, atoms = out.shape
+    tiny = out.dtype.type(1e-300) if out.itemsize == 8 else out.dtype.type(1e-37)
+    first, second, third, fourth = stream(key, 0), stream(key, 1), stream(key, 2), stream(key, 3)
+    trial = np.empty(atoms)
+    for w in range(n_words):
+        if eta < 1.0:
+            _trials(eta, first, second, w * atoms, trial)
+        else:
+            trial[:] = -1.0
+        for k in range(atoms):
+            if trial[k] < 0.0:
+                trial[k] = math.exp(log_gamma(eta, stream(third, w * atoms + k)))
+            out[w, k] = max(out.dtype.type(trial[k]), tiny)
+    for k in range(atoms):
+        for j in range(ends[k], ends[k + 1]):
+            w = words[j]
+            value = math.exp(log_gamma(eta + counts[j], stream(fourth, w * atoms + k)))
+            out[w, k] = max(out.dtype.type(value), tiny)
+    totals = np.zeros(atoms)
+    for w in range(n_words):
+        for k in range(atoms):
+            totals[k] += out[w, k]
+    for w in range(n_words):
+        for k in range(atoms):
+            out[w, k] = max(out.dtype.type(out[w, k] / totals[k]), tiny)
+
+
+@jit
+def _trials(eta, first, second, counter, trial):
+    """A Gamma(eta) draw for every lane, eta < 1, or -1 where the trial was rejected."""
+    bound = 1.0 + eta / math.e
+    inverse = 1.0 / eta
+    for k in range(trial.size):
+        p = bound * uniform(first, counter + k)
+        u = uniform(second, counter + k)
+        near = lane_exp(lane_log(p) * inverse) if p <= 1.0 else 1.0
+        far = -lane_log((bound - min(p, bound - 1e-300)) * inverse) if p > 1.0 else 1.0
+        chance = lane_exp(-near) if p <= 1.0 else lane_exp((eta - 1.0) * lane_log(far))
+        trial[k] = (near if p <= 1.0 else far) if u <= chance else -1.0
+
+
+@jit
+def smooth(phi, masses, n_mobile):
+    """[words, 2]: sums over atoms of gamma beta_k phi_wk, of the mobile ones and of all."""
+    n_words, atoms = phi.shape
+    out = np.zeros((n_words, 2))
+    for w in range(n_words):
+        for k in range(n_mobile):
+            out[w, 0] += masses[k] * phi[w, k]
+        out[w, 1] = out[w, 0]
+        for k in range(n_mobile, atoms):
+            out[w, 1] += masses[k] * phi[w, k]
+    return out
+
+
+# ---- the sweep
+
+
+@jit
+def sweep(
+    words, labels, offsets, first, begin, topics, usable, shared, masses, eta, tail, members, sticks, label_key,
+    stick_key,
+):  # fmt: skip
+    """One sweep over the rows begin .. n of a shard; returns n, or the row at which a free slot was missing.
+
+    tail, members, sticks: as in `tables.assign`.
+    """
+    phi = topics.phi
+    n_words = phi.shape[0]
+    side = 1 if usable == phi.shape[1] else 0
+    slots = members.size
+    counts = np.zeros(usable, phi.dtype)
+    active, place = np.empty(usable, np.int64), np.empty(usable, np.int64)
+    running = np.empty(usable, phi.dtype)
+    private, weights = np.zeros(slots, np.int64), np.empty(slots)
+    alive = np.count_nonzero(members)
+    n_active = 0
+    stop = begin
+    birth = _birth(masses, sticks, n_words)
+    for i in range(begin, labels.size):
+        if i >= stop:
+            for j in range(n_active):
+                counts[active[j]] = 0
+            private[:] = 0
+            g = group_of(offsets, i)
+            stop = offsets[g + 1]
+            n_active = 0
+            for q in range(offsets[g], stop):
+                z = labels[q]
+                if z < usable:
+                    n_active = _add(counts, active, place, n_active, z)
+                elif z >= shared:
+                    private[z - shared] += 1
+        z = labels[i]
+        w = words[i]
+        if usable <= z < shared:
+            continue
+        if alive == slots and birth > 0.0 and (z < shared or members[z - shared] > 1):
+            return i
+        if z < usable:
+            n_active = _remove(counts, active, place, n_active, z)
+        else:
+            old = z - shared
+            private[old] -= 1
+            members[old] -= 1
+            tail.counts[old, w] -= 1.0
+            tail.totals[old] -= 1.0
+            if members[old] == 0:
+                alive -= 1
+                sticks[slots] = log_sum(sticks[slots], sticks[old])
+                birth = _birth(masses, sticks, n_words)
+        row = phi[w]
+        total = row.dtype.type(0)
+        for j in range(n_active):
+            k = active[j]
+            total += counts[k] * row[k]
+            running[j] = total
+        apart = birth
+        if alive > 0:
+            for slot in range(slots):
+                weights[slot] = 0.0
+                if members[slot] > 0:
+                    share = private[slot] + math.exp(masses.log_gamma + sticks[slot])
+                    weights[slot] = share * (eta + tail.counts[slot, w]) / (n_words * eta + tail.totals[slot])
+                    apart += weights[slot]
+        shared_part = topics.smooth[w, side]
+        aim = uniform(label_key, first + i) * (total + shared_part + apart)
+        if aim < total:
+            j = 0
+            while j < n_active - 1 and running[j] <= aim:
+                j += 1
+            z = active[j]
+            n_active = _add(counts, active, place, n_active, z)
+        elif apart == 0.0 or (aim < total + shared_part and usable > 0):
+            z = _search(row, masses.shared, usable, aim - total)
+            n_active = _add(counts, active, place, n_active, z)
+        else:
+            aim -= total + shared_part
+            chosen = -1
+            if alive > 0:
+                for slot in range(slots):
+                    if weights[slot] > 0.0 and aim >= 0.0:
+                        chosen = slot
+                        aim -= weights[slot]
+            if chosen < 0 or (aim >= 0.0 and birth > 0.0):
+                chosen = 0
+                while members[chosen] > 0:
+                    chosen += 1
+                tail.counts[chosen] = 0.0
+                tail.totals[chosen] = 0.0
+                break_stick(sticks, chosen, masses.share, uniform(stick_key, first + i))
+                birth = _birth(masses, sticks, n_words)
+                alive += 1
+            private[chosen] += 1
+            members[chosen] += 1
+            tail.counts[chosen, w] += 1.0
+            tail.totals[chosen] += 1.0
+            z = shared + chosen
+        labels[i] = z
+    return labels.size
+
+
+@inline
+def _birth(masses, sticks, n_words):
+    """Weight of a new atom, the same for every word."""
+    return math.exp(masses.log_gamma + sticks[sticks.size - 1]) * masses.alpha / masses.share / n_words
+
+
+@inline
+def _add(counts, active, place, n_active, k):
+    if counts[k] == 0:
+        active[n_active] = k
+        place[k] = n_active
+        n_active += 1
+    counts[k] += 1
+    return n_active
+
+
+@inline
+def _remove(counts, active, place, n_active, k):
+    counts[k] -= 1
+    if counts[k] == 0:
+        n_active -= 1
+        last = active[n_active]
+        active[place[k]] = last
+        place[last] = place[k]
+    return n_active
+
+
+@jit
+def _search(row, masses, usable, aim):
+    """The atom at which the running sum of gamma beta_k phi_wk passes `aim`: by chunks, then one by one."""
+    k = 0
+    while k + CHUNK < usable:
+        part = 0.0
+        for j in range(CHUNK):
+            part += masses[k + j] * row[k + j]
+        if part > aim:
+            break
+        aim -= part
+        k += CHUNK
+    while k < usable - 1:
+        aim -= masses[k] * row[k]
+        if aim < 0.0:
+            break
+        k += 1
+    return k
+
+
+# ---- statistics
+
+
+@jit
+def count_words(words, labels, by_word, atoms):
+    """(ends, words, counts): how often each atom has each word, sparse, words in order; by_word sorts the rows."""
+    ends = np.zeros(atoms + 1, np.int64)
+    for i in range(labels.size):
+        ends[labels[i] + 1] += 1
+    for k in range(atoms):
+        ends[k + 1] += ends[k]
+    place = ends[:-1].copy()
+    found = np.empty(labels.size, np.int32)
+    times = np.empty(labels.size, np.int32)
+    begin = ends.copy()
+    for j in range(labels.size):
+        i = by_word[j]
+        k = labels[i]
+        w = words[i]
+        if place[k] > begin[k] and found[place[k] - 1] == w:
+            times[place[k] - 1] += 1
+        else:
+            found[place[k]] = w
+            times[place[k]] = 1
+            place[k] += 1
+    total = 0
+    for k in range(atoms):
+        for j in range(begin[k], place[k]):
+            found[total] = found[j]
+            times[total] = times[j]
+            total += 1
+        ends[k + 1] = total
+    return ends, found[:total].copy(), times[:total].copy()
