@@ -1,7 +1,8 @@
 """Exact posteriors of tiny hierarchical models: all seatings of all groups, all dishes of all tables, summed up.
 
 The truth uses nothing of the sampler: the probability of a seating from customers that sit down one after another, that
-of the dishes from tables that arrive one after another, and the reference likelihood. Chains start from exact draws.
+of the dishes from tables that arrive one after another, and the reference likelihood. Holes that the sampler imputes
+and a sampled eta of words are integrated out by quadrature. Chains start from exact draws.
 """
 
 from __future__ import annotations
@@ -12,14 +13,27 @@ from itertools import combinations, islice, pairwise, product
 from typing import Any
 
 import numpy as np
-from enumeration import Array, Verdict, canonical, judge, log_eppf, partitions
+from enumeration import (
+    Array,
+    Tally,
+    Verdict,
+    canonical,
+    hole_nodes,
+    judge,
+    log_eppf,
+    partitions,
+    put_holes,
+)
 from scipy import special
 
 from unbounded.engines import build
+from unbounded.likelihoods.tokens import ETA_RANGE
 from unbounded.measures import Gamma
 from unbounded.measures.hierarchical import HierarchicalDirichletProcess, Hyper
 from unbounded.samplers.hierarchical import Hierarchical, shards
 from unbounded.samplers.hybrid import rounds
+
+ETA_NODES = 400
 
 
 def concentrations(prior: Any, size: int = 32) -> tuple[Array, Array]:
@@ -77,29 +91,69 @@ class Franchise:
         a, log_a = concentrations(self.measure.concentration)
         g, log_g = concentrations(self.measure.group_concentration)
         alpha, gamma = np.repeat(a, len(g)), np.tile(g, len(a))
-        edges = np.cumsum([0, *self.sizes])
-        rows = []
-        for seats, labels in self.configurations:
-            which = self._tables(seats)
-            dishes = labels[np.unique(which, return_index=True)[1]]
-            value = log_eppf(dishes, alpha, 0.0)
-            for begin, end in pairwise(edges):
-                value = value + log_eppf(seats[begin:end], gamma, 0.0)
-            rows.append(value * np.ones(len(alpha)))
+        rows = [self._log_seating(seats, labels, alpha, gamma) for seats, labels in self.configurations]
+        rows = [row * np.ones(len(alpha)) for row in rows]
         return np.array(rows) + np.repeat(log_a, len(g)) + np.tile(log_g, len(a))
+
+    def _log_seating(self, seats: Array, labels: Array, alpha: Any, gamma: Any) -> Any:
+        """Log probability of seats and dishes, arrays of concentrations allowed."""
+        dishes = labels[np.unique(self._tables(seats), return_index=True)[1]]
+        value = log_eppf(dishes, alpha, 0.0)
+        for begin, end in pairwise(np.cumsum([0, *self.sizes])):
+            value = value + log_eppf(seats[begin:end], gamma, 0.0)
+        return value
+
+    @property
+    def _sampled(self) -> bool:
+        return isinstance(self.measure.concentration, Gamma) or isinstance(self.measure.group_concentration, Gamma)
+
+    @cached_property
+    def holes(self) -> Array:
+        """Positions whose values are part of the chain's state."""
+        return np.argwhere(np.isnan(self.X)) if self.likelihood.imputes else np.empty((0, 2), int)
+
+    @cached_property
+    def nodes(self) -> tuple[Array, Array]:
+        """(values [G, ...], log weights [G]) of what the likelihood leaves open: eta of words, or values of holes."""
+        prior = getattr(self.likelihood, "prior", None)
+        if not isinstance(prior, Gamma):
+            return hole_nodes(self.X, len(self.holes))
+        log_eta = np.linspace(*np.log(ETA_RANGE), ETA_NODES)
+        eta = np.exp(log_eta)
+        return eta[:, None], prior.shape * log_eta - prior.rate * eta
+
+    @cached_property
+    def samples_eta(self) -> bool:
+        return isinstance(getattr(self.likelihood, "prior", None), Gamma)
 
     @cached_property
     def _log_data(self) -> Array:
-        features = self.likelihood.features(self.X)
-        out = []
-        for z in self.labels:
-            members = np.eye(z.max() + 1)[z]
-            out.append(self.likelihood.log_marginal(members.sum(0), members.T @ features).sum())
-        return np.array(out)
+        """[B, G]: log likelihood of every configuration at every node, weights included."""
+        values, log_weights = self.nodes
+        kinds, where = np.unique(self.labels, axis=0, return_inverse=True)
+        blocks = [(np.eye(z.max() + 1)[z]).T for z in kinds]
+        counts = np.concatenate([block.sum(1) for block in blocks])
+        which = np.repeat(np.arange(len(kinds)), [len(block) for block in blocks])
+        columns = []
+        for value in values:
+            likelihood, features = self.likelihood, self._features(value)
+            if self.samples_eta:
+                likelihood = likelihood.at(float(value[0]))
+            sums = np.concatenate([block @ features for block in blocks])
+            columns.append(np.bincount(which, likelihood.log_marginal(counts, sums)))
+        return (np.stack(columns, axis=1) + log_weights)[where.ravel()]
+
+    def _features(self, value: Array) -> Array:
+        if not len(self.holes):
+            return self.likelihood.features(self.X)
+        filled = self.X.copy()
+        filled[tuple(self.holes.T)] = value
+        return self.likelihood.features(filled)
 
     @cached_property
     def probabilities(self) -> Array:
-        return special.softmax(special.logsumexp(self._log_prior, axis=1) + self._log_data)
+        log_p = special.logsumexp(self._log_prior, axis=1) + special.logsumexp(self._log_data, axis=1)
+        return special.softmax(log_p)
 
     @cached_property
     def hyper_means(self) -> dict[str, float]:
@@ -107,21 +161,22 @@ class Franchise:
         g, _ = concentrations(self.measure.group_concentration)
         given = self.probabilities @ special.softmax(self._log_prior, axis=1)
         means = {"alpha": float(given @ np.repeat(a, len(g))), "gamma": float(given @ np.tile(g, len(a)))}
-        kept = {"alpha": self.measure.concentration, "gamma": self.measure.group_concentration}
-        return {name: value for name, value in means.items() if isinstance(kept[name], Gamma)}
+        priors = {"alpha": self.measure.concentration, "gamma": self.measure.group_concentration}
+        means = {name: value for name, value in means.items() if isinstance(priors[name], Gamma)}
+        if self.samples_eta:
+            given = self.probabilities @ special.softmax(self._log_data, axis=1)
+            means |= {"eta": float(given @ self.nodes[0][:, 0]), "log eta": float(given @ np.log(self.nodes[0][:, 0]))}
+        return means
 
-    def draw(self, rng: np.random.Generator) -> tuple[Array, Array, Hyper]:
-        """An exact posterior draw: seats, labels, and hyper-parameters resampled from many prior draws."""
-        seats, labels = self.configurations[rng.choice(len(self.probabilities), p=self.probabilities)]
-        if not self.hyper_means:
-            return seats, labels, self.measure.start()
-        hypers = np.array([self.measure.draw_prior(rng)[:2] for _ in range(500)])
-        which = self._tables(seats)
-        log_w = log_eppf(labels[np.unique(which, return_index=True)[1]], hypers[:, 0], 0.0)
-        edges = np.cumsum([0, *self.sizes])
-        for begin, end in pairwise(edges):
-            log_w = log_w + log_eppf(seats[begin:end], hypers[:, 1], 0.0)
-        return seats, labels, Hyper(*hypers[rng.choice(500, p=special.softmax(log_w * np.ones(500)))])
+    def draw(self, rng: np.random.Generator) -> tuple[Array, Array, Hyper, Array]:
+        """An exact posterior draw: seats, labels, hyper-parameters (resampled from many prior draws), values of holes."""
+        b = rng.choice(len(self.probabilities), p=self.probabilities)
+        seats, labels = self.configurations[b]
+        value = self.nodes[0][rng.choice(len(self.nodes[0]), p=special.softmax(self._log_data[b]))]
+        hypers = np.array([self.measure.draw_prior(rng)[:2] for _ in range(500 if self._sampled else 1)])
+        log_w = self._log_seating(seats, labels, *hypers.T) * np.ones(len(hypers))
+        eta = float(value[0]) if self.samples_eta else getattr(self.likelihood, "eta", 0.0)
+        return seats, labels, Hyper(*hypers[rng.choice(len(hypers), p=special.softmax(log_w))], eta), value
 
 
 @dataclass(frozen=True)
@@ -133,29 +188,36 @@ class GroupedRun:
     n_shards: int = 1
     sweeps: int = 1
     engine: str = "serial"
+    dtype: str = "float64"
     chains: int = 40
     rounds: int = 125
     seed: int = 0
 
     def __str__(self) -> str:
-        words = f"{self.form}-{self.rule}-P{self.n_shards}-L{self.sweeps}-{self.engine}"
+        words = f"{self.form}-{self.rule}-P{self.n_shards}-L{self.sweeps}-{self.engine}-{self.dtype}"
         return words.replace("ghosts=", "").replace("schedule=", "")
 
 
-def code_of(run: GroupedRun, problem: Franchise, seats: Array, labels: Array, n_tables: int) -> tuple[Any, ...]:
+def code_of(problem: Franchise, form: str, seats: Array, labels: Array, n_tables: int) -> tuple[Any, ...]:
     """What of a state is compared: the whole seating or, where the sampler integrates it out, labels and tables."""
-    if run.form == "direct":
+    if form == "direct":
         return (*canonical(labels), n_tables)
     edges = np.cumsum([0, *problem.sizes])
     whole = [canonical(seats[b:e]) for b, e in pairwise(edges)]
     return (*canonical(labels), *sum(whole, ()))
 
 
-def simulate(problem: Franchise, run: GroupedRun) -> tuple[list[Any], Array, dict[str, Array]]:
-    """(code of every configuration, chains' frequencies of codes, chains' means of hyper-parameters)."""
+def cells(problem: Franchise, form: str) -> tuple[dict[tuple[Any, ...], int], Array]:
+    """(number of every cell, cell of every configuration)."""
     truth = zip(problem.configurations, problem.n_tables, strict=True)
-    codes = [code_of(run, problem, seats, labels, int(m)) for (seats, labels), m in truth]
+    codes = [code_of(problem, form, seats, labels, int(m)) for (seats, labels), m in truth]
     index = {code: b for b, code in enumerate(dict.fromkeys(codes))}
+    return index, np.array([index[code] for code in codes])
+
+
+def simulate(problem: Franchise, run: GroupedRun) -> Tally:
+    """C independent chains of M rounds, each from an exact posterior draw: how often each cell, mean hypers."""
+    index, _ = cells(problem, run.form)
     frequencies = np.zeros((run.chains, len(index)))
     hypers = {name: np.zeros(run.chains) for name in problem.hyper_means}
     sizes = np.array(problem.sizes)
@@ -164,28 +226,30 @@ def simulate(problem: Franchise, run: GroupedRun) -> tuple[list[Any], Array, dic
     for c in range(run.chains):
         model = Hierarchical(
             problem.measure, problem.likelihood, run.rule, sizes, run.n_shards, 1000 * run.seed + c,
-            sweeps=run.sweeps, form=run.form,
+            sweeps=run.sweeps, form=run.form, dtype=run.dtype,
         )  # fmt: skip
-        seats, labels, hyper = problem.draw(rng)
-        hyper = hyper._replace(eta=getattr(problem.likelihood, "eta", 0.0))
+        seats, labels, hyper, value = problem.draw(rng)
+        put_holes(engine, problem.holes, value)
         for state in islice(rounds(model, engine, model.begin(engine, labels, hyper, seats)), run.rounds):
             seats = np.concatenate(engine.map(lambda shard: shard.seats.copy()))
             labels = model.assignments(state, engine)
-            code = code_of(run, problem, seats, labels, int(state.table.tables.sum()))
+            code = code_of(problem, run.form, seats, labels, int(state.table.tables.sum()))
             frequencies[c, index[code]] += 1.0 / run.rounds
+            now = state.hyper._asdict() | {"log eta": np.log(state.hyper.eta or 1.0)}
             for name, means in hypers.items():
-                means[c] += getattr(state.hyper, name) / run.rounds
+                means[c] += now[name] / run.rounds
     engine.close()
-    return [index[code] for code in codes], frequencies, hypers
+    return Tally(frequencies, hypers)
 
 
-def check(problem: Franchise, run: GroupedRun) -> Verdict:
+def compare(problem: Franchise, form: str, tally: Tally, n_rounds: int) -> Verdict:
     """Chains against the exact posterior: every cell, numbers of atoms and of tables, every pair of rows."""
-    where, frequencies, hypers = simulate(problem, run)
+    frequencies, chains = tally.frequencies, len(tally.frequencies)
+    _, where = cells(problem, form)
     p = np.bincount(where, problem.probabilities, frequencies.shape[1])
     first = np.unique(where, return_index=True)[1]
     labels, n_tables = problem.labels[first], problem.n_tables[first]
-    n_states, enough = run.chains * run.rounds, max(60, 2 * run.chains)
+    n_states, enough = chains * n_rounds, max(60, 2 * chains)
     rare = p * n_states < enough
     columns = dict(zip([f"cell {b}" for b in np.flatnonzero(~rare)], np.eye(len(p))[:, ~rare].T, strict=True))
     columns["rare"] = rare
@@ -195,10 +259,14 @@ def check(problem: Franchise, run: GroupedRun) -> Verdict:
     matrix = np.stack(list(columns.values()), axis=1).astype(float)
     share = p @ matrix
     asked = np.minimum(share, 1.0 - share) * n_states >= enough
-    names = [name for name, ask in zip(columns, asked, strict=True) if ask] + list(hypers)
+    names = [name for name, ask in zip(columns, asked, strict=True) if ask] + list(tally.hypers)
     share, matrix = share[asked], matrix[:, asked]
-    seen = np.column_stack([frequencies @ matrix, *hypers.values()])
-    truth = np.append(share, [problem.hyper_means[name] for name in hypers])
+    seen = np.column_stack([frequencies @ matrix, *tally.hypers.values()])
+    truth = np.append(share, [problem.hyper_means[name] for name in tally.hypers])
     error = seen.std(axis=0, ddof=1)[: len(share)] ** 2
-    slowness = float(np.median(error * run.rounds / (share * (1.0 - share))))
-    return judge(names, seen, truth, slowness, run.rounds / 8)
+    slowness = float(np.median(error * n_rounds / (share * (1.0 - share))))
+    return judge(names, seen, truth, slowness, n_rounds / 8)
+
+
+def check(problem: Franchise, run: GroupedRun) -> Verdict:
+    return compare(problem, run.form, simulate(problem, run), run.rounds)

@@ -513,3 +513,39 @@ def _table_joins(families, data, seats, begin, end, i, tail, members, slot, sign
             update(families, tail, slot, data, q, single, 0, sign)
             members[slot] += sign
     return value[0]
+
+
+# ---- new groups
+
+
+@jit
+def sit_down(table, index, offsets, masses, labels, sweeps, keep, key, shares):
+    """Gibbs sweeps over the labels of new rows, everything but them fixed: row i has likelihoods table[index[i]].
+
+    masses: gamma beta. Rows join one after another in the first sweep. shares[g] is the mean over the last `keep`
+    sweeps of (n_gk + masses_k) / (n_g + gamma).
+    """
+    atoms = masses.size
+    counts = np.zeros(atoms)
+    running = np.empty(atoms)
+    gamma = masses.sum()
+    n = index.size
+    for g in range(offsets.size - 1):
+        counts[:] = masses
+        rows = offsets[g + 1] - offsets[g]
+        for sweep in range(sweeps):
+            for i in range(offsets[g], offsets[g + 1]):
+                if sweep > 0:
+                    counts[labels[i]] -= 1.0
+                row = table[index[i]]
+                total = 0.0
+                for k in range(atoms):
+                    total += counts[k] * row[k]
+                    running[k] = total
+                aim = uniform(key, sweep * n + i) * total
+                k = np.searchsorted(running, aim, side="right")
+                labels[i] = min(k, atoms - 1)
+                counts[labels[i]] += 1.0
+            if sweep >= sweeps - keep:
+                for k in range(atoms):
+                    shares[g, k] += counts[k] / (keep * (rows + gamma))

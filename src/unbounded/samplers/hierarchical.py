@@ -165,13 +165,11 @@ class Hierarchical:
         codes, labels = np.unique(np.asarray(labels), return_inverse=True)
         labels = labels.astype(np.int32).ravel()
         group = np.repeat(np.arange(len(self.sizes)), self.sizes)
-        if seats is None:
-            seats = np.zeros(len(labels), np.int64)
-            for g in np.flatnonzero(self.sizes):
-                rows = slice(int(self.sizes[:g].sum()), int(self.sizes[: g + 1].sum()))
-                seats[rows] = np.unique(labels[rows], return_inverse=True)[1]
-        _, where = np.unique(group * (seats.max() + 1) + seats, return_index=True)
+        seats = labels if seats is None else seats
+        width = int(seats.max()) + 1
+        pairs, where, seats = np.unique(group * width + seats, return_index=True, return_inverse=True)
         tables = np.bincount(labels[where], minlength=len(codes))
+        seats = seats - np.searchsorted(pairs, np.arange(len(self.sizes)) * width)[group]
 
         def put(shard: GroupShard) -> None:
             rows = slice(shard.first, shard.first + len(shard.labels))

@@ -1,0 +1,44 @@
+"""Tiny grouped data, likelihoods and measures for the exactness tests of the hierarchical Dirichlet process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from franchise_truth import Franchise
+from problems import BERNOULLI, BITS, GAUSS_1, GAUSS_2, LINE, PLANE, holed
+from scipy import sparse
+
+from unbounded.data import describe
+from unbounded.likelihoods.tokens import Tokens
+from unbounded.measures import Gamma
+from unbounded.measures.hierarchical import HierarchicalDirichletProcess
+
+SIZES = (2, 3)
+MEASURES = {
+    "fixed": HierarchicalDirichletProcess(1.0, 1.5),
+    "sampled": HierarchicalDirichletProcess(Gamma(2.0, 1.5), Gamma(2.0, 1.0)),
+}
+WORDS = np.array([0, 1, 1, 2, 0], np.int32)
+N_WORDS = 3
+CASES: dict[str, tuple[Any, Any]] = {
+    "bernoulli": (BITS, BERNOULLI),
+    "gaussian": (LINE, GAUSS_1),
+    "hole": (holed(PLANE, (3, 1)), GAUSS_2),
+    "words": (WORDS, Tokens(0.4)),
+    "words-eta": (WORDS, Tokens(Gamma(2.0, 2.5))),
+}
+CROSSED = ("bernoulli", "gaussian", "words")
+
+
+def counts_of(words: np.ndarray, sizes: tuple[int, ...]) -> Any:
+    """The groups' table of counts, to which words are bound."""
+    group = np.repeat(np.arange(len(sizes)), sizes)
+    return sparse.csr_matrix((np.ones(len(words)), (group, words)), shape=(len(sizes), N_WORDS))
+
+
+def problem(case: str, measure: str) -> Franchise:
+    X, likelihood = CASES[case]
+    X = X[: sum(SIZES)]
+    columns = describe(counts_of(X, SIZES) if X.ndim == 1 else X)
+    return Franchise(f"{case}-{measure}", X, SIZES, likelihood.bind(columns), MEASURES[measure])
