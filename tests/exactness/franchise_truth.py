@@ -169,7 +169,7 @@ class Franchise:
         return means
 
     def draw(self, rng: np.random.Generator) -> tuple[Array, Array, Hyper, Array]:
-        """An exact posterior draw: seats, labels, hyper-parameters (resampled from many prior draws), values of holes."""
+        """An exact posterior draw: seats, labels, hyper-parameters (resampled from prior draws), values of holes."""
         b = rng.choice(len(self.probabilities), p=self.probabilities)
         seats, labels = self.configurations[b]
         value = self.nodes[0][rng.choice(len(self.nodes[0]), p=special.softmax(self._log_data[b]))]
