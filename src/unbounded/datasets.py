@@ -124,6 +124,43 @@ def cambridge(
     return CambridgeData(X, Z, features, noise, probability)
 
 
+class TopicsData(NamedTuple):
+    """Documents as counts of words, and what they were made of."""
+
+    X: Any  # CSR [documents, words]
+    topics: Array  # [K, words]
+    weights: Array  # [K], of the topics over all documents
+    concentration: float  # of a document's topics around those weights
+    words: Array  # of every token, document after document
+    labels: Array  # the topic of every token
+
+
+def topics(
+    n_documents: int = 20_000,
+    n_tokens: int = 100,
+    n_words: int = 2_000,
+    n_topics: int = 30,
+    eta: float = 0.05,
+    concentration: float = 1.0,
+    seed: int = 0,
+) -> TopicsData:
+    """Documents of equal length whose topics are Dirichlet(eta) draws, their weights Dirichlet(1, ..., 1)."""
+    rng = np.random.default_rng(seed)
+    phi = rng.dirichlet(np.full(n_words, eta), n_topics)
+    weights = rng.dirichlet(np.ones(n_topics))
+    mass = rng.standard_gamma(np.broadcast_to(concentration * weights, (n_documents, n_topics))) + 1e-300
+    edges = np.cumsum(mass / mass.sum(1, keepdims=True), axis=1)
+    labels = (rng.random((n_documents, n_tokens))[:, :, None] > edges[:, None, :-1]).sum(2).ravel()
+    words = np.empty(n_documents * n_tokens, np.int32)
+    u = rng.random(len(words))
+    for k in range(n_topics):
+        where = labels == k
+        words[where] = np.minimum(np.searchsorted(np.cumsum(phi[k]), u[where]), n_words - 1)
+    document = np.repeat(np.arange(n_documents), n_tokens)
+    X = sparse.coo_matrix((np.ones(len(words), np.int32), (document, words)), shape=(n_documents, n_words)).tocsr()
+    return TopicsData(X, phi, weights, concentration, words, labels)
+
+
 def load(path: str | Path) -> Any:
     """Rows from .npy (memory-mapped), .csv, .parquet or a CSR .npz."""
     path = Path(path)

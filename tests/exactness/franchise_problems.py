@@ -10,6 +10,7 @@ from problems import BERNOULLI, BITS, GAUSS_1, GAUSS_2, LINE, PLANE, holed
 from scipy import sparse
 
 from unbounded.data import describe
+from unbounded.likelihoods import Bernoulli
 from unbounded.likelihoods.tokens import Tokens
 from unbounded.measures import Gamma
 from unbounded.measures.hierarchical import HierarchicalDirichletProcess
@@ -23,6 +24,7 @@ WORDS = np.array([0, 1, 1, 2, 0], np.int32)
 N_WORDS = 3
 CASES: dict[str, tuple[Any, Any]] = {
     "bernoulli": (BITS, BERNOULLI),
+    "bit": (BITS[:, :1], Bernoulli(yes=0.6, no=0.5)),  # says little: rows move a lot, and the prior shows
     "gaussian": (LINE, GAUSS_1),
     "hole": (holed(PLANE, (3, 1)), GAUSS_2),
     "words": (WORDS, Tokens(0.4)),

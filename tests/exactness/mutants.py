@@ -28,6 +28,8 @@ LABELS, MIXTURE, MEASURE = "kernels/labels.py", "samplers/mixture.py", "measures
 RULES = "instantiation.py"
 FEATURES, LINEAR, FACTORS = "kernels/features.py", "likelihoods/linear_gaussian.py", "likelihoods/poisson_factors.py"
 BUFFET, ROUND, JUMP = "measures/features.py", "samplers/features.py", "samplers/feature_jump.py"
+TABLES, TOKENS, TOPICS = "kernels/tables.py", "kernels/tokens.py", "likelihoods/tokens.py"
+GROUPS, GROUP_MEASURE = "samplers/hierarchical.py", "measures/hierarchical.py"
 TAIL_WEIGHT = "columns[slot, r] + math.log(members[slot] - law.discount) + log_common"
 
 
@@ -229,6 +231,129 @@ MUTANTS = [
         "features: jumps forget the order of atoms", JUMP, "log_ratio += math.log(size) + _log_set",
         "log_ratio += _log_set", "ghosts",
     ),
+    # ---- hierarchical: rows, tables and dishes on a shard
+    Mutant(
+        "hierarchical: no row joins a table with a private dish", TABLES,
+        "weight = heads[t] * math.exp(columns[dish - shared, r] - best)", "weight = 0.0", "franchise",
+    ),
+    Mutant(
+        "hierarchical: new dishes at alpha / P", TABLES, "if slot < served.size else masses.alpha",
+        "if slot < served.size else masses.share", "franchise",
+    ),
+    Mutant(
+        "hierarchical: new atoms at alpha / P", TABLES, "log_beta += math.log(masses.alpha / masses.share)", "pass",
+        "direct",
+    ),
+    Mutant(
+        "hierarchical: new topics at alpha / P", TOKENS, " * masses.alpha / masses.share / n_words", " / n_words",
+        "words",
+    ),
+    Mutant(
+        "hierarchical: rows count themselves at mobile atoms", TABLES, "    counts[z] -= 1\n",
+        "    counts[z] -= z >= shared\n", "direct",
+    ),
+    Mutant(
+        "hierarchical: words count themselves at mobile topics", TOKENS,
+        "counts[z] -= 1\n", "pass\n", "words",
+    ),
+    Mutant(
+        "hierarchical: a dead private atom keeps its stick", TABLES,
+        "sticks[slots] = log_sum(sticks[slots], sticks[old])", "pass", "direct",
+    ),
+    Mutant(
+        "hierarchical: a dead private topic keeps its stick", TOKENS,
+        "sticks[members.size] = log_sum(sticks[members.size], sticks[slot])", "pass", "words",
+    ),
+    Mutant(
+        "hierarchical: new atoms leave the rest of the tail as it is", TABLES,
+        "    sticks[sticks.size - 1] = rest + left\n", "", "direct",
+    ),
+    Mutant(
+        "hierarchical: rows leave frozen atoms", TABLES,
+        "            if usable <= z < shared:\n                continue\n", "", "direct",
+    ),
+    Mutant(
+        "hierarchical: a table counts itself among its dish's", TABLES,
+        "            served[dish - shared] -= 1\n            _table_joins(", "            _table_joins(", "served",
+    ),
+    Mutant(
+        "hierarchical: dishes changed in storage order", TABLES,
+        "    for i in range(row, end):\n        t = seats[i]\n",
+        "    for seat in range(tables):\n        i = begin\n        while i < end and seats[i] != seat:\n"
+        "            i += 1\n        if i == end:\n            continue\n        t = seats[i]\n", "served",
+    ),
+    Mutant(
+        "hierarchical: one table for each atom of a group", TABLES,
+        "j == 0 or uniform(key, first + i) * (masses[k] + j) < masses[k]", "j == 0", "direct",
+    ),
+    Mutant(
+        "hierarchical: tables of private atoms by their number", GROUPS,
+        "np.append(shared.masses, shared.hyper.gamma * np.exp(sticks[alive]))",
+        "np.append(shared.masses, np.full(len(alive), shared.hyper.gamma / max(len(alive), 1)))", "direct",
+    ),
+    # ---- hierarchical: words
+    Mutant(
+        "hierarchical: phi without the counts of one word", TOKENS, "for j in range(ends[k], ends[k + 1]):",
+        "for j in range(ends[k] + 1, ends[k + 1]):", "words",
+    ),
+    Mutant(
+        "hierarchical: held topics smooth every shard", TOKENS, "topics.smooth[w, side]", "topics.smooth[w, 1]",
+        "lone",
+    ),
+    Mutant(
+        "hierarchical: log eta without its Jacobian", TOPICS, "+ prior.log_density(e) + log_eta",
+        "+ prior.log_density(e)", "eta",
+    ),
+    # ---- hierarchical: the global step
+    Mutant(
+        "hierarchical: mobile weights sum to one", GROUPS, "hyper.gamma * np.exp(logs), sticks",
+        "hyper.gamma * np.exp(logs - np.logaddexp.reduce(logs, initial=-np.inf)), sticks", "franchise",
+    ),
+    Mutant(
+        "hierarchical: ghosts of rows, not of tables", GROUPS,
+        "self.measure.ghosts(hyper, tables, plan.ghosts,",
+        "self.measure.ghosts(hyper, table.counts.astype(float), plan.ghosts,", "crowd",
+    ),
+    Mutant(
+        "hierarchical: as many ghosts as tables", GROUPS, "self.measure.ghosts(hyper, tables, plan.ghosts,",
+        "self.measure.ghosts(hyper, tables, 1 + 40 * int(tables.sum() > 3),", "franchise",
+    ),
+    Mutant(
+        "hierarchical: rows join frozen atoms", GROUPS, "classify(ghosts, table.owner, plan)",
+        "classify(ghosts + (table.owner < 0), table.owner, plan)", "words",
+    ),
+    Mutant(
+        "hierarchical: every atom mobile (J = K) under ghosts", GROUPS, "classify(ghosts, table.owner, plan)",
+        "classify(ghosts + 1, table.owner, plan)", "direct",
+    ),
+    Mutant(
+        "hierarchical: ghost-only atoms dropped", GROUPS, "        mobile, held, private = classify(",
+        "        extra = extra[:0]\n        mobile, held, private = classify(", "words",
+    ),
+    Mutant(
+        "hierarchical: weights without ghost tables", GROUPS, "tables += 0 if plan.published else ghosts",
+        "tables += 0 * ghosts", "franchise",
+    ),
+    Mutant(
+        "hierarchical: the tail's weight without its tables", GROUPS,
+        "rest += np.bincount(owner, private, self.n_shards)[shards]", "pass", "franchise",
+    ),
+    Mutant(
+        "hierarchical: closed shards use stuck atoms", GROUPS, "n_own = n_shared if plan.lone == p else n_mobile",
+        "n_own = n_shared if plan.lone >= 0 else n_mobile", "lone",
+    ),
+    Mutant(
+        "hierarchical: the same numbers on every shard", GROUPS, "shard.offsets, shard.first, row, shared.finite,",
+        "shard.offsets, 0, row, shared.finite,", "words",
+    ),
+    Mutant(
+        "hierarchical: gamma without one table of every group", GROUP_MEASURE, "tables.sum() - first",
+        "tables.sum() - len(sizes)", "eta",
+    ),
+    Mutant(
+        "hierarchical: concentrations updated with rows", GROUPS, "self.measure.update(state.hyper, tables, ",
+        "self.measure.update(state.hyper, table.counts.astype(float), ", "eta",
+    ),
 ]  # fmt: skip
 
 
@@ -241,9 +366,12 @@ def battery() -> dict[str, Callable[[], Any]]:
     import feature_problems
     import feature_truth
     import flat
+    import franchise_problems
+    import franchise_truth
     import geweke
     from enumeration import Run
     from feature_truth import FeatureRun
+    from franchise_truth import GroupedRun
     from problems import problem
 
     from unbounded.instantiation import Ghosts, OneOpen
@@ -254,7 +382,17 @@ def battery() -> dict[str, Callable[[], Any]]:
     def columns(case: str, law: str, n: int, run: FeatureRun) -> Callable[[], Any]:
         return lambda: feature_truth.check(feature_problems.problem(case, law, n), run)
 
+    def seats(case: str, measure: str, run: GroupedRun) -> Callable[[], Any]:
+        return lambda: franchise_truth.check(franchise_problems.problem(case, measure), run)
+
     return {
+        "franchise": seats("words", "fixed", GroupedRun("franchise", Ghosts(2), 2)),
+        "served": seats("bernoulli", "fixed", GroupedRun("franchise", Ghosts(0))),
+        "direct": seats("bit", "fixed", GroupedRun("direct", Ghosts(1), 2, 3, rounds=160)),
+        "words": seats("words", "fixed", GroupedRun("direct", Ghosts(2), 2)),
+        "lone": seats("words", "fixed", GroupedRun("direct", OneOpen(3), 2, 3, rounds=160)),
+        "crowd": seats("words", "fixed", GroupedRun("direct", Ghosts(50), 2)),
+        "eta": seats("words-eta", "sampled", GroupedRun("direct", Ghosts(), 2)),
         "buffet": columns("gaussian-3", "bb-1", 3, FeatureRun(Ghosts(0), jumps=False)),
         "buffet-2": columns("gaussian-3", "bb-2", 3, FeatureRun(Ghosts(0), jumps=False)),
         "order": columns("gaussian-3", "bb-2", 3, FeatureRun(Ghosts(0), jumps=False, chains=200, rounds=200)),

@@ -100,7 +100,8 @@ def sweep(
 ):  # fmt: skip
     """One sweep over the rows begin .. n of a shard; returns n, or the row at which a free slot was missing.
 
-    tail, members, sticks: as in `tables.assign`.
+    tail, members, sticks: as in `tables.assign`. The atoms of the current group are `active`, each at its `place`; that
+    list is kept by hand in the loop, since Numba counts references of arrays that go to functions, inlined ones too.
     """
     phi = topics.phi
     n_words = phi.shape[0]
@@ -109,119 +110,130 @@ def sweep(
     counts = np.zeros(usable, phi.dtype)
     active, place = np.empty(usable, np.int64), np.empty(usable, np.int64)
     running = np.empty(usable, phi.dtype)
-    private, weights = np.zeros(slots, np.int64), np.empty(slots)
+    private, weights, where = np.zeros(slots, np.int64), np.empty(slots), np.zeros(1, np.int64)
     alive = np.count_nonzero(members)
-    n_active = 0
-    stop = begin
     birth = _birth(masses, sticks, n_words)
-    for i in range(begin, labels.size):
-        if i >= stop:
+    for g in range(group_of(offsets, begin), offsets.size - 1):
+        n_active = 0
+        private[:] = 0
+        for i in range(offsets[g], offsets[g + 1]):
+            z = labels[i]
+            if z < usable:
+                if counts[z] == 0:
+                    active[n_active] = z
+                    place[z] = n_active
+                    n_active += 1
+                counts[z] += 1
+            elif z >= shared:
+                private[z - shared] += 1
+        for i in range(max(begin, offsets[g]), offsets[g + 1]):
+            z = labels[i]
+            w = words[i]
+            if usable <= z < shared:
+                continue
+            if alive == slots and birth > 0.0 and (z < shared or members[z - shared] > 1):
+                return i
+            if z < usable:
+                counts[z] -= 1
+                if counts[z] == 0:
+                    n_active -= 1
+                    last = active[n_active]
+                    active[place[z]] = last
+                    place[last] = place[z]
+            else:
+                alive -= _leave(tail, members, private, sticks, z - shared, w)
+                birth = _birth(masses, sticks, n_words)
+            total = phi.dtype.type(0)
             for j in range(n_active):
-                counts[active[j]] = 0
-            private[:] = 0
-            g = group_of(offsets, i)
-            stop = offsets[g + 1]
-            n_active = 0
-            for q in range(offsets[g], stop):
-                z = labels[q]
-                if z < usable:
-                    n_active = _add(counts, active, place, n_active, z)
-                elif z >= shared:
-                    private[z - shared] += 1
-        z = labels[i]
-        w = words[i]
-        if usable <= z < shared:
-            continue
-        if alive == slots and birth > 0.0 and (z < shared or members[z - shared] > 1):
-            return i
-        if z < usable:
-            n_active = _remove(counts, active, place, n_active, z)
-        else:
-            old = z - shared
-            private[old] -= 1
-            members[old] -= 1
-            tail.counts[old, w] -= 1.0
-            tail.totals[old] -= 1.0
-            if members[old] == 0:
-                alive -= 1
-                sticks[slots] = log_sum(sticks[slots], sticks[old])
-                birth = _birth(masses, sticks, n_words)
-        row = phi[w]
-        total = row.dtype.type(0)
-        for j in range(n_active):
-            k = active[j]
-            total += counts[k] * row[k]
-            running[j] = total
-        apart = birth
-        if alive > 0:
-            for slot in range(slots):
-                weights[slot] = 0.0
-                if members[slot] > 0:
-                    share = private[slot] + math.exp(masses.log_gamma + sticks[slot])
-                    weights[slot] = share * (eta + tail.counts[slot, w]) / (n_words * eta + tail.totals[slot])
-                    apart += weights[slot]
-        shared_part = topics.smooth[w, side]
-        aim = uniform(label_key, first + i) * (total + shared_part + apart)
-        if aim < total:
-            j = 0
-            while j < n_active - 1 and running[j] <= aim:
-                j += 1
-            z = active[j]
-            n_active = _add(counts, active, place, n_active, z)
-        elif apart == 0.0 or (aim < total + shared_part and usable > 0):
-            z = _search(row, masses.shared, usable, aim - total)
-            n_active = _add(counts, active, place, n_active, z)
-        else:
-            aim -= total + shared_part
-            chosen = -1
+                k = active[j]
+                total += counts[k] * phi[w, k]
+                running[j] = total
+            apart = birth
             if alive > 0:
-                for slot in range(slots):
-                    if weights[slot] > 0.0 and aim >= 0.0:
-                        chosen = slot
-                        aim -= weights[slot]
-            if chosen < 0 or (aim >= 0.0 and birth > 0.0):
-                chosen = 0
-                while members[chosen] > 0:
-                    chosen += 1
-                tail.counts[chosen] = 0.0
-                tail.totals[chosen] = 0.0
-                break_stick(sticks, chosen, masses.share, uniform(stick_key, first + i))
+                apart += _weigh(tail, members, private, sticks, masses, eta, n_words, w, weights)
+            usual = topics.smooth[w, side]
+            aim = uniform(label_key, first + i) * (total + usual + apart)
+            if aim < total:
+                j = 0
+                while j < n_active - 1 and running[j] <= aim:
+                    j += 1
+                z = active[j]
+            elif apart == 0.0 or (aim < total + usual and usable > 0):
+                z = _search(phi[w], masses.shared, usable, aim - total)
+            else:
+                v = uniform(stick_key, first + i)
+                alive += _join(
+                    tail, members, private, sticks, masses, weights, alive, birth, aim - total - usual, v, w, where
+                )
                 birth = _birth(masses, sticks, n_words)
-                alive += 1
-            private[chosen] += 1
-            members[chosen] += 1
-            tail.counts[chosen, w] += 1.0
-            tail.totals[chosen] += 1.0
-            z = shared + chosen
-        labels[i] = z
+                z = shared + where[0]
+            labels[i] = z
+            if z < usable:
+                if counts[z] == 0:
+                    active[n_active] = z
+                    place[z] = n_active
+                    n_active += 1
+                counts[z] += 1
+        for j in range(n_active):
+            counts[active[j]] = 0
     return labels.size
+
+
+@jit
+def _leave(tail, members, private, sticks, slot, w):
+    """A token leaves a private atom; 1 if that was its last one."""
+    private[slot] -= 1
+    members[slot] -= 1
+    tail.counts[slot, w] -= 1.0
+    tail.totals[slot] -= 1.0
+    if members[slot] > 0:
+        return 0
+    sticks[members.size] = log_sum(sticks[members.size], sticks[slot])
+    return 1
+
+
+@jit
+def _weigh(tail, members, private, sticks, masses, eta, n_words, w, weights):
+    """Weights of the private atoms for a token, and their sum."""
+    total = 0.0
+    for slot in range(members.size):
+        weights[slot] = 0.0
+        if members[slot] > 0:
+            share = private[slot] + math.exp(masses.log_gamma + sticks[slot])
+            weights[slot] = share * (eta + tail.counts[slot, w]) / (n_words * eta + tail.totals[slot])
+            total += weights[slot]
+    return total
+
+
+@jit
+def _join(tail, members, private, sticks, masses, weights, alive, birth, aim, v, w, where):
+    """A token joins the private atom at `aim`, or a new one: 1 if so; where[0] is its slot."""
+    chosen = -1
+    if alive > 0:
+        for slot in range(members.size):
+            if weights[slot] > 0.0 and aim >= 0.0:
+                chosen = slot
+                aim -= weights[slot]
+    born = chosen < 0 or (aim >= 0.0 and birth > 0.0)
+    if born:
+        chosen = 0
+        while members[chosen] > 0:
+            chosen += 1
+        tail.counts[chosen] = 0.0
+        tail.totals[chosen] = 0.0
+        break_stick(sticks, chosen, masses.share, v)
+    private[chosen] += 1
+    members[chosen] += 1
+    tail.counts[chosen, w] += 1.0
+    tail.totals[chosen] += 1.0
+    where[0] = chosen
+    return 1 if born else 0
 
 
 @inline
 def _birth(masses, sticks, n_words):
     """Weight of a new atom, the same for every word."""
     return math.exp(masses.log_gamma + sticks[sticks.size - 1]) * masses.alpha / masses.share / n_words
-
-
-@inline
-def _add(counts, active, place, n_active, k):
-    if counts[k] == 0:
-        active[n_active] = k
-        place[k] = n_active
-        n_active += 1
-    counts[k] += 1
-    return n_active
-
-
-@inline
-def _remove(counts, active, place, n_active, k):
-    counts[k] -= 1
-    if counts[k] == 0:
-        n_active -= 1
-        last = active[n_active]
-        active[place[k]] = last
-        place[last] = place[k]
-    return n_active
 
 
 @jit

@@ -1,0 +1,118 @@
+"""Speed of the topic sampler as shares of what the machine can do, measured in the same run (make bench-topics).
+
+The limit of a sparse sweep is a probe that only gathers: for every token, the running sums of the likelihoods of its
+word under the topics that its document has, times their counts, and the mass of all other topics. Nothing is drawn,
+nothing is looked for, and nothing changes.
+"""
+
+from __future__ import annotations
+
+import sys
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from speed import Row, cpu_seconds
+from unbounded import datasets, engines
+from unbounded.data import describe
+from unbounded.instantiation import Ghosts
+from unbounded.kernels import tables as table_kernel
+from unbounded.kernels import tokens as kernel
+from unbounded.kernels.compiled import jit
+from unbounded.likelihoods import Tokens
+from unbounded.measures import HierarchicalDirichletProcess
+from unbounded.randomness import key
+from unbounded.samplers.hierarchical import Hierarchical, shards
+from unbounded.samplers.hybrid import rounds
+
+
+@jit
+def _gather(words, labels, offsets, phi, smooth, atoms):
+    """Only the gathers of a sparse sweep."""
+    counts = np.zeros(atoms, phi.dtype)
+    active = np.empty(atoms, np.int64)
+    running = np.empty(atoms, phi.dtype)
+    value = 0.0
+    for g in range(offsets.size - 1):
+        n_active = 0
+        for i in range(offsets[g], offsets[g + 1]):
+            if counts[labels[i]] == 0:
+                active[n_active] = labels[i]
+                n_active += 1
+            counts[labels[i]] += 1
+        for i in range(offsets[g], offsets[g + 1]):
+            w = words[i]
+            total = phi.dtype.type(0)
+            for j in range(n_active):
+                total += counts[active[j]] * phi[w, active[j]]
+                running[j] = total
+            value += total + smooth[w, 0]
+        for j in range(n_active):
+            counts[active[j]] = 0
+    return value
+
+
+class Bench:
+    """A shard of documents whose labels are a draw, and a finite part that fits them."""
+
+    def __init__(self, n_topics: int, dtype: str, n_documents: int = 4_000, n_words: int = 5_000):
+        data = datasets.topics(n_documents, 100, n_words, n_topics, 0.02)
+        self.sizes = np.full(n_documents, 100)
+        bound = Tokens(0.02).bind(describe(data.X))
+        self.model = Hierarchical(
+            HierarchicalDirichletProcess(3.0, 1.0), bound, Ghosts(), self.sizes, 1, seed=0, dtype=dtype
+        )
+        self.engine = engines.build("serial", shards(data.words, self.sizes, bound, 1))
+        state = self.model.begin(self.engine, data.labels)
+        state = next(islice(rounds(self.model, self.engine, state), 4, None))
+        message = self.model.global_step(state)
+        self.shared, self.own = message.shared, message.own[0]
+        (self.shard,) = self.engine.map(lambda shard: shard)
+        codes = self.own.codes[self.shard.labels]
+        self.labels = np.where(codes < self.own.usable, codes, 0).astype(np.int32)  # no private atoms, none held
+        self.eta, self.turn = bound.eta, 0
+        self.tail = bound.tail(17, 8)[0]
+        self.members, self.sticks = np.zeros(16, np.int64), np.full(17, -np.inf)
+
+    @property
+    def n(self) -> int:
+        return len(self.labels)
+
+    def sweep(self) -> None:
+        self.turn += 1
+        masses = table_kernel.Masses(self.shared.masses, 0.0, 1.0, 1.0)
+        kernel.sweep(
+            self.shard.data, self.labels, self.shard.offsets, 0, 0, self.shared.finite, self.own.usable,
+            self.shared.n_shared, masses, self.eta, self.tail, self.members, self.sticks, key(0, "label", self.turn),
+            key(0, "stick", self.turn),
+        )  # fmt: skip
+
+    def gather(self) -> Any:
+        phi, smooth = self.shared.finite
+        return _gather(self.shard.data, self.labels, self.shard.offsets, phi, smooth, self.shared.n_shared)
+
+
+def sparse_share(n_topics: int, dtype: str, target: float) -> Row:
+    bench = Bench(n_topics, dtype)
+    limit, sweep = cpu_seconds(bench.gather, bench.sweep)
+    used = np.mean([len(np.unique(part)) for part in np.split(bench.labels, np.cumsum(bench.sizes)[:-1])])
+    return Row(
+        f"topics K={n_topics} {dtype}, {used:.1f} topics per document",
+        f"{limit / sweep:.0%} of the gathers alone, {sweep / bench.n * 1e9:.0f} ns per token",
+        f">= {target:.0%}",
+        limit / sweep >= target,
+    )
+
+
+def main() -> int:
+    rows = [
+        sparse_share(k, dtype, target) for dtype in ("float64", "float32") for k, target in ((100, 0.5), (500, 0.6))
+    ]
+    for row in rows:
+        print(f"{'ok  ' if row.ok else 'MISS'} {row.what:52s} {row.reached:52s} target {row.target}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
