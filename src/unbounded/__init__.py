@@ -6,6 +6,7 @@ from unbounded.estimators import (
     BetaNegativeBinomialFeatures,
     DirichletProcessMixture,
     GammaPoissonFeatures,
+    HierarchicalDirichletProcess,
     PitmanYorMixture,
 )
 from unbounded.instantiation import AsPublished, Ghosts, OneOpen
@@ -19,6 +20,7 @@ from unbounded.likelihoods import (
     Poisson,
     PoissonFactors,
     Product,
+    Tokens,
 )
 from unbounded.measures import (
     Beta,
@@ -50,6 +52,7 @@ __all__ = [
     "GammaPoissonFeatures",
     "Gaussian",
     "Ghosts",
+    "HierarchicalDirichletProcess",
     "InverseGamma",
     "LinearGaussian",
     "Multinomial",
@@ -60,4 +63,5 @@ __all__ = [
     "PoissonFactors",
     "Product",
     "RunError",
+    "Tokens",
 ]

@@ -23,6 +23,7 @@ app = typer.Typer(
 )
 console = Console()
 _COMMAND = "command.json"
+_TOPICS_SHOWN = 30
 
 
 def _plainly(command: Callable[..., None]) -> Callable[..., None]:
@@ -58,6 +59,14 @@ def fit(
     discount: Annotated[float | None, typer.Option(help="Fix it (py); sampled by default.")] = None,
     mass: Annotated[float | None, typer.Option(help="Fix it (features); sampled by default.")] = None,
     failures: Annotated[float | None, typer.Option(help="r (beta-negative-binomial); 1 by default.")] = None,
+    group_concentration: Annotated[float | None, typer.Option(help="Fix it (hdp); sampled by default.")] = None,
+    form: Annotated[str | None, typer.Option(help="direct (default) or franchise (hdp).")] = None,
+    vocabulary: Annotated[
+        Path | None, typer.Option(help="Words, one a line, in the order of the columns (hdp).")
+    ] = None,
+    groups: Annotated[
+        Path | None, typer.Option(help="The group of each row, .npy or .csv of one column (hdp of rows).")
+    ] = None,
     shards: Annotated[int, typer.Option(help="P, the number of shards.")] = 8,
     sweeps: Annotated[int, typer.Option(help="L, sweeps per round.")] = 1,
     warmup: int = 250,
@@ -67,7 +76,9 @@ def fit(
     engine: str = "threads",
     workers: Annotated[int | None, typer.Option(help="Default: all cores.")] = None,
     instantiate: str = "ghosts",
-    init: Annotated[str | None, typer.Option(help="kmeans++, of features grown; one; prior.")] = None,
+    init: Annotated[
+        str | None, typer.Option(help="kmeans++, of features and topics grown; one; prior; a number of topics.")
+    ] = None,
     dtype: str = "float64",
     loss: Annotated[str | None, typer.Option(help="vi or binder (mixtures).")] = None,
     holdout: Annotated[float, typer.Option(help="Share of the rows (features: cells) held out for a score.")] = 0.0,
@@ -86,12 +97,17 @@ def fit(
     }  # fmt: skip
     wishes = {
         "likelihood": likelihood, "concentration": concentration, "discount": discount, "mass": mass,
-        "failures": failures, "init": init, "loss": loss,
+        "failures": failures, "init": int(init) if init and init.isdecimal() else init, "loss": loss, "form": form,
+        "group_concentration": group_concentration,
     }  # fmt: skip
     settings |= _applicable(model, {name: value for name, value in wishes.items() if value is not None})
     if shape is not None and not _has_features(MEMBERS[model]):
         raise ValueError(f"--shape belongs to features, not to {model}.")
+    for name, path in (("vocabulary", vocabulary), ("groups", groups)):
+        if path is not None and not _has_topics(MEMBERS[model]):
+            raise ValueError(f"--{name} belongs to hdp, not to {model}.")
     command = {"model": model, "data": str(data.resolve()), "holdout": holdout, "settings": settings, "shape": shape}
+    command |= {"vocabulary": vocabulary and str(vocabulary.resolve()), "groups": groups and str(groups.resolve())}
     _image_shape(command)
     _run(out, command, quiet)
 
@@ -104,6 +120,28 @@ def _estimator(model: str) -> Any:
 
 def _has_features(estimator: Any) -> bool:
     return hasattr(estimator, "inverse_transform")
+
+
+def _has_topics(estimator: Any) -> bool:
+    return hasattr(estimator, "top_words")
+
+
+def _vocabulary(command: dict[str, Any], n_words: int | None = None) -> list[str] | None:
+    """The words of --vocabulary, one a line; checked against the columns of the documents."""
+    if not command.get("vocabulary"):
+        return None
+    words = Path(command["vocabulary"]).read_text().splitlines()
+    if n_words is not None and len(words) != n_words:
+        raise ValueError(f"--vocabulary has {len(words)} words, the documents have {n_words} columns.")
+    return words
+
+
+def _groups(path: Any, n_rows: int) -> Any:
+    """The group of each row, from a file."""
+    ids = np.asarray(datasets.load(path)).ravel()
+    if len(ids) != n_rows:
+        raise ValueError(f"--groups has {len(ids)} ids for {n_rows} rows.")
+    return ids
 
 
 def _applicable(model: str, wishes: dict[str, Any]) -> dict[str, Any]:
@@ -171,6 +209,11 @@ def predict(
         raise RunError(f"{run} is not finished; resume it first.")
     estimator, _ = _fitted(run, command, quiet=True)
     X = datasets.load(data)
+    if _has_topics(estimator):
+        shares = estimator.transform(X)
+        pd.DataFrame(shares, columns=[f"topic_{k}" for k in range(shares.shape[1])]).to_csv(out, index_label="group")
+        console.print(f"{len(shares)} groups written to {out}")
+        return
     if _has_features(estimator):
         table = {f"feature_{k}": use for k, use in enumerate(estimator.transform(X).T)}
     else:
@@ -202,12 +245,25 @@ def _fitted(run: Path, command: dict[str, Any], quiet: bool) -> tuple[Any, Any]:
     """The estimator, fitted or resumed, and its training rows."""
     estimator = _estimator(command["model"])(**command["settings"], checkpoint=run, progress=not quiet)
     X = datasets.load(command["data"])
+    if command.get("groups"):
+        return _fitted_groups(estimator, X, command)
+    _vocabulary(command, X.shape[1])
     split = _mask if _has_features(estimator) else _split
     train, kept_out = split(X, command["holdout"], command["settings"]["random_state"])
     shape = _image_shape(command)
     if shape is not None and shape[0] * shape[1] != X.shape[1]:
         raise ValueError(f"--shape {shape[0]}x{shape[1]} does not fit the {X.shape[1]} columns of {command['data']}.")
     return estimator.fit(train, holdout=kept_out), train
+
+
+def _fitted_groups(estimator: Any, X: Any, command: dict[str, Any]) -> tuple[Any, Any]:
+    """Rows in groups; whole groups are held out."""
+    X, groups = np.asarray(X, dtype=float), _groups(command["groups"], X.shape[0])
+    ids = np.unique(groups)
+    _, out = _split(ids, command["holdout"], command["settings"]["random_state"])
+    away = np.isin(groups, ids[:0] if out is None else out)
+    held = (X[away], groups[away]) if away.any() else None
+    return estimator.fit(X[~away], groups[~away], holdout=held), X[~away]
 
 
 def _run(run: Path, command: dict[str, Any], quiet: bool) -> None:
@@ -223,7 +279,7 @@ def _run(run: Path, command: dict[str, Any], quiet: bool) -> None:
     except (ValueError, TypeError):
         _put_back(path, before)
         raise
-    _write_results(run, estimator, X, _image_shape(command))
+    _write_results(run, estimator, X, _image_shape(command), _vocabulary(command))
     print((run / "summary.txt").read_text(), end="")
     if estimator.interrupted_:
         console.print(f"Interrupted; this is what there is so far. Go on with: unbounded resume {run}")
@@ -262,7 +318,9 @@ def _checked_share(share: float) -> float:
     return share
 
 
-def _write_results(run: Path, estimator: Any, X: Any, shape: tuple[int, int] | None) -> None:
+def _write_results(
+    run: Path, estimator: Any, X: Any, shape: tuple[int, int] | None, vocabulary: list[str] | None = None
+) -> None:
     from unbounded.summary import plots
     from unbounded.summary.report import text
 
@@ -278,8 +336,30 @@ def _write_results(run: Path, estimator: Any, X: Any, shape: tuple[int, int] | N
         plots.assignments(estimator.assignments_).savefig(run / "z.png", dpi=120)
         return
     np.save(run / "labels.npy", estimator.labels_)
+    if _has_topics(estimator):
+        _write_topics(run, estimator, vocabulary)
+        return
     if not is_csr(X):
         plots.clusters(np.asarray(X), estimator.labels_).savefig(run / "clusters.png", dpi=120)
+
+
+def _write_topics(run: Path, estimator: Any, vocabulary: list[str] | None) -> None:
+    """Shares of the topics and, of documents, their words; the words go to the summary, too."""
+    from unbounded.summary import plots
+
+    np.save(run / "proportions.npy", estimator.proportions_)
+    names = None
+    if hasattr(estimator, "components_"):
+        np.save(run / "components.npy", estimator.components_)
+        words = estimator.top_words(vocabulary)
+        names = [" ".join(topic[:3]) for topic in words]
+        shares = zip(estimator.topic_shares_, words, strict=True)
+        lines = [f"{k:4d} {share:8.2%}  {' '.join(topic)}" for k, (share, topic) in enumerate(shares)]
+        (run / "topics.txt").write_text("\n".join(lines) + "\n")
+        with (run / "summary.txt").open("a") as summary:
+            summary.write("\ntopics, with their shares of all words and their most probable words\n")
+            summary.write("\n".join(lines[:_TOPICS_SHOWN]) + "\n")
+    plots.topics(estimator.topic_history_, names).savefig(run / "topics.png", dpi=120)
 
 
 if __name__ == "__main__":

@@ -3,11 +3,13 @@
 from typing import Any
 
 from unbounded.estimators.features import BetaBernoulliFeatures, BetaNegativeBinomialFeatures, GammaPoissonFeatures
+from unbounded.estimators.grouped import HierarchicalDirichletProcess
 from unbounded.estimators.mixtures import DirichletProcessMixture, PitmanYorMixture
 
 MEMBERS: dict[str, Any] = {
     "dp": DirichletProcessMixture,
     "py": PitmanYorMixture,
+    "hdp": HierarchicalDirichletProcess,
     "beta-bernoulli": BetaBernoulliFeatures,
     "gamma-poisson": GammaPoissonFeatures,
     "beta-negative-binomial": BetaNegativeBinomialFeatures,
@@ -19,5 +21,6 @@ __all__ = [
     "BetaNegativeBinomialFeatures",
     "DirichletProcessMixture",
     "GammaPoissonFeatures",
+    "HierarchicalDirichletProcess",
     "PitmanYorMixture",
 ]

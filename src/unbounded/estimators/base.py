@@ -63,15 +63,23 @@ class ChainEstimator(BaseEstimator):
 
     # ---- what each of them says
 
+    def _wanted(self) -> Any:
+        """The likelihood, as its name or an object."""
+        return self.likelihood
+
     def _measure(self) -> Any:
         raise NotImplementedError
 
-    def _moves(self) -> dict[str, bool]:
+    def _moves(self) -> dict[str, Any]:
         """Options of the sampler that only this model has."""
         return {}
 
     def _check_init(self, n_rows: int) -> None:
         raise NotImplementedError
+
+    def _extent(self, X: Any) -> Any:
+        """What the sampler must know of the size of the data."""
+        return X.shape[0]
 
     def _shards(self, X: Any, model: Any) -> Sequence[Any]:
         raise NotImplementedError
@@ -94,8 +102,8 @@ class ChainEstimator(BaseEstimator):
         n_rows = X.shape[0]
         length = Length(self.n_warmup, self.n_draws, self.thin, max(1, self.n_snapshots // self.n_chains))
         model = self._sampler(
-            self._measure(), self._likelihood, resolve_rule(self.instantiate), n_rows, self.n_shards, self.seed(),
-            length.n_rounds, self.sweeps_per_round, self.dtype, **self._moves(),
+            self._measure(), self._likelihood, resolve_rule(self.instantiate), self._extent(X), self.n_shards,
+            self.seed(), length.n_rounds, self.sweeps_per_round, self.dtype, **self._moves(),
         )  # fmt: skip
         if model.settled() > self.n_warmup:
             raise ValueError(
@@ -199,7 +207,7 @@ class ChainEstimator(BaseEstimator):
             raise ValueError(f"column {int(np.flatnonzero(empty)[0])} has no observed value; drop it.")
         if max(-columns.low.min(), columns.high.max()) > LARGEST:
             raise ValueError(f"values beyond {LARGEST:g} in size overflow; rescale the columns.")
-        bound = resolve_likelihood(self.likelihood, self._likelihoods).bind(columns)
+        bound = resolve_likelihood(self._wanted(), self._likelihoods).bind(columns)
         if not isinstance(bound, self._kind):
             names = ", ".join(member.name for member in self._likelihoods)
             raise ValueError(f"{type(self).__name__} takes a likelihood such as {names}, got {self.likelihood!r}.")
@@ -221,8 +229,7 @@ class ChainEstimator(BaseEstimator):
             value = getattr(self, name)
             if not isinstance(value, int | np.integer) or value < low:
                 raise ValueError(f"{name} must be an integer of at least {low}, got {value!r}.")
-        if self.n_shards > n_rows:
-            raise ValueError(f"n_shards={self.n_shards} is more than the {n_rows} rows; use at most one shard per row.")
+        self._check_shards(n_rows)
         if self.sampler != "hybrid":
             raise ValueError(f"sampler must be 'hybrid', got {self.sampler!r}.")
         resolve_rule(self.instantiate).plan(0, 1, n_rows, self.n_shards, np.random.default_rng(0))
@@ -230,6 +237,10 @@ class ChainEstimator(BaseEstimator):
             raise ValueError(f"dtype must be 'float64' or 'float32', got {self.dtype!r}.")
         self._check_init(n_rows)
         engines.check(self.engine, self.n_workers)
+
+    def _check_shards(self, n_rows: int) -> None:
+        if self.n_shards > n_rows:
+            raise ValueError(f"n_shards={self.n_shards} is more than the {n_rows} rows; use at most one shard per row.")
 
     # ---- seed and run directory
 
@@ -265,10 +276,10 @@ class ChainEstimator(BaseEstimator):
         """Everything the chain is a function of, in plain words; engine and workers are not among it."""
         return {
             "model": type(self).__name__,
-            "likelihood": _describe(resolve_likelihood(self.likelihood, self._likelihoods)),
+            "likelihood": _describe(resolve_likelihood(self._wanted(), self._likelihoods)),
             "measure": _describe(self._measure()),
             "instantiate": _describe(resolve_rule(self.instantiate)),
-            "init": self.init if isinstance(self.init, str) else fingerprint(np.asarray(self.init)),
+            "init": self.init if isinstance(self.init, str | int) else fingerprint(np.asarray(self.init)),
             "dtype": self.dtype,
             "seed": seed,
             **self._moves(),

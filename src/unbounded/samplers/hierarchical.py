@@ -444,11 +444,16 @@ class Hierarchical:
         return np.concatenate(engine.map(global_labels))
 
     def snapshot(self, state: HierarchicalState, engine: Engine) -> dict[str, Array]:
+        """Of words without statistics, which labels say."""
         live = state.occupied
+        small = np.uint8 if len(live) <= 256 else np.uint16 if len(live) <= 65536 else np.int32
+        whole = {} if isinstance(self.likelihood, BoundTokens) else {"statistics": state.table.statistics[live]}
         return {
-            "labels": self.assignments(state, engine),
+            "labels": self.assignments(state, engine).astype(small),
             "hyper": np.array(state.hyper),
-            **{name: getattr(state.table, name)[live] for name in ("counts", "tables", "statistics")},
+            "counts": state.table.counts[live],
+            "tables": state.table.tables[live],
+            **whole,
         }
 
     def restore(self, arrays: Arrays) -> HierarchicalState:

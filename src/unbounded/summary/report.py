@@ -20,7 +20,7 @@ def text(estimator: Any) -> str:
         table = estimator.summary()
     columns = [name for name in ("mean", "sd", "hdi_3%", "hdi_97%", "ess_bulk", "ess_tail", "r_hat") if name in table]
     lines = [] if estimator.exact_ else [FLAG, ""]
-    lines += _clusters(estimator) if hasattr(estimator, "labels_") else _features(estimator)
+    lines += _atoms(estimator)
     lines += [
         f"draws                {posterior.sizes['chain']} x {posterior.sizes['draw']}",
         "",
@@ -28,6 +28,23 @@ def text(estimator: Any) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _atoms(estimator: Any) -> list[str]:
+    if hasattr(estimator, "n_topics_"):
+        return _topics(estimator)
+    return _clusters(estimator) if hasattr(estimator, "labels_") else _features(estimator)
+
+
+def _topics(estimator: Any) -> list[str]:
+    empty = estimator.n_empty_ if hasattr(estimator, "n_empty_") else 0
+    return [
+        f"groups               {len(estimator.proportions_):,}" + (f" ({empty:,} of them empty)" if empty else ""),
+        f"tokens or rows       {len(estimator.labels_):,}",
+        f"topics (estimate)    {estimator.n_topics_}",
+        f"topics (posterior)   {_number(estimator.posterior_['n_topics'])}",
+        f"topic shares         {_list([f'{share:.3g}' for share in estimator.topic_shares_])}",
+    ]
 
 
 def _clusters(estimator: Any) -> list[str]:
