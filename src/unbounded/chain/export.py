@@ -53,10 +53,14 @@ def table(posterior: xr.Dataset) -> pd.DataFrame:
     import arviz as az
 
     scalars = posterior.drop_vars("assignments", errors="ignore")
-    logging.getLogger("arviz").setLevel(logging.ERROR)  # it would complain that one chain has no R-hat
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        summary: Any = az.summary(scalars, round_to="none")
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)  # it would complain that one chain has no R-hat
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            summary: Any = az.summary(scalars, round_to="none")
+    finally:
+        logging.disable(before)
     if not posterior.attrs["exact"]:
         warnings.warn(FLAG, stacklevel=2)
         summary.insert(0, "exact", False)
