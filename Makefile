@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export OPENBLAS_NUM_THREADS = 1
 
-.PHONY: demo test lint exactness mutants bench bench-speed bench-features bench-peers bench-million clean
+.PHONY: demo test lint exactness mutants bench bench-speed bench-features bench-peers bench-million bench-topics bench-topic-peers clean
 
 demo: .setup-done
 	$(BIN)/python examples/demo.py
@@ -22,13 +22,21 @@ exactness: .setup-done
 mutants: .setup-done
 	$(BIN)/python tests/exactness/mutants.py
 
-bench: bench-speed bench-features bench-peers
+bench: bench-speed bench-features bench-topics bench-peers
 
 bench-speed: .setup-done
 	$(BIN)/python benchmarks/speed.py
 
 bench-features: .setup-done
 	$(BIN)/python benchmarks/features.py
+
+bench-topics: .setup-done
+	$(BIN)/python benchmarks/topics.py
+
+DATA ?=
+bench-topic-peers: .setup-done
+	$(BIN)/python -m pip install --quiet -e ".[peers]"
+	$(BIN)/python benchmarks/topic_peers.py synthetic $(if $(DATA),--data $(DATA) ap bbc_news 20newsgroups)
 
 bench-million: .setup-done
 	$(BIN)/python benchmarks/million.py

@@ -295,6 +295,59 @@ def test_options_of_other_models(pictures, tmp_path, model, options, words):
 # ---- errors
 
 
+# ---- topics
+
+
+@pytest.fixture(scope="module")
+def documents(data):
+    (data / "words.txt").write_text("red\ngreen\nblue\n")
+    np.save(data / "groups.npy", np.arange(60) // 20)
+    return data
+
+
+def test_topics_write_a_run_directory(documents, tmp_path):
+    out = tmp_path / "run"
+    options = ["--vocabulary", documents / "words.txt", "--holdout", "0.2", "--init", "4"]
+    text = ok("fit", "hdp", documents / "counts.npz", "--out", out, *options, *BRIEF)
+    assert "topics (posterior)" in text
+    assert "green" in text
+    assert text == (out / "summary.txt").read_text()
+    names = {"labels.npy", "components.npy", "proportions.npy", "topics.txt", "topics.png"}
+    assert names <= {path.name for path in out.iterdir()}
+    assert np.load(out / "proportions.npy").shape[0] == 48
+    ok("resume", out, "--draws", "6", "--quiet")
+    assert len(pd.read_csv(out / "draws.csv")) == 6
+    ok("predict", out, documents / "counts.npz", "--out", tmp_path / "shares.csv")
+    assert np.allclose(pd.read_csv(tmp_path / "shares.csv", index_col="group").sum(axis=1), 1.0)
+
+
+def test_groups_of_rows(documents, tmp_path):
+    options = ["--groups", documents / "groups.npy", "--holdout", "0.4", "--form", "franchise"]
+    ok("fit", "hdp", documents / "x.npy", "--out", tmp_path / "run", *options, *BRIEF)
+    assert np.load(tmp_path / "run" / "proportions.npy").shape[0] == 2
+    assert "holdout" in (tmp_path / "run" / "draws.csv").read_text()
+
+
+@pytest.mark.parametrize(
+    ("model", "name", "options", "words"),
+    [
+        ("dp", "x.npy", ["--vocabulary", "words.txt"], "--vocabulary belongs to hdp"),
+        ("dp", "x.npy", ["--groups", "groups.npy"], "--groups belongs to hdp"),
+        ("hdp", "counts.npz", ["--vocabulary", "groups.npy"], "error"),
+        ("hdp", "counts.npz", ["--vocabulary", "x.csv"], "has 61 words, the documents have 3 columns"),
+        ("hdp", "x.npy", ["--groups", "x.npy"], "--groups has 120 ids for 60 rows"),
+        ("hdp", "x.npy", [], "cannot be negative"),
+    ],
+)
+def test_wrong_topics(documents, tmp_path, model, name, options, words):
+    paths = [documents / word if "." in word else word for word in options]
+    assert words in error("fit", model, documents / name, "--out", tmp_path / "run", *paths, *BRIEF)
+    assert not (tmp_path / "run").exists()
+
+
+# ---- bad input
+
+
 @pytest.mark.parametrize(
     ("content", "name", "word"),
     [

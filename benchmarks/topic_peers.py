@@ -1,0 +1,197 @@
+"""Topics beside tomotopy and gensim in one run (make bench-topic-peers): same documents, same held-out halves.
+
+Every system gets the same CPU time on one core and its own defaults. Quality is the perplexity of the second halves of
+held-out documents given their first halves: each system's own inference of a document's proportions from the words
+seen, then p(w) = sum_k share_k phi_kw for each other word. Words that no training document has are left out.
+
+    python benchmarks/topic_peers.py [--seconds 60] [--data FOLDER] [corpus ...]
+
+Corpora: synthetic (30 topics), and those of FOLDER (ap, bbc_news, 20newsgroups: counts_csr.npz).
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+from scipy.special import logsumexp
+
+from unbounded import HierarchicalDirichletProcess, datasets
+from unbounded.randomness import key
+from unbounded.samplers.hierarchical_predictive import completion, gibbs
+
+HELD_OUT = 500
+
+
+class Corpus(NamedTuple):
+    train: Any  # CSR
+    seen: Any
+    rest: Any
+    truth: float | None = None  # perplexity of the true topics
+
+    @property
+    def n_tokens(self) -> int:
+        return int(self.train.sum())
+
+
+def split(X: Any, truth: Any = None, seed: int = 0) -> Corpus:
+    rng = np.random.default_rng(seed)
+    X = sparse.csr_matrix(X)[rng.permutation(X.shape[0])]
+    n_out = min(HELD_OUT, X.shape[0] // 10)
+    train, held = X[n_out:], X[:n_out].tocoo()
+    known = np.asarray(train.sum(0)).ravel() > 0
+    row, word = (np.repeat(v, held.data.astype(int)) for v in (held.row, held.col))
+    kept = known[word]
+    row, word = row[kept], word[kept]
+    first = rng.random(len(row)) < 0.5
+
+    def table(chosen: Any) -> Any:
+        ones = np.ones(int(chosen.sum()))
+        return sparse.coo_matrix((ones, (row[chosen], word[chosen])), shape=(n_out, X.shape[1])).tocsr()
+
+    corpus = Corpus(train, table(first), table(~first))
+    if truth is None:
+        return corpus
+    masses, shares_of = truth.weights * truth.concentration, np.ascontiguousarray(truth.topics.T)
+    words, sizes = tokens(corpus.seen)
+    _, shares = gibbs(shares_of, words, masses, sizes, 100, key(0, "truth"), 50)
+    return corpus._replace(truth=perplexity(corpus.rest, shares, truth.topics))
+
+
+def tokens(X: Any) -> tuple[Any, Any]:
+    return np.repeat(X.indices, X.data.astype(int)).astype(np.int32), np.asarray(X.sum(1)).ravel().astype(int)
+
+
+def perplexity(rest: Any, shares: Any, phi: Any) -> float:
+    cells = rest.tocoo()
+    p = np.einsum("ik,ki->i", shares[cells.row], phi[:, cells.col])
+    return float(np.exp(-(cells.data @ np.log(np.maximum(p, 1e-12))) / cells.data.sum()))
+
+
+class Result(NamedTuple):
+    name: str
+    perplexity: float
+    topics: str
+    speed: float  # tokens per CPU second
+    seconds: float
+
+
+def ours(corpus: Corpus, seconds: float) -> Result:
+    """As many rounds as the time allows by a short fit before (which compiles, too), half of them warm-up."""
+
+    def fit(n_warmup: int, n_draws: int) -> tuple[Any, float]:
+        began = time.process_time()
+        settings = {"n_warmup": n_warmup, "n_draws": n_draws, "n_snapshots": 16, "n_workers": 1, "random_state": 1}
+        return HierarchicalDirichletProcess(**settings).fit(corpus.train), time.process_time() - began
+
+    fit(1, 1)
+    (_, short), (_, longer) = fit(1, 1), fit(11, 1)
+    each = max((longer - short) / 10, 1e-4)
+    n_rounds = max(4, int((seconds - short) / each))
+    model, spent = fit(n_rounds // 2, n_rounds - n_rounds // 2)
+    seen, rest = tokens(corpus.seen), tokens(corpus.rest)
+    logs = [
+        completion(model._likelihood, draw, seen, rest, 40, key(1, "peers", j)) for j, draw in enumerate_draws(model)
+    ]
+    value = float(np.exp(-(logsumexp(logs, axis=0) - np.log(len(logs))).mean()))
+    sizes = model._snapshots[-1]["counts"]
+    topics = f"{len(sizes)} ({(sizes > 0.001 * corpus.n_tokens).sum()})"
+    return Result("unbounded", value, topics, corpus.n_tokens / each, spent)
+
+
+def enumerate_draws(model: Any) -> Any:
+    return enumerate(draw for draw, _, _ in model._draws())
+
+
+def tomotopy(corpus: Corpus, seconds: float, initial_k: int = 2, name: str = "tomotopy") -> Result:
+    import tomotopy as tp
+
+    model = tp.HDPModel(seed=1, initial_k=initial_k)
+    for document in as_words(corpus.train):
+        if document:
+            model.add_doc(document)
+    began, sweeps = time.process_time(), 0
+    while time.process_time() - began < seconds:
+        model.train(10, workers=1)
+        sweeps += 10
+    spent = time.process_time() - began
+    live = np.array([model.is_live_topic(k) for k in range(model.k)])
+    phi = np.zeros((model.k, corpus.train.shape[1]))
+    columns = [int(word) for word in model.used_vocabs]
+    for k in np.flatnonzero(live):
+        phi[k, columns] = model.get_topic_word_dist(k)
+    shares = np.array([model.infer(model.make_doc(d), iterations=100)[0] if d else live for d in as_words(corpus.seen)])
+    shares = shares * live
+    shares /= shares.sum(1, keepdims=True)
+    sizes = np.array(model.get_count_by_topics())[live]
+    topics = f"{live.sum()} ({(sizes > 0.001 * corpus.n_tokens).sum()})"
+    return Result(name, perplexity(corpus.rest, shares, phi), topics, sweeps * corpus.n_tokens / spent, spent)
+
+
+def gensim(corpus: Corpus, seconds: float) -> Result:
+    from gensim.models import HdpModel
+
+    def bags(X: Any) -> list[Any]:
+        return [
+            list(zip(X.indices[a:b].tolist(), X.data[a:b].astype(int).tolist(), strict=True))
+            for a, b in pairwise(X.indptr)
+        ]
+
+    train = [bag for bag in bags(corpus.train) if bag]
+    began, passes = time.process_time(), 1
+    model = HdpModel(train, {w: str(w) for w in range(corpus.train.shape[1])}, random_state=1)
+    while time.process_time() - began < seconds:
+        model.update(train)
+        passes += 1
+    spent = time.process_time() - began
+    plain = model.suggested_lda_model()
+    gamma, _ = plain.inference(bags(corpus.seen))
+    shares = gamma / gamma.sum(1, keepdims=True)
+    value = perplexity(corpus.rest, shares, plain.get_topics())
+    return Result("gensim", value, f"{shares.shape[1]} (truncation)", passes * corpus.n_tokens / spent, spent)
+
+
+def as_words(X: Any) -> list[list[str]]:
+    words, sizes = tokens(X)
+    return [[str(w) for w in part] for part in np.split(words, np.cumsum(sizes)[:-1])]
+
+
+def synthetic() -> Corpus:
+    data = datasets.topics(20_000 + HELD_OUT, seed=1)
+    return split(data.X, data)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("corpora", nargs="*", default=["synthetic"])
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--data", type=Path, help="folder with a folder for each corpus")
+    options = parser.parse_args()
+    for name in options.corpora:
+        corpus = synthetic() if name == "synthetic" else split(datasets.load(options.data / name / "counts_csr.npz"))
+        truth = "" if corpus.truth is None else f"; the true topics {corpus.truth:.0f}"
+        print(f"{name}: {corpus.train.shape[0]:,} documents, {corpus.n_tokens:,} tokens{truth}", flush=True)
+        systems: list[Callable[[], Result]] = [
+            lambda corpus=corpus: ours(corpus, options.seconds),
+            lambda corpus=corpus: tomotopy(corpus, options.seconds),
+            lambda corpus=corpus: gensim(corpus, options.seconds),
+        ]
+        results = [system() for system in systems]
+        similar = int(results[0].topics.split()[0])
+        results.append(tomotopy(corpus, options.seconds / 2, similar, f"tomotopy, {similar} topics to start"))
+        for result in results:
+            print(
+                f"  {result.name:34s} perplexity {result.perplexity:7.0f}  topics (above 0.1%) {result.topics:18s}"
+                f" {result.speed / 1e6:6.2f} M tokens per CPU s  {result.seconds:5.0f} CPU s",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()
