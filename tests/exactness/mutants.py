@@ -309,7 +309,8 @@ MUTANTS = [
         "self.measure.ghosts(hyper, table.counts.astype(float), plan.ghosts,", "crowd",
     ),
     Mutant(
-        "hierarchical: ghosts chosen by looking at the tables", GROUPS, "self.measure.ghosts(hyper, tables, plan.ghosts,",
+        "hierarchical: ghosts chosen by looking at the tables", GROUPS,
+        "self.measure.ghosts(hyper, tables, plan.ghosts,",
         "self.measure.ghosts(hyper, tables, 1 + 40 * int(tables.sum() > 3),", "words",
     ),
     Mutant(
