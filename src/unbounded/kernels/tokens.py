@@ -2,7 +2,8 @@
 
 A token w of a group joins a mobile atom k with weight (n_sk + gamma beta_k) phi_wk. The first part is a sum over the
 few atoms that the group has; the second, for all atoms at once, depends on the word only and is summed up beforehand:
-its single atom is looked for only when it is chosen. Since phi is fixed within a sweep, nothing is approximate.
+its single atom is looked for only when it is chosen. Since phi is fixed within a sweep, nothing is approximate. The
+atom that a token leaves comes first in the order of the draw: most tokens go back to it and need no search.
 """
 
 from __future__ import annotations
@@ -109,7 +110,6 @@ def sweep(
     slots = members.size
     counts = np.zeros(usable, phi.dtype)
     active, place = np.empty(usable, np.int64), np.empty(usable, np.int64)
-    running = np.empty(usable, phi.dtype)
     private, weights, where = np.zeros(slots, np.int64), np.empty(slots), np.zeros(1, np.int64)
     alive = np.count_nonzero(members)
     birth = _birth(masses, sticks, n_words)
@@ -133,31 +133,38 @@ def sweep(
                 continue
             if alive == slots and birth > 0.0 and (z < shared or members[z - shared] > 1):
                 return i
+            own = 0.0
             if z < usable:
                 counts[z] -= 1
-                if counts[z] == 0:
-                    n_active -= 1
-                    last = active[n_active]
-                    active[place[z]] = last
-                    place[last] = place[z]
+                own = counts[z] * phi[w, z]
             else:
                 alive -= _leave(tail, members, private, sticks, z - shared, w)
                 birth = _birth(masses, sticks, n_words)
             total = phi.dtype.type(0)
             for j in range(n_active):
-                k = active[j]
-                total += counts[k] * phi[w, k]
-                running[j] = total
+                total += counts[active[j]] * phi[w, active[j]]
             apart = birth
             if alive > 0:
                 apart += _weigh(tail, members, private, sticks, masses, eta, n_words, w, weights)
             usual = topics.smooth[w, side]
             aim = uniform(label_key, first + i) * (total + usual + apart)
+            if aim < own:
+                counts[z] += 1
+                continue
+            if z < usable and counts[z] == 0:
+                n_active -= 1
+                last = active[n_active]
+                active[place[z]] = last
+                place[last] = place[z]
             if aim < total:
-                j = 0
-                while j < n_active - 1 and running[j] <= aim:
-                    j += 1
-                z = active[j]
+                aim -= own
+                new = z
+                for j in range(n_active):
+                    k = active[j]
+                    if k != z and aim >= 0.0:
+                        new = k
+                        aim -= counts[k] * phi[w, k]
+                z = new
             elif apart == 0.0 or (aim < total + usual and usable > 0):
                 z = _search(phi[w], masses.shared, usable, aim - total)
             else:
