@@ -16,6 +16,7 @@ from enumeration import Array, Verdict, judge
 from geweke import bind as bind_rows
 from geweke import rows_bernoulli, rows_gaussian
 from scipy import sparse
+from scipy.special import gammaincinv
 
 from unbounded.data import describe
 from unbounded.engines import build
@@ -61,9 +62,12 @@ def count_tables(sizes: Array, seats: Array) -> int:
     return len(np.unique(np.repeat(np.arange(len(sizes)), sizes) * 100 + seats))
 
 
-def draw_hyper(kind: str, rng: np.random.Generator) -> Hyper:
+def draw_hypers(kind: str, size: int, rng: np.random.Generator) -> list[Hyper]:
+    """Each of the priors cut into strata of equal probability, one draw from each, in random order."""
     priors = [CONCENTRATION, GROUP_CONCENTRATION] + [ETA] * (kind == "words")
-    return Hyper(*(float(rng.gamma(prior.shape, 1.0 / prior.rate)) for prior in priors))
+    shares = [(rng.permutation(size) + rng.random(size)) / size for _ in priors]
+    columns = [gammaincinv(prior.shape, u) / prior.rate for prior, u in zip(priors, shares, strict=True)]
+    return [Hyper(*map(float, values)) for values in zip(*columns, strict=True)]
 
 
 def rows(kind: str, labels: Array, hyper: Hyper, rng: np.random.Generator) -> Array:
@@ -119,16 +123,15 @@ def moments(draw: Draw) -> dict[str, float]:
     return {name: float(value) for name, value in values.items()}
 
 
-def prior_draw(kind: str, rng: np.random.Generator) -> tuple[Draw, Array]:
-    hyper = draw_hyper(kind, rng)
+def prior_draw(kind: str, hyper: Hyper, rng: np.random.Generator) -> tuple[Draw, Array]:
     seats, labels = franchise(SIZES, hyper.alpha, hyper.gamma, rng)
     return Draw(labels, count_tables(SIZES, seats), hyper, rows(kind, labels, hyper, rng)), seats
 
 
 def prior_moments(kind: str, n_draws: int, seed: int = 1) -> tuple[list[str], Array, Array]:
-    """(names, means, standard errors) by simulation of the prior."""
+    """(names, means, standard errors as of independent draws) by simulation of the prior."""
     rng = np.random.default_rng(seed)
-    table = [moments(prior_draw(kind, rng)[0]) for _ in range(n_draws)]
+    table = [moments(prior_draw(kind, hyper, rng)[0]) for hyper in draw_hypers(kind, n_draws, rng)]
     seen = np.array([list(values.values()) for values in table])
     return list(table[0]), seen.mean(axis=0), seen.std(axis=0, ddof=1) / np.sqrt(n_draws)
 
@@ -164,7 +167,7 @@ def put(shard: Any, X: Array, labels: Array) -> None:
 def replicate(joint: Joint, likelihood: Any, seed: int) -> Array:
     """Mean moments over the rounds of one simulator that starts from a prior draw."""
     rng = np.random.default_rng([joint.seed, seed])
-    draw, seats = prior_draw(joint.kind, rng)
+    draw, seats = prior_draw(joint.kind, draw_hypers(joint.kind, 1, rng)[0], rng)
     engine = build("serial", shards(draw.X.copy(), SIZES, likelihood, joint.n_shards, joint.form))
     model = Hierarchical(
         HierarchicalDirichletProcess(CONCENTRATION, GROUP_CONCENTRATION), likelihood, joint.rule, SIZES,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from enumeration import judge
@@ -15,11 +17,12 @@ from unbounded.samplers.hierarchical import FORMS
 
 SHORT = [Joint("direct", "words", Ghosts(), 3), Joint("franchise", "bernoulli", Ghosts(), 2)]
 LONG = [
-    Joint(form, kind, rule, n_shards, sweeps, replicates=60, rounds=200, seed=1)
+    Joint(form, kind, rule, n_shards, sweeps, replicates=60, rounds=200)
     for form in FORMS
     for kind in ("bernoulli", "gaussian", "words")
     for rule, n_shards, sweeps in ((Ghosts(0), 1, 1), (Ghosts(), 3, 2), (Ghosts(1), 2, 1), (OneOpen(), 3, 1))
 ]
+LONG = [replace(joint, seed=1 + i) for i, joint in enumerate(LONG)]  # one seed would give all of them the same gammas
 
 
 @pytest.mark.parametrize("joint", [*SHORT, *(pytest.param(joint, marks=pytest.mark.long) for joint in LONG)], ids=str)
