@@ -8,6 +8,7 @@ nothing is looked for, and nothing changes.
 from __future__ import annotations
 
 import sys
+import time
 from itertools import islice
 from typing import Any
 
@@ -105,12 +106,93 @@ def sparse_share(n_topics: int, dtype: str, target: float) -> Row:
     )
 
 
+@jit
+def _search_all(labels, words, phi, masses, times):
+    """Look for an atom of the second sum for one token in `times`."""
+    value = 0
+    for i in range(0, words.size, times):
+        value += kernel._search(phi[words[i]], masses, masses.size, 0.5 * phi[words[i]].dot(masses))
+    return value
+
+
+@jit
+def _alias_tables(phi, masses, chance, other):
+    """Walker's tables of the second sum for every word: what would make the search constant in time."""
+    n_words, atoms = phi.shape
+    part, small, large = np.empty(atoms), np.empty(atoms, np.int64), np.empty(atoms, np.int64)
+    for w in range(n_words):
+        total = 0.0
+        for k in range(atoms):
+            part[k] = masses[k] * phi[w, k]
+            total += part[k]
+        n_small, n_large = 0, 0
+        for k in range(atoms):
+            part[k] *= atoms / total
+            if part[k] < 1.0:
+                small[n_small] = k
+                n_small += 1
+            else:
+                large[n_large] = k
+                n_large += 1
+        while n_small > 0 and n_large > 0:
+            n_small -= 1
+            a, b = small[n_small], large[n_large - 1]
+            chance[w, a], other[w, a] = part[a], b
+            part[b] -= 1.0 - part[a]
+            if part[b] < 1.0:
+                n_large -= 1
+                small[n_small] = b
+                n_small += 1
+
+
+def alias_cost(n_topics: int) -> Row:
+    """Why there are no alias tables: what they cost a round, and what all its searches cost together."""
+    bench = Bench(n_topics, "float64")
+    phi, masses = bench.shared.finite.phi, bench.shared.masses
+    before = bench.labels.copy()
+    bench.sweep()
+    moved = max(np.mean(bench.labels != before), 1e-9)  # no more tokens than these searched
+    chance, other = np.empty(phi.shape), np.empty(phi.shape, np.int64)
+    times = int(1.0 / moved)
+    search, tables = cpu_seconds(
+        lambda: _search_all(bench.labels, bench.shard.data, phi, masses, times),
+        lambda: _alias_tables(phi, masses, chance, other),
+    )
+    ns = 1e9 / bench.n
+    what = f"search {search * ns:.1f} ns per token at most; alias tables {tables * ns:.1f} ns to build"
+    return Row(f"topics K={n_topics}, {moved:.0%} of the tokens move", what, "searches cost less", search < tables)
+
+
+def two_threads(n_documents: int = 20_000) -> Row:
+    """Wall time of whole rounds on one and on two threads."""
+    data = datasets.topics(n_documents, seed=1)
+    sizes = np.full(n_documents, 100)
+    bound = Tokens().bind(describe(data.X))
+    spent = []
+    for workers in (1, 2):
+        model = Hierarchical(HierarchicalDirichletProcess(), bound, Ghosts(), sizes, 8, seed=0)
+        engine = engines.build("threads", shards(data.words, sizes, bound, 8), workers)
+        chain = rounds(model, engine, model.begin(engine, data.labels))
+        next(islice(chain, 4, None))
+        best = np.inf
+        for _ in range(5):
+            began = time.perf_counter()
+            next(islice(chain, 4, None))
+            best = min(best, time.perf_counter() - began)
+        engine.close()
+        spent.append(best / 5)
+    ratio = spent[0] / spent[1]
+    name = f"rounds of {n_documents:,} documents, 30 topics ({spent[0] / data.words.size * 1e9:.0f} ns per token)"
+    return Row(name, f"two threads {ratio:.2f}x one", ">= 1.8x", ratio >= 1.8)
+
+
 def main() -> int:
     rows = [
         sparse_share(k, dtype, target) for dtype in ("float64", "float32") for k, target in ((100, 0.5), (500, 0.6))
     ]
+    rows += [alias_cost(100), alias_cost(500), two_threads()]
     for row in rows:
-        print(f"{'ok  ' if row.ok else 'MISS'} {row.what:52s} {row.reached:52s} target {row.target}", flush=True)
+        print(f"{'ok  ' if row.ok else 'MISS'} {row.what:60s} {row.reached:66s} target {row.target}", flush=True)
     return 0
 
 

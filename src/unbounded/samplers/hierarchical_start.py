@@ -18,7 +18,7 @@ from unbounded.contracts import Engine
 from unbounded.engines.local import Serial
 from unbounded.instantiation import Ghosts
 from unbounded.likelihoods.tokens import BoundTokens
-from unbounded.measures import DirichletProcess
+from unbounded.measures import DirichletProcess, Gamma
 from unbounded.randomness import generator, key
 from unbounded.samplers import mixture, start
 from unbounded.samplers.hierarchical import Array, Hierarchical, HierarchicalState, shards
@@ -30,6 +30,7 @@ PILOT_TOKENS = 200_000
 MOST_TOPICS = 200
 PILOT_ROUNDS = (100, 30, 30, 20)  # before each round of merges
 NEIGHBOURS = 5
+SHARP = 0.05
 EXTENDING_SWEEPS = 3
 
 
@@ -77,8 +78,11 @@ def _grown(model: Hierarchical, engine: Engine, words: Array) -> HierarchicalSta
     chosen = np.zeros(len(model.sizes), bool)
     chosen[groups] = True
     part, sizes = words[np.repeat(chosen, model.sizes)], model.sizes[groups]
-    pilot = replace(model, sizes=sizes, n_shards=1, rule=Ghosts(), sweeps=1, seed=int(rng.integers(2**62)))
-    few = Serial(shards(part, sizes, model.likelihood, 1, model.form))
+    likelihood = _sharp(model.likelihood)
+    pilot = replace(
+        model, likelihood=likelihood, sizes=sizes, n_shards=1, rule=Ghosts(), sweeps=1, seed=int(rng.integers(2**62))
+    )
+    few = Serial(shards(part, sizes, likelihood, 1, model.form))
     try:
         n_topics = int(np.clip(np.sqrt(len(part)) / 3, 2, MOST_TOPICS))
         state = pilot.begin(few, rng.integers(n_topics, size=len(part)))
@@ -88,12 +92,20 @@ def _grown(model: Hierarchical, engine: Engine, words: Array) -> HierarchicalSta
             state = pilot.begin(few, labels, state.hyper, round_=state.round)
     finally:
         few.close()
+    fixed: Any = model.likelihood
+    hyper = state.hyper if isinstance(likelihood.prior, Gamma) else state.hyper._replace(eta=fixed.eta)
     if enough >= len(model.sizes):
-        return model.begin(engine, labels, state.hyper)
+        return model.begin(engine, labels, hyper)
     draw = Draw(state.table.counts, state.table.tables, state.table.statistics, state.hyper)
     extend_key = key(pilot.seed, "extend")
     labels, _ = fold_in(model.likelihood, draw, words, model.sizes, EXTENDING_SWEEPS, extend_key)
-    return model.begin(engine, np.minimum(labels, len(draw.counts) - 1), state.hyper)
+    return model.begin(engine, np.minimum(labels, len(draw.counts) - 1), hyper)
+
+
+def _sharp(likelihood: Any) -> Any:
+    """With a large fixed eta random topics hardly grow apart, and merges would leave one: the pilot has a small one."""
+    eta = min(likelihood.eta, SHARP)
+    return likelihood if isinstance(likelihood.prior, Gamma) else replace(likelihood, prior=eta, eta=eta)
 
 
 def _merged(model: Hierarchical, state: HierarchicalState, labels: Array) -> Array:
