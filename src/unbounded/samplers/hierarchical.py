@@ -255,7 +255,7 @@ class Hierarchical:
         shards = np.flatnonzero(plan.open)
         share = hyper.alpha / (1 if plan.published else len(shards))
         rest = np.full(1 if plan.published else len(shards), share)
-        if self.form == "franchise":
+        if self.form == "franchise" and not plan.published:  # which has no private atoms
             rest += np.bincount(owner, private, self.n_shards)[shards]
             private = private[:0]
         logs = log_gamma_draws(np.concatenate([shared, private, rest]), rng)
