@@ -390,7 +390,7 @@ def battery() -> dict[str, Callable[[], Any]]:
         "eta": seats("words-eta", "sampled", GroupedRun("direct", Ghosts(), 2)),
         "buffet": columns("gaussian-3", "bb-1", 3, FeatureRun(Ghosts(0), jumps=False)),
         "buffet-2": columns("gaussian-3", "bb-2", 3, FeatureRun(Ghosts(0), jumps=False)),
-        "order": columns("gaussian-3", "bb-2", 3, FeatureRun(Ghosts(0), jumps=False, chains=200, rounds=200)),
+        "order": columns("gaussian-holes", "bb-2", 3, FeatureRun(Ghosts(0), jumps=False, chains=400, rounds=400)),
         "ghosts": columns("sharp", "bb-1", 3, FeatureRun(Ghosts(), 2, rounds=100)),
         "sweeps": columns("gaussian-3", "bb-2", 3, FeatureRun(Ghosts(30), 2, 3, jumps=False, rounds=100)),
         "factors": columns("poisson", "bb-1", 3, FeatureRun(Ghosts(), 2)),

@@ -267,7 +267,7 @@ ROWS = {law: 2 if law in ("gp-1", "gp-2", "bnb-1", "bnb-2") else 3 for law in LA
 
 def ways(n: int) -> list[FeatureRun]:
     """P x T x rule, with L, blocks and jumps."""
-    some = FeatureRun(Ghosts(), chains=40, rounds=80)
+    some = FeatureRun(Ghosts(), chains=60, rounds=80)
     runs = []
     for n_shards in range(1, n + 1):
         for ghosts in (0, 1, n, 10 * n) if n_shards == 1 else (1, n, 10 * n):

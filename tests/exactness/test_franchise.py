@@ -123,7 +123,7 @@ def grid(form: str) -> list[GroupedRun]:
         for rule, sweeps in product(rules, (1, 3)):
             slow = n_shards == 2 and rule.ghosts == 1
             engine = "threads" if n_shards == 2 and sweeps == 1 else "serial"
-            runs.append(GroupedRun(form, rule, n_shards, sweeps, engine, chains=32, rounds=600 if slow else 120))
+            runs.append(GroupedRun(form, rule, n_shards, sweeps, engine, chains=48, rounds=600 if slow else 120))
     return [replace(run, seed=i) for i, run in enumerate(runs)]
 
 
