@@ -265,9 +265,12 @@ TABLE = {
 ROWS = {law: 2 if law in ("gp-1", "gp-2", "bnb-1", "bnb-2") else 3 for law in LAWS}
 
 
-def ways(n: int) -> list[FeatureRun]:
+SLOW = {("sharp", "gp-2"): 320}  # entries of two or more stay for long, and means of short chains are skewed
+
+
+def ways(n: int, rounds: int) -> list[FeatureRun]:
     """P x T x rule, with L, blocks and jumps."""
-    some = FeatureRun(Ghosts(), chains=60, rounds=80)
+    some = FeatureRun(Ghosts(), chains=40, rounds=rounds)
     runs = []
     for n_shards in range(1, n + 1):
         for ghosts in (0, 1, n, 10 * n) if n_shards == 1 else (1, n, 10 * n):
@@ -284,7 +287,7 @@ def test_full_grid(case, law):
     tiny = problem(case, law, ROWS[law])
     asked = questions(tiny, 120)
     seen, failed, rms = [], [], []
-    for run in ways(tiny.n):
+    for run in ways(tiny.n, SLOW.get((case, law), 80)):
         seen.append(simulate(tiny, run, asked))
         verdict = compare(tiny, seen[-1], run.rounds, asked)
         rms.append(verdict.rms)
