@@ -93,7 +93,7 @@ def ours(corpus: Corpus, seconds: float) -> Result:
     fit(1, 1)
     (_, short), (_, longer) = fit(1, 1), fit(11, 1)
     each = max((longer - short) / 10, 1e-4)
-    n_rounds = max(4, int((seconds - short) / each))
+    n_rounds = max(4, int((0.75 * seconds - short) / each))  # the rest is for the point estimates
     model, spent = fit(n_rounds // 2, n_rounds - n_rounds // 2)
     seen, rest = tokens(corpus.seen), tokens(corpus.rest)
     logs = [

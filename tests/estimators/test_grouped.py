@@ -127,6 +127,16 @@ def test_rows_with_holes():
     assert np.isfinite(model.score(X, np.arange(90) // 30))
 
 
+def test_sparse_counts_in_groups(corpus):
+    """Documents as rows of a mixture for each journal, say; dense and sparse rows give the same chain."""
+    X, groups = corpus.X[:60].astype(float), np.arange(60) % 3
+    options = QUICK | {"likelihood": "multinomial", "n_shards": 2}
+    fits = [HierarchicalDirichletProcess(**options).fit(x, groups) for x in (X, X.toarray())]
+    assert fits[0].proportions_.shape[0] == 3
+    assert np.array_equal(fits[0].posterior_["n_topics"], fits[1].posterior_["n_topics"])
+    assert fits[0].transform(X, groups).shape == fits[0].proportions_.shape
+
+
 # ---- any number of workers, resumed runs
 
 
@@ -227,6 +237,7 @@ ROWS, GROUPS = np.arange(8.0).reshape(4, 2), np.array([0, 0, 1, 1])
         ((ROWS, [0, 0, 1]), {}, "one id for each of the 4 rows"),
         ((ROWS, [0, 0, None, 1]), {}, "row 2 has no group"),
         ((ROWS, [0, 0, np.nan, 1]), {}, "row 2 has no group"),
+        ((COUNTS, [0, 1]), {}, "sparse rows take the multinomial"),
         ((COUNTS,), {"form": "buffet"}, "form must be one of"),
         ((COUNTS,), {"init": "kmeans++"}, "init must be one of"),
         ((COUNTS,), {"init": 0}, "at least one topic"),

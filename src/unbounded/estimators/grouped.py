@@ -18,7 +18,7 @@ from unbounded.chain.run import Chain
 from unbounded.contracts import Engine
 from unbounded.data import fingerprint
 from unbounded.estimators.base import ChainEstimator
-from unbounded.likelihoods import Bound, Tokens
+from unbounded.likelihoods import Bound, Gaussian, Tokens
 from unbounded.measures import Gamma
 from unbounded.measures import HierarchicalDirichletProcess as Measure
 from unbounded.measures.hierarchical import Hyper
@@ -120,10 +120,10 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         """
         self._words = groups is None
         data = self._read(X, groups, reset=True)
-        if len(data.rows) == 0:
+        if data.rows.shape[0] == 0:
             raise ValueError("the documents have no words.")
         self._sizes, self._order = data.sizes, data.order
-        self._check_settings(len(data.rows))
+        self._check_settings(data.rows.shape[0])
         held = None if holdout is None else self._halves(self._read(*self._pair(holdout), reset=False))
         self._train = data.rows if self._words else None
         return self._sample(data.rows, held)
@@ -261,6 +261,8 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
 
     def _read_rows(self, X: Any, groups: Any, reset: bool) -> Groups:
         X = self._check_array(X, reset)
+        if sparse.issparse(X) and isinstance(likelihoods.resolve(self._wanted()), Gaussian):
+            raise ValueError("sparse rows take the multinomial likelihood; give an array for any other.")
         if groups is None:
             groups = np.arange(X.shape[0])
         groups = np.asarray(groups)
@@ -323,7 +325,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
 
     def _halves(self, data: Groups) -> tuple[Any, Any]:
         """Of each group's rows one half at random to be seen and one to be scored; groups of one row have no second."""
-        rng = generator(0, "halves", len(data.rows))
+        rng = generator(0, "halves", data.rows.shape[0])
         group = np.repeat(np.arange(len(data.sizes)), data.sizes)
         order = np.lexsort([rng.random(len(group)), group])
         place = np.arange(len(group)) - np.repeat(np.cumsum(data.sizes) - data.sizes, data.sizes)
@@ -340,7 +342,9 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
     # ---- checks
 
     def _sparse_ok(self) -> bool:
-        return self.likelihood in (None, "tokens") or isinstance(self.likelihood, Tokens)
+        if self.likelihood is None:
+            return True
+        return likelihoods.resolve(self.likelihood, self._likelihoods).name in ("tokens", "multinomial")
 
     def _check_init(self, n_rows: int) -> None:
         hierarchical_start.check(self.init, n_rows)

@@ -87,7 +87,8 @@ class GroupShard(LabelShard):
     def __init__(self, index: int, first: int, data: Any, offsets: Array, imputed: Array, form: str):
         super().__init__(index, first, data, int(offsets[-1]), imputed)
         self.offsets = offsets
-        self.by_word = np.argsort(data, kind="stable").astype(np.int32) if data.ndim == 1 else None
+        words = isinstance(data, np.ndarray) and data.ndim == 1
+        self.by_word = np.argsort(data, kind="stable").astype(np.int32) if words else None
         self.seated = form == "franchise"
         self.seats = np.zeros(len(self.labels) if self.seated else 0, np.int32)
         self.dishes = np.zeros_like(self.seats)
