@@ -34,7 +34,7 @@ def draw_phi(ends, words, counts, eta, key, out):
     """out[w, k] ~ Dirichlet(eta + counts of atom k), one atom's sparse counts after another's.
 
     Almost all counts are zero: those entries are Gamma(eta) draws in lanes, by one trial of a rejection sampler (Ahrens
-    and Dieter 1974) that seldom fails, and then by the general one.
+    and Dieter 1974) that seldom fails, and then by more of them.
     """
     n_words, atoms = out.shape
     tiny = out.dtype.type(1e-300) if out.itemsize == 8 else out.dtype.type(1e-37)
@@ -47,7 +47,7 @@ def draw_phi(ends, words, counts, eta, key, out):
             trial[:] = -1.0
         for k in range(atoms):
             if trial[k] < 0.0:
-                trial[k] = math.exp(log_gamma(eta, stream(third, w * atoms + k)))
+                trial[k] = _again(eta, trial[k], uniform(second, w * atoms + k), stream(third, w * atoms + k))
             out[w, k] = max(out.dtype.type(trial[k]), tiny)
     for k in range(atoms):
         for j in range(ends[k], ends[k + 1]):
@@ -65,16 +65,36 @@ def draw_phi(ends, words, counts, eta, key, out):
 
 @jit
 def _trials(eta, first, second, counter, trial):
-    """A Gamma(eta) draw for every lane, eta < 1, or -1 where the trial was rejected."""
+    """A Gamma(eta) draw for every lane, eta < 1; -1 where the trial was rejected, -p where p > 1 asks for the tail."""
     bound = 1.0 + eta / math.e
     inverse = 1.0 / eta
     for k in range(trial.size):
         p = bound * uniform(first, counter + k)
-        u = uniform(second, counter + k)
-        near = lane_exp(lane_log(p) * inverse) if p <= 1.0 else 1.0
-        far = -lane_log((bound - min(p, bound - 1e-300)) * inverse) if p > 1.0 else 1.0
-        chance = lane_exp(-near) if p <= 1.0 else lane_exp((eta - 1.0) * lane_log(far))
-        trial[k] = (near if p <= 1.0 else far) if u <= chance else -1.0
+        near = lane_exp(lane_log(p) * inverse)
+        accepted = uniform(second, counter + k) <= lane_exp(-near)
+        trial[k] = -p if p > 1.0 else (near if accepted else -1.0)
+
+
+@jit
+def _again(eta, trial, u, key):
+    """The draw where `_trials` left none: its trial of the tail, which u decides, then fresh trials until one succeeds."""
+    if eta >= 1.0:
+        return math.exp(log_gamma(eta, key))
+    bound = 1.0 + eta / math.e
+    p = -trial
+    j = 0
+    while True:
+        if p > 1.0:
+            x = -math.log((bound - p) / eta)
+            if u <= x ** (eta - 1.0):
+                return x
+        elif j > 0:
+            x = p ** (1.0 / eta)
+            if u <= math.exp(-x):
+                return x
+        p = bound * uniform(key, 2 * j)
+        u = uniform(key, 2 * j + 1)
+        j += 1
 
 
 @jit
