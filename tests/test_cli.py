@@ -398,10 +398,10 @@ def test_wrong_options(data, tmp_path, options, words):
 
 
 def test_an_unknown_model(data, tmp_path):
-    line = error("fit", "hdp", data / "x.npy", "--out", tmp_path / "run", *BRIEF)
+    line = error("fit", "lda", data / "x.npy", "--out", tmp_path / "run", *BRIEF)
     assert "dp" in line
     assert "py" in line
-    assert "'hdp'" in line
+    assert "'lda'" in line
 
 
 def test_a_directory_that_is_taken(done, data):

@@ -77,7 +77,7 @@ def _trials(eta, first, second, counter, trial):
 
 @jit
 def _again(eta, trial, u, key):
-    """The draw where `_trials` left none: its trial of the tail, which u decides, then fresh trials until one succeeds."""
+    """The draw where `_trials` left none: its trial of the tail, which u decides, then fresh ones until one is good."""
     if eta >= 1.0:
         return math.exp(log_gamma(eta, key))
     bound = 1.0 + eta / math.e
