@@ -25,7 +25,7 @@ from unbounded.likelihoods.tokens import BoundTokens, LogTopics
 from unbounded.measures.hierarchical import HierarchicalDirichletProcess, Hyper
 from unbounded.measures.priors import log_gamma_draws
 from unbounded.randomness import generator, key
-from unbounded.samplers.mixture import LabelShard, draw_parameters, finite_part, recode
+from unbounded.samplers.mixture import LabelShard, all_labels, draw_parameters, finite_part, recode
 
 FORMS = ("direct", "franchise")
 
@@ -434,15 +434,7 @@ class Hierarchical:
         }
 
     def assignments(self, state: HierarchicalState, engine: Engine) -> Array:
-        """Labels 0 .. K-1 of all rows, in the order of the occupied atoms of the table."""
-        position = np.full(len(state.table.counts), -1, np.int32)
-        position[state.occupied] = np.arange(len(state.occupied))
-        live = np.arange(len(position))
-
-        def global_labels(shard: GroupShard) -> Array:
-            return recode(state, live, position, shard.index)[shard.labels]
-
-        return np.concatenate(engine.map(global_labels))
+        return all_labels(state, engine)
 
     def snapshot(self, state: HierarchicalState, engine: Engine) -> dict[str, Array]:
         """Of words without statistics, which labels say."""

@@ -103,6 +103,18 @@ def recode(state: Any, live: Array, code: Array, p: int) -> Array:
     return np.concatenate([new[: state.n_shared], new[first : first + int(state.n_private[p])]])
 
 
+def all_labels(state: Any, engine: Engine) -> Array:
+    """Labels 0 .. K-1 of all rows, in the order of the occupied atoms of the table."""
+    position = np.full(len(state.table.counts), -1, np.int32)
+    position[state.occupied] = np.arange(len(state.occupied))
+    live = np.arange(len(position))
+
+    def here(shard: LabelShard) -> Array:
+        return recode(state, live, position, shard.index)[shard.labels]
+
+    return np.concatenate(engine.map(here))
+
+
 def draw_parameters(
     likelihood: Bound, counts: Array, statistics: Array, n_extra: int, position: int, rng: np.random.Generator
 ) -> Parameters:
@@ -342,15 +354,7 @@ class Mixture:
         }
 
     def assignments(self, state: MixtureState, engine: Engine) -> Array:
-        """Labels 0 .. K-1 of all rows, in the order of the occupied atoms of the table."""
-        position = np.full(len(state.table.counts), -1, np.int32)
-        position[state.occupied] = np.arange(len(state.occupied))
-        live = np.arange(len(position))
-
-        def global_labels(shard: LabelShard) -> Array:
-            return recode(state, live, position, shard.index)[shard.labels]
-
-        return np.concatenate(engine.map(global_labels))
+        return all_labels(state, engine)
 
     def snapshot(self, state: MixtureState, engine: Engine) -> dict[str, Array]:
         labels = self.assignments(state, engine)
