@@ -4,7 +4,7 @@ Every system gets the same CPU time on one core and its own defaults. Quality is
 held-out documents given their first halves: each system's own inference of a document's proportions from the words
 seen, then p(w) = sum_k share_k phi_kw for each other word. Words that no training document has are left out.
 
-    python benchmarks/topic_peers.py [--seconds 60] [--data FOLDER] [corpus ...]
+    python benchmarks/topic_peers.py [--seconds 40] [--data FOLDER] [corpus ...]
 
 Corpora: synthetic (30 topics), and those of FOLDER (ap, bbc_news, 20newsgroups: counts_csr.npz).
 """
@@ -91,8 +91,8 @@ def ours(corpus: Corpus, seconds: float) -> Result:
         return HierarchicalDirichletProcess(**settings).fit(corpus.train), time.process_time() - began
 
     fit(1, 1)
-    (_, short), (_, longer) = fit(1, 1), fit(11, 1)
-    each = max((longer - short) / 10, 1e-4)
+    (_, short), (_, longer) = fit(1, 1), fit(31, 1)
+    each = max((longer - short) / 30, 1e-4)
     n_rounds = max(4, int((0.75 * seconds - short) / each))  # the rest is for the point estimates
     model, spent = fit(n_rounds // 2, n_rounds - n_rounds // 2)
     seen, rest = tokens(corpus.seen), tokens(corpus.rest)
@@ -170,7 +170,7 @@ def synthetic() -> Corpus:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("corpora", nargs="*", default=["synthetic"])
-    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--seconds", type=float, default=40.0)
     parser.add_argument("--data", type=Path, help="folder with a folder for each corpus")
     options = parser.parse_args()
     for name in options.corpora:
