@@ -1,8 +1,8 @@
 """Speed of the topic sampler as shares of what the machine can do, measured in the same run (make bench-topics).
 
-The limit of a sparse sweep is a probe that only gathers: for every token, the running sums of the likelihoods of its
-word under the topics that its document has, times their counts, and the mass of all other topics. Nothing is drawn,
-nothing is looked for, and nothing changes.
+The limit of a sparse sweep is a probe that only gathers: for every token, the sum of the likelihoods of its word under
+the topics that its document has, times their counts, and the mass of all other topics. Nothing is drawn, nothing is
+looked for, and nothing changes; like the sweep, it keeps no running sums.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ def _gather(words, labels, offsets, phi, smooth, atoms):
     """Only the gathers of a sparse sweep."""
     counts = np.zeros(atoms, phi.dtype)
     active = np.empty(atoms, np.int64)
-    running = np.empty(atoms, phi.dtype)
     value = 0.0
     for g in range(offsets.size - 1):
         n_active = 0
@@ -47,7 +46,6 @@ def _gather(words, labels, offsets, phi, smooth, atoms):
             total = phi.dtype.type(0)
             for j in range(n_active):
                 total += counts[active[j]] * phi[w, active[j]]
-                running[j] = total
             value += total + smooth[w, 0]
         for j in range(n_active):
             counts[active[j]] = 0
@@ -107,7 +105,7 @@ def sparse_share(n_topics: int, dtype: str, target: float) -> Row:
 
 
 @jit
-def _search_all(labels, words, phi, masses, times):
+def _search_all(words, phi, masses, times):
     """Look for an atom of the second sum for one token in `times`."""
     value = 0
     for i in range(0, words.size, times):
@@ -155,7 +153,7 @@ def alias_cost(n_topics: int) -> Row:
     chance, other = np.empty(phi.shape), np.empty(phi.shape, np.int64)
     times = int(1.0 / moved)
     search, tables = cpu_seconds(
-        lambda: _search_all(bench.labels, bench.shard.data, phi, masses, times),
+        lambda: _search_all(bench.shard.data, phi, masses, times),
         lambda: _alias_tables(phi, masses, chance, other),
     )
     ns = 1e9 / bench.n
