@@ -31,24 +31,25 @@ from unbounded.samplers.hybrid import rounds
 @jit
 def _gather(words, labels, offsets, phi, smooth, atoms):
     """Only the gathers of a sparse sweep."""
-    counts = np.zeros(atoms, phi.dtype)
-    active = np.empty(atoms, np.int64)
+    active, times, place = np.empty(atoms, np.int64), np.empty(atoms, phi.dtype), np.full(atoms, -1)
     value = 0.0
     for g in range(offsets.size - 1):
         n_active = 0
         for i in range(offsets[g], offsets[g + 1]):
-            if counts[labels[i]] == 0:
+            if place[labels[i]] < 0:
                 active[n_active] = labels[i]
+                times[n_active] = 0
+                place[labels[i]] = n_active
                 n_active += 1
-            counts[labels[i]] += 1
+            times[place[labels[i]]] += 1
         for i in range(offsets[g], offsets[g + 1]):
             w = words[i]
             total = phi.dtype.type(0)
             for j in range(n_active):
-                total += counts[active[j]] * phi[w, active[j]]
+                total += times[j] * phi[w, active[j]]
             value += total + smooth[w, 0]
         for j in range(n_active):
-            counts[active[j]] = 0
+            place[active[j]] = -1
     return value
 
 

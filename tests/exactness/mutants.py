@@ -254,7 +254,15 @@ MUTANTS = [
     ),
     Mutant(
         "hierarchical: words count themselves at mobile topics", TOKENS,
-        "counts[z] -= 1\n", "pass\n", "words",
+        "times[place[z]] -= 1\n", "pass\n", "words",
+    ),
+    Mutant(
+        "hierarchical: private topics of the group overlooked", TOKENS, "(n_private > 0 or within[w] > 0)",
+        "(within[w] > 0)", "words",
+    ),
+    Mutant(
+        "hierarchical: private topics with the word overlooked", TOKENS, "(n_private > 0 or within[w] > 0)",
+        "(n_private > 0)", "words",
     ),
     Mutant(
         "hierarchical: a dead private atom keeps its stick", TABLES,

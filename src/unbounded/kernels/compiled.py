@@ -47,6 +47,7 @@ jit = _compiled("never")
 inline = _compiled("always")
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+LOW_BITS = 4096.0
 
 
 def implements(operation: Callable[..., Any], family_class: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -90,6 +91,12 @@ def uniform(key: np.uint64, counter: int) -> float:
     """The uniform number in (0, 1) that belongs to (key, counter)."""
     word = mix(key + np.uint64(counter) * _GOLDEN)
     return (np.float64(np.int64(word >> np.uint64(12))) + 0.5) * (1.0 / 4503599627370496.0)
+
+
+@inline
+def low_bits(key: np.uint64, counter: int) -> float:
+    """The bits that `uniform` leaves out, as a whole number below LOW_BITS: independent of it."""
+    return np.float64(np.int64(mix(key + np.uint64(counter) * _GOLDEN) & np.uint64(4095)))
 
 
 @inline
@@ -174,6 +181,23 @@ def lane_log(x: float) -> float:
     p = p * q + 1.0 / 5.0
     p = p * q + 1.0 / 3.0
     return 2.0 * (s + s * q * p) + e * 0.6931471805599453
+
+
+@inline
+def lane_sin(turns: float) -> float:
+    """sin(2 pi turns) for turns in [-0.5, 0.5], written so that a loop over rows vectorises."""
+    near = turns if abs(turns) <= 0.25 else (0.5 - abs(turns)) * math.copysign(1.0, turns)
+    x = 2.0 * math.pi * near
+    q = x * x
+    p = 2.8114572543455206e-15
+    p = p * q - 7.647163731819816e-13
+    p = p * q + 1.6059043836821613e-10
+    p = p * q - 2.505210838544172e-08
+    p = p * q + 2.7557319223985893e-06
+    p = p * q - 1.984126984126984e-04
+    p = p * q + 8.333333333333333e-03
+    p = p * q - 1.6666666666666666e-01
+    return x + x * q * p
 
 
 @inline

@@ -13,7 +13,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from unbounded.kernels.compiled import inline, jit, lane_exp, lane_log, log_gamma, stream, uniform
+from unbounded.kernels.compiled import (
+    LOW_BITS,
+    inline,
+    jit,
+    lane_exp,
+    lane_log,
+    lane_sin,
+    log_gamma,
+    low_bits,
+    stream,
+    uniform,
+)
 from unbounded.kernels.tables import break_stick, group_of, log_sum
 
 CHUNK = 16
@@ -33,68 +44,107 @@ class Topics(NamedTuple):
 def draw_phi(ends, words, counts, eta, key, out):
     """out[w, k] ~ Dirichlet(eta + counts of atom k), one atom's sparse counts after another's.
 
-    Almost all counts are zero: those entries are Gamma(eta) draws in lanes, by one trial of a rejection sampler (Ahrens
-    and Dieter 1974) that seldom fails, and then by more of them.
+    Almost all counts are zero: those entries are Gamma(eta) draws. All draws are made in lanes by one trial of a
+    rejection sampler that seldom fails, and where it did by more of them.
     """
     n_words, atoms = out.shape
     tiny = out.dtype.type(1e-300) if out.itemsize == 8 else out.dtype.type(1e-37)
-    first, second, third, fourth = stream(key, 0), stream(key, 1), stream(key, 2), stream(key, 3)
-    trial = np.empty(atoms)
+    base, common = stream(key, 0), stream(key, 1)
+    trial, totals = np.empty(atoms), np.zeros(atoms)
+    shapes = np.full(atoms, eta)
     for w in range(n_words):
         if eta < 1.0:
-            _trials(eta, first, second, w * atoms, trial)
+            _small_gammas(eta, base, w * atoms, trial)
         else:
-            trial[:] = -1.0
+            _gammas(shapes, base, w * atoms, trial)
         for k in range(atoms):
-            if trial[k] < 0.0:
-                trial[k] = _again(eta, trial[k], uniform(second, w * atoms + k), stream(third, w * atoms + k))
             out[w, k] = max(out.dtype.type(trial[k]), tiny)
+            totals[k] += out[w, k]
+    shapes, drawn = np.empty(words.size), np.empty(words.size)
+    for j in range(words.size):
+        shapes[j] = eta + counts[j]
+    _gammas(shapes, common, 0, drawn)
     for k in range(atoms):
         for j in range(ends[k], ends[k + 1]):
             w = words[j]
-            value = math.exp(log_gamma(eta + counts[j], stream(fourth, w * atoms + k)))
-            out[w, k] = max(out.dtype.type(value), tiny)
-    totals = np.zeros(atoms)
-    for w in range(n_words):
-        for k in range(atoms):
+            totals[k] -= out[w, k]
+            out[w, k] = drawn[j]
             totals[k] += out[w, k]
+    for k in range(atoms):
+        totals[k] = 1.0 / totals[k]
     for w in range(n_words):
         for k in range(atoms):
-            out[w, k] = max(out.dtype.type(out[w, k] / totals[k]), tiny)
+            out[w, k] = max(out.dtype.type(out[w, k] * totals[k]), tiny)
 
 
 @jit
-def _trials(eta, first, second, counter, trial):
-    """A Gamma(eta) draw for every lane, eta < 1; -1 where the trial was rejected, -p where p > 1 asks for the tail."""
-    bound = 1.0 + eta / math.e
-    inverse = 1.0 / eta
-    for k in range(trial.size):
-        p = bound * uniform(first, counter + k)
-        near = lane_exp(lane_log(p) * inverse)
-        accepted = uniform(second, counter + k) <= lane_exp(-near)
-        trial[k] = -p if p > 1.0 else (near if accepted else -1.0)
+def _small_gammas(shape, key, counter, out):
+    """Gamma(shape) draws for shape < 1 (Ahrens and Dieter 1974).
+
+    One word of random bits makes a trial: its high bits propose, its low ones accept by 1 - x < exp(-x), which settles
+    nearly all.
+    """
+    bound = 1.0 + shape / math.e
+    inverse = 1.0 / shape
+    for k in range(out.size):
+        p = bound * uniform(key, counter + k)
+        x = lane_exp(lane_log(p) * inverse)
+        good = p <= 1.0 and low_bits(key, counter + k) + 1.0 <= LOW_BITS * (1.0 - x)
+        out[k] = x if good else -1.0
+    again = stream(key, 0)
+    for k in range(out.size):
+        if out[k] < 0.0:
+            out[k] = _small_gamma(shape, bound, key, counter + k, stream(again, counter + k))
 
 
 @jit
-def _again(eta, trial, u, key):
-    """The draw where `_trials` left none: its trial of the tail, which u decides, then fresh ones until one is good."""
-    if eta >= 1.0:
-        return math.exp(log_gamma(eta, key))
-    bound = 1.0 + eta / math.e
-    p = -trial
-    j = 0
+def _small_gamma(shape, bound, key, counter, again):
+    """The draw whose trial was not settled: the whole test, then fresh trials until one is good."""
+    p = bound * uniform(key, counter)
+    u = (low_bits(key, counter) + uniform(again, 0)) / LOW_BITS
+    j = 1
     while True:
         if p > 1.0:
-            x = -math.log((bound - p) / eta)
-            if u <= x ** (eta - 1.0):
+            x = -math.log((bound - p) / shape)
+            if u <= x ** (shape - 1.0):
                 return x
-        elif j > 0:
-            x = p ** (1.0 / eta)
+        else:
+            x = p ** (1.0 / shape)
             if u <= math.exp(-x):
                 return x
-        p = bound * uniform(key, 2 * j)
-        u = uniform(key, 2 * j + 1)
-        j += 1
+        p = bound * uniform(again, j)
+        u = uniform(again, j + 1)
+        j += 2
+
+
+@jit
+def _gammas(shapes, key, counter, out):
+    """Gamma(shapes) draws for shapes of at least 1, and any others one by one (Marsaglia and Tsang 2000)."""
+    first, second, third, again = stream(key, 1), stream(key, 2), stream(key, 3), stream(key, 4)
+    for j in range(out.size):
+        d = shapes[j] - 1.0 / 3.0
+        radius = math.sqrt(-2.0 * lane_log(uniform(first, counter + j)))
+        x = radius * lane_sin(uniform(second, counter + j) - 0.5)
+        v = 1.0 + x / math.sqrt(9.0 * d)
+        v = v * v * v
+        good = shapes[j] >= 1.0 and v > 0.0 and uniform(third, counter + j) < 1.0 - 0.0331 * x * x * x * x
+        out[j] = d * v if good else -1.0
+    for j in range(out.size):
+        if out[j] < 0.0:
+            out[j] = _gamma(shapes[j], first, second, third, counter + j, stream(again, counter + j))
+
+
+@jit
+def _gamma(shape, first, second, third, counter, again):
+    """The draw whose trial was not settled: the whole test of it, then fresh ones."""
+    if shape >= 1.0:
+        d = shape - 1.0 / 3.0
+        x = math.sqrt(-2.0 * lane_log(uniform(first, counter))) * lane_sin(uniform(second, counter) - 0.5)
+        v = 1.0 + x / math.sqrt(9.0 * d)
+        v = v * v * v
+        if v > 0.0 and math.log(uniform(third, counter)) < 0.5 * x * x + d - d * v + d * math.log(v):
+            return d * v
+    return math.exp(log_gamma(shape, again))
 
 
 @jit
@@ -121,31 +171,36 @@ def sweep(
 ):  # fmt: skip
     """One sweep over the rows begin .. n of a shard; returns n, or the row at which a free slot was missing.
 
-    tail, members, sticks: as in `tables.assign`. The atoms of the current group are `active`, each at its `place`; that
-    list is kept by hand in the loop, since Numba counts references of arrays that go to functions, inlined ones too.
+    tail, members, sticks: as in `tables.assign`. The atoms of the current group are `active`, with `times` tokens
+    each, an atom at its `place` (-1: not there); the list is kept by hand in the loop, since Numba counts references of
+    arrays that go to functions, inlined ones too.
+    Private atoms are few and small: for a word that none of them has, in a group that none of them meets, their weight
+    is `flat`; only other tokens look at them one by one.
     """
     phi = topics.phi
     n_words = phi.shape[0]
     side = 1 if usable == phi.shape[1] else 0
     slots = members.size
-    counts = np.zeros(usable, phi.dtype)
-    active, place = np.empty(usable, np.int64), np.empty(usable, np.int64)
+    active, times, place = np.empty(usable, np.int64), np.empty(usable, phi.dtype), np.full(usable, -1)
     private, weights, where = np.zeros(slots, np.int64), np.empty(slots), np.zeros(1, np.int64)
     alive = np.count_nonzero(members)
-    birth = _birth(masses, sticks, n_words)
+    within = _words_within(tail, members, n_words)
+    birth, flat = _birth(masses, sticks, n_words), _flat(tail, members, sticks, masses, eta, n_words)
     for g in range(group_of(offsets, begin), offsets.size - 1):
-        n_active = 0
+        n_active, n_private = 0, 0
         private[:] = 0
         for i in range(offsets[g], offsets[g + 1]):
             z = labels[i]
             if z < usable:
-                if counts[z] == 0:
+                if place[z] < 0:
                     active[n_active] = z
+                    times[n_active] = 0
                     place[z] = n_active
                     n_active += 1
-                counts[z] += 1
+                times[place[z]] += 1
             elif z >= shared:
                 private[z - shared] += 1
+                n_private += 1
         for i in range(max(begin, offsets[g]), offsets[g + 1]):
             z = labels[i]
             w = words[i]
@@ -155,27 +210,32 @@ def sweep(
                 return i
             own = 0.0
             if z < usable:
-                counts[z] -= 1
-                own = counts[z] * phi[w, z]
+                times[place[z]] -= 1
+                own = times[place[z]] * phi[w, z]
             else:
                 alive -= _leave(tail, members, private, sticks, z - shared, w)
-                birth = _birth(masses, sticks, n_words)
+                within[w] -= 1
+                n_private -= 1
+                birth, flat = _birth(masses, sticks, n_words), _flat(tail, members, sticks, masses, eta, n_words)
             total = phi.dtype.type(0)
             for j in range(n_active):
-                total += counts[active[j]] * phi[w, active[j]]
-            apart = birth
-            if alive > 0:
-                apart += _weigh(tail, members, private, sticks, masses, eta, n_words, w, weights)
+                total += times[j] * phi[w, active[j]]
+            near = alive > 0 and (n_private > 0 or within[w] > 0)
+            apart = birth + flat
+            if near:
+                apart = birth + _weigh(tail, members, private, sticks, masses, eta, n_words, w, weights)
             usual = topics.smooth[w, side]
             aim = uniform(label_key, first + i) * (total + usual + apart)
             if aim < own:
-                counts[z] += 1
+                times[place[z]] += 1
                 continue
-            if z < usable and counts[z] == 0:
+            if z < usable and times[place[z]] == 0:
                 n_active -= 1
                 last = active[n_active]
                 active[place[z]] = last
+                times[place[z]] = times[n_active]
                 place[last] = place[z]
+                place[z] = -1
             if aim < total:
                 aim -= own
                 new = z
@@ -183,27 +243,52 @@ def sweep(
                     k = active[j]
                     if k != z and aim >= 0.0:
                         new = k
-                        aim -= counts[k] * phi[w, k]
+                        aim -= times[j] * phi[w, k]
                 z = new
             elif apart == 0.0 or (aim < total + usual and usable > 0):
                 z = _search(phi[w], masses.shared, usable, aim - total)
             else:
+                if not near:
+                    _weigh(tail, members, private, sticks, masses, eta, n_words, w, weights)
                 v = uniform(stick_key, first + i)
                 alive += _join(
                     tail, members, private, sticks, masses, weights, alive, birth, aim - total - usual, v, w, where
                 )
-                birth = _birth(masses, sticks, n_words)
+                within[w] += 1
+                n_private += 1
+                birth, flat = _birth(masses, sticks, n_words), _flat(tail, members, sticks, masses, eta, n_words)
                 z = shared + where[0]
             labels[i] = z
             if z < usable:
-                if counts[z] == 0:
+                if place[z] < 0:
                     active[n_active] = z
+                    times[n_active] = 0
                     place[z] = n_active
                     n_active += 1
-                counts[z] += 1
+                times[place[z]] += 1
         for j in range(n_active):
-            counts[active[j]] = 0
+            place[active[j]] = -1
     return labels.size
+
+
+@jit
+def _words_within(tail, members, n_words):
+    """How many tokens of each word private atoms have."""
+    within = np.zeros(n_words)
+    for slot in range(members.size):
+        if members[slot] > 0:
+            within += tail.counts[slot]
+    return within
+
+
+@jit
+def _flat(tail, members, sticks, masses, eta, n_words):
+    """Weight of all private atoms for a word that they do not have, in a group that has none of them."""
+    total = 0.0
+    for slot in range(members.size):
+        if members[slot] > 0:
+            total += math.exp(masses.log_gamma + sticks[slot]) * eta / (n_words * eta + tail.totals[slot])
+    return total
 
 
 @jit
