@@ -89,7 +89,7 @@ class Bench:
         )  # fmt: skip
 
     def gather(self) -> Any:
-        phi, smooth = self.shared.finite
+        phi, smooth, _ = self.shared.finite
         return _gather(self.shard.data, self.labels, self.shard.offsets, phi, smooth, self.shared.n_shared)
 
 
@@ -106,11 +106,11 @@ def sparse_share(n_topics: int, dtype: str, target: float) -> Row:
 
 
 @jit
-def _search_all(words, phi, masses, times):
+def _search_all(words, phi, parts, masses, times):
     """Look for an atom of the second sum for one token in `times`."""
     value = 0
     for i in range(0, words.size, times):
-        value += kernel._search(phi[words[i]], masses, masses.size, 0.5 * phi[words[i]].dot(masses))
+        value += kernel._search(phi[words[i]], parts[words[i]], masses, masses.size, 0.5 * parts[words[i]].sum())
     return value
 
 
@@ -147,14 +147,14 @@ def _alias_tables(phi, masses, chance, other):
 def alias_cost(n_topics: int) -> Row:
     """Why there are no alias tables: what they cost a round, and what all its searches cost together."""
     bench = Bench(n_topics, "float64")
-    phi, masses = bench.shared.finite.phi, bench.shared.masses
+    (phi, _, parts), masses = bench.shared.finite, bench.shared.masses
     before = bench.labels.copy()
     bench.sweep()
     moved = max(np.mean(bench.labels != before), 1e-9)  # no more tokens than these searched
     chance, other = np.empty(phi.shape), np.empty(phi.shape, np.int64)
     times = int(1.0 / moved)
     search, tables = cpu_seconds(
-        lambda: _search_all(bench.shard.data, phi, masses, times),
+        lambda: _search_all(bench.shard.data, phi, parts, masses, times),
         lambda: _alias_tables(phi, masses, chance, other),
     )
     ns = 1e9 / bench.n

@@ -254,7 +254,7 @@ MUTANTS = [
     ),
     Mutant(
         "hierarchical: words count themselves at mobile topics", TOKENS,
-        "times[place[z]] -= 1\n", "pass\n", "words",
+        "(times[j] - (j == here))", "times[j]", "words",
     ),
     Mutant(
         "hierarchical: private topics of the group overlooked", TOKENS, "(n_private > 0 or within[w] > 0)",
@@ -262,7 +262,7 @@ MUTANTS = [
     ),
     Mutant(
         "hierarchical: private topics with the word overlooked", TOKENS, "(n_private > 0 or within[w] > 0)",
-        "(n_private > 0)", "words",
+        "(n_private > 0)", "page",
     ),
     Mutant(
         "hierarchical: a dead private atom keeps its stick", TABLES,
@@ -299,7 +299,7 @@ MUTANTS = [
         "for j in range(ends[k] + 1, ends[k + 1]):", "words",
     ),
     Mutant(
-        "hierarchical: held topics smooth no shard", TOKENS, "topics.smooth[w, side]", "topics.smooth[w, 0]",
+        "hierarchical: held topics smooth no shard", TOKENS, "topics.smooth[:, side]", "topics.smooth[:, 0]",
         "lone",
     ),
     Mutant(
@@ -393,6 +393,7 @@ def battery() -> dict[str, Callable[[], Any]]:
         "served": seats("bernoulli", "fixed", GroupedRun("franchise", Ghosts(0))),
         "direct": seats("bit", "fixed", GroupedRun("direct", Ghosts(1), 2, 3, rounds=160)),
         "words": seats("words", "fixed", GroupedRun("direct", Ghosts(2), 2)),
+        "page": seats("words", "fixed", GroupedRun("direct", Ghosts(1))),
         "lone": seats("words", "fixed", GroupedRun("direct", OneOpen(3), 2, 3, rounds=160)),
         "crowd": seats("words", "fixed", GroupedRun("direct", Ghosts(50), 2)),
         "eta": seats("words-eta", "sampled", GroupedRun("direct", Ghosts(), 2)),

@@ -10,8 +10,9 @@ from typing import Any
 
 import numba as nb
 import numpy as np
-from numba.core import types
-from numba.extending import overload
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic, overload
 
 # Everything that lets loops vectorise, but infinities and NaN keep their meaning.
 FAST = {"contract", "reassoc", "nsz", "arcp", "afn"}
@@ -31,13 +32,24 @@ def _compiled(inlining: str) -> Callable[[Callable[..., Any]], Any]:
     """Compile, and cache on disk until any source of the package changes.
 
     Numba looks at the file of the cached function alone, but a kernel contains code of the likelihoods: its stamp must
-    cover them, or a changed likelihood would silently run old code.
+    cover them, or a changed likelihood would silently run old code. An index of older sources may even name classes
+    that are no more: it is stale, too.
     """
 
     def decorate(function: Callable[..., Any]) -> Any:
         options: Any = {"nogil": True, "cache": True, "fastmath": FAST, "error_model": "numpy", "inline": inlining}
         dispatcher = nb.njit(**options)(function)
-        dispatcher._cache._cache_file._source_stamp = _SOURCES
+        file = dispatcher._cache._cache_file
+        file._source_stamp = _SOURCES
+        read = file._load_index
+
+        def load_index() -> Any:
+            try:
+                return read()
+            except (AttributeError, ImportError):
+                return {}
+
+        file._load_index = load_index
         return dispatcher
 
     return decorate
@@ -204,6 +216,27 @@ def lane_sin(turns: float) -> float:
 def stream(key: np.uint64, counter: int) -> np.uint64:
     """A key of its own for (key, counter), where one number is not enough."""
     return mix(key + np.uint64(counter) * _GOLDEN + np.uint64(1))
+
+
+@intrinsic
+def prefetch(typing: Any, array: Any, row: Any, column: Any) -> Any:
+    """Ask for array[row, column], which will be read soon, without waiting for it."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        value = context.make_array(signature.args[0])(context, builder, arguments[0])
+        indices = [
+            context.cast(builder, argument, kind, types.intp)
+            for argument, kind in zip(arguments[1:], signature.args[1:], strict=True)
+        ]
+        place = cgutils.get_item_pointer(context, builder, signature.args[0], value, indices, wraparound=False)
+        place = builder.bitcast(place, ir.PointerType(ir.IntType(8)))
+        flag = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [place.type, flag, flag, flag])
+        hint = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        builder.call(hint, [place, flag(0), flag(3), flag(1)])
+        return context.get_dummy_value()
+
+    return types.void(array, row, column), generate
 
 
 @jit

@@ -22,19 +22,25 @@ from unbounded.kernels.compiled import (
     lane_sin,
     log_gamma,
     low_bits,
+    prefetch,
     stream,
     uniform,
 )
 from unbounded.kernels.tables import break_stick, group_of, log_sum
 
 CHUNK = 16
+AHEAD = 6  # tokens: what they need of phi is asked for in time
 
 
 class Topics(NamedTuple):
-    """The finite part: phi [words, K] and, for every word, the sum of gamma beta_k phi_wk over mobile (all) atoms."""
+    """The finite part: phi [words, K] and sums of gamma beta_k phi_wk for every word.
+
+    smooth: over all mobile atoms, and over all; parts: over every CHUNK atoms, so that a search reads little of phi.
+    """
 
     phi: Any
     smooth: Any  # [words, 2]
+    parts: Any  # [words, K / CHUNK]
 
 
 # ---- drawing phi
@@ -149,16 +155,23 @@ def _gamma(shape, first, second, third, counter, again):
 
 @jit
 def smooth(phi, masses, n_mobile):
-    """[words, 2]: sums over atoms of gamma beta_k phi_wk, of the mobile ones and of all."""
+    """The sums `smooth` and `parts` of Topics."""
     n_words, atoms = phi.shape
-    out = np.zeros((n_words, 2))
+    out, parts = np.zeros((n_words, 2)), np.zeros((n_words, (atoms + CHUNK - 1) // CHUNK))
     for w in range(n_words):
-        for k in range(n_mobile):
-            out[w, 0] += masses[k] * phi[w, k]
-        out[w, 1] = out[w, 0]
-        for k in range(n_mobile, atoms):
-            out[w, 1] += masses[k] * phi[w, k]
-    return out
+        for c in range(parts.shape[1]):
+            first, last = c * CHUNK, min((c + 1) * CHUNK, atoms)
+            part = 0.0
+            for k in range(first, last):
+                part += masses[k] * phi[w, k]
+            parts[w, c] = part
+            out[w, 1] += part
+            if last > n_mobile:
+                part = 0.0
+                for k in range(first, n_mobile):
+                    part += masses[k] * phi[w, k]
+            out[w, 0] += part
+    return out, parts
 
 
 # ---- the sweep
@@ -177,9 +190,10 @@ def sweep(
     Private atoms are few and small: for a word that none of them has, in a group that none of them meets, their weight
     is `flat`; only other tokens look at them one by one.
     """
-    phi = topics.phi
+    phi, parts, shares = topics.phi, topics.parts, masses.shared
     n_words = phi.shape[0]
     side = 1 if usable == phi.shape[1] else 0
+    sums = topics.smooth[:, side].copy()
     slots = members.size
     active, times, place = np.empty(usable, np.int64), np.empty(usable, phi.dtype), np.full(usable, -1)
     private, weights, where = np.zeros(slots, np.int64), np.empty(slots), np.zeros(1, np.int64)
@@ -208,45 +222,51 @@ def sweep(
                 continue
             if alive == slots and birth > 0.0 and (z < shared or members[z - shared] > 1):
                 return i
+            here = -1
             own = 0.0
             if z < usable:
-                times[place[z]] -= 1
-                own = times[place[z]] * phi[w, z]
+                here = place[z]
+                own = (times[here] - 1) * phi[w, z]
             else:
                 alive -= _leave(tail, members, private, sticks, z - shared, w)
                 within[w] -= 1
                 n_private -= 1
                 birth, flat = _birth(masses, sticks, n_words), _flat(tail, members, sticks, masses, eta, n_words)
+            if i + AHEAD < offsets[g + 1]:
+                for j in range(n_active):
+                    prefetch(phi, words[i + AHEAD], active[j])
             total = phi.dtype.type(0)
             for j in range(n_active):
-                total += times[j] * phi[w, active[j]]
-            near = alive > 0 and (n_private > 0 or within[w] > 0)
+                total += (times[j] - (j == here)) * phi[w, active[j]]
             apart = birth + flat
+            near = alive > 0 and (n_private > 0 or within[w] > 0)
             if near:
                 apart = birth + _weigh(tail, members, private, sticks, masses, eta, n_words, w, weights)
-            usual = topics.smooth[w, side]
+            usual = sums[w]
             aim = uniform(label_key, first + i) * (total + usual + apart)
             if aim < own:
-                times[place[z]] += 1
                 continue
-            if z < usable and times[place[z]] == 0:
-                n_active -= 1
-                last = active[n_active]
-                active[place[z]] = last
-                times[place[z]] = times[n_active]
-                place[last] = place[z]
-                place[z] = -1
+            if here >= 0:
+                times[here] -= 1
+                if times[here] == 0:
+                    n_active -= 1
+                    last = active[n_active]
+                    active[here] = last
+                    times[here] = times[n_active]
+                    place[last] = here
+                    place[z] = -1
             if aim < total:
                 aim -= own
                 new = z
                 for j in range(n_active):
-                    k = active[j]
-                    if k != z and aim >= 0.0:
-                        new = k
-                        aim -= times[j] * phi[w, k]
+                    if active[j] != z:
+                        new = active[j]
+                        aim -= times[j] * phi[w, new]
+                        if aim < 0.0:
+                            break
                 z = new
             elif apart == 0.0 or (aim < total + usual and usable > 0):
-                z = _search(phi[w], masses.shared, usable, aim - total)
+                z = _search(phi[w], parts[w], shares, usable, aim - total)
             else:
                 if not near:
                     _weigh(tail, members, private, sticks, masses, eta, n_words, w, weights)
@@ -349,16 +369,11 @@ def _birth(masses, sticks, n_words):
 
 
 @jit
-def _search(row, masses, usable, aim):
+def _search(row, parts, masses, usable, aim):
     """The atom at which the running sum of gamma beta_k phi_wk passes `aim`: by chunks, then one by one."""
     k = 0
-    while k + CHUNK < usable:
-        part = 0.0
-        for j in range(CHUNK):
-            part += masses[k + j] * row[k + j]
-        if part > aim:
-            break
-        aim -= part
+    while k + CHUNK < usable and parts[k // CHUNK] <= aim:
+        aim -= parts[k // CHUNK]
         k += CHUNK
     while k < usable - 1:
         aim -= masses[k] * row[k]

@@ -276,7 +276,7 @@ class Hierarchical:
         phi = self.at(hyper).phi(sparse.vstack(parts, format="csr"), key_, np.dtype(self.dtype))
         if self.form == "franchise":
             return LogTopics(np.log(phi))
-        return token_kernel.Topics(phi, token_kernel.smooth(phi, masses, position + n_extra))
+        return token_kernel.Topics(phi, *token_kernel.smooth(phi, masses, position + n_extra))
 
     def _finite(
         self, table: Table, mobile: Array, held: Array, private: Array, n_extra: int, plan: Plan,
