@@ -22,7 +22,7 @@ from unbounded.measures.features import FeatureMeasure
 from unbounded.randomness import key
 from unbounded.samplers import feature_predictive, feature_start
 from unbounded.samplers.feature_predictive import Cells, Draw
-from unbounded.samplers.features import Features, FeatureState, shards
+from unbounded.samplers.features import Features, FeatureState, Shards
 from unbounded.summary.features import FeatureDraw, point_estimate
 
 _BLOCK = 16384
@@ -66,8 +66,8 @@ class _FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Chain
     def _check_init(self, n_rows: int) -> None:
         feature_start.check(self.init, n_rows, self._measure().binary)
 
-    def _shards(self, X: Any, model: Features) -> Sequence[Any]:
-        return shards(X, model.likelihood, self.n_shards, model.measure.binary)
+    def _recipe(self, X: Any, model: Features) -> Shards:
+        return Shards(X, model.likelihood, self.n_shards, model.measure.binary)
 
     def _score(self, model: Features, engine: Engine, held: Cells, state: FeatureState) -> float:
         return feature_predictive.held_out(model, state, engine, held)
