@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -32,7 +34,7 @@ def test_every_partition_gives_the_bits_of_the_plain_tree(blocks, seed):
     rng = np.random.default_rng(seed)
     values = rng.normal(size=(n, 3)) * 10.0 ** rng.integers(-12, 12, size=(n, 3))
     nodes = {}
-    for start, stop in zip(edges[:-1], edges[1:], strict=True):
+    for start, stop in pairwise(edges):
         sent = tree.merged(tree.leaves(start, [{"a": v} for v in values[start:stop]]), n)
         assert len(sent) <= 2 * max(1, n.bit_length())
         nodes |= sent
@@ -47,7 +49,7 @@ def test_anything_that_adds_up(edges):
         for i, x in enumerate(rng.normal(size=7))
     ]
     nodes = {}
-    for start, stop in zip(edges[:-1], edges[1:], strict=True):
+    for start, stop in pairwise(edges):
         nodes |= tree.merged(tree.leaves(start, parts[start:stop]), 7)
     whole = tree.total(nodes, 7)
     assert whole["number"] == plain([part["number"] for part in parts])
