@@ -7,7 +7,7 @@ from typing import Any
 
 from unbounded.contracts import Engine, Recipe
 
-MEMBERS = {"serial": "local.Serial", "threads": "local.Threads"}
+MEMBERS = {"serial": "local.Serial", "threads": "local.Threads", "processes": "processes.Processes"}
 
 
 def check(name: str, n_workers: int | None = None) -> None:

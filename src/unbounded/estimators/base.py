@@ -48,6 +48,7 @@ class ChainEstimator(BaseEstimator):
     n_chains: int = 1
     engine: str = "threads"
     n_workers: int | None = None
+    engine_options: Any = None
     sampler: str = "hybrid"
     instantiate: Any = "ghosts"
     n_snapshots: int = 32
@@ -129,7 +130,7 @@ class ChainEstimator(BaseEstimator):
         self, model: Any, X: Any, index: int, length: Length, store: RunStore | None, held: Any, report: Any
     ) -> Chain:
         model = model.reseeded(int(key(model.seed, "chain", index) >> np.uint64(2)))
-        engine = engines.build(self.engine, self._recipe(X, model), self.n_workers)
+        engine = engines.build(self.engine, self._recipe(X, model), self.n_workers, **self.engine_options or {})
         extra: Callable[[Any], dict[str, float]] | None = None
         if held is not None:
             extra = lambda state: {"holdout": self._score(model, engine, held, state)}  # noqa: E731
