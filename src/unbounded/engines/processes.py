@@ -17,6 +17,7 @@ import weakref
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
 from typing import Any
 
@@ -129,6 +130,7 @@ def _end_all(members: dict[int, _Member]) -> None:
 @contextmanager
 def _no_interrupts() -> Iterator[None]:
     """A process that starts now never hears of Ctrl-C: it is the driver who decides what to do."""
+    resource_tracker.ensure_running()  # which would lift the mask, were it started later
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
