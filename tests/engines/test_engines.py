@@ -113,14 +113,14 @@ def test_resumed_on_another_engine(fit, before, after, tmp_path, monkeypatch):
 
 
 def mixture_chain():
-    X = clusters()
+    X = np.tile(clusters(), (200, 1))  # so that most kills come in the middle of a sweep
     likelihood = Gaussian().bind(describe(X))
     model = mixture.Mixture(DirichletProcess(), likelihood, Ghosts(), len(X), 5, seed=1)
     return model, mixture.Shards(X, likelihood, 5), np.arange(len(X)) % 7
 
 
 def feature_chain():
-    X = images()
+    X = np.tile(images(), (50, 1))
     likelihood = LinearGaussian().bind(describe(X))
     model = features.Features(BetaBernoulli(), likelihood, Ghosts(), len(X), 5, seed=1)
     return model, features.Shards(X, likelihood, 5, binary=True), np.random.default_rng(0).integers(0, 2, (len(X), 4))
@@ -169,7 +169,6 @@ def kill_and_compare(chain, kills, seed):
     try:
         killer.start()
         for state in rounds(model, engine, model.begin(engine, start)):
-            time.sleep(0.01)
             killer.round += 1
             history.append(tell(model, engine, state) if killer.round % 5 == 0 else state.round)
             if not killer.is_alive() and killer.round % 5 == 0:

@@ -39,11 +39,17 @@ def serial(n):
         engine.close()
 
 
-@pytest.fixture
-def processes():
+@pytest.fixture(scope="module")
+def engine():
     engine = engines.build("processes", toys.Rows(X, P), 2, timeout=3.0)
     yield engine
     engine.close()
+
+
+@pytest.fixture
+def processes(engine):
+    engine.load([{"values": part * 0.0} for part in np.array_split(X, P)])
+    return engine
 
 
 def kill(engine, w, how=signal.SIGKILL):

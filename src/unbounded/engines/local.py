@@ -16,7 +16,7 @@ from unbounded.engines import tree
 
 
 def one_blas_thread() -> Any:
-    """BLAS inside kernels stays on one thread: shards are the parallelism, and bits must not depend on it."""
+    """BLAS stays on one thread while an engine lives: shards are the parallelism, and bits must not depend on it."""
     return threadpool_limits(1, user_api="blas")
 
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 from unbounded.contracts import Arrays, Gathered, Message, Recipe, Step, restore, state_of
 from unbounded.engines import tree
+from unbounded.engines.local import one_blas_thread
 from unbounded.engines.worker import Build, Failure, Map, Order, Run, blocks, parts_of
 
 MOST_ORDERS, MOST_BYTES, MOST_SECONDS = 64, 2**28, 10.0  # to be repeated when a worker dies
@@ -67,6 +68,7 @@ class Remote:
     """An engine over a crew."""
 
     def __init__(self, crew: Crew, recipe: Recipe, n_workers: int):
+        self._limits = one_blas_thread()  # in the driver, too: the global step must not depend on the engine
         self._crew, self._n_shards = crew, recipe.n_shards
         self._blocks = blocks(recipe.n_shards, n_workers)
         self._deaths = [0] * n_workers
@@ -79,7 +81,7 @@ class Remote:
                 crew.start(w)
             self._ask(self._build)
         except BaseException:
-            crew.close()
+            self.close()
             raise
 
     def run(self, step: Step, message: Message) -> Gathered:
@@ -103,6 +105,7 @@ class Remote:
 
     def close(self) -> None:
         self._crew.close()
+        self._limits.restore_original_limits()
 
     def _do(self, order: Order, own: Sequence[Any] | None) -> list[Any]:
         """Ask, and remember it; where too much would have to be repeated, take a recovery point."""
