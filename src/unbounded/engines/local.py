@@ -11,8 +11,8 @@ from typing import Any
 import scipy.linalg  # noqa: F401  (loads the BLAS that compiled code calls, so that the limit below reaches it)
 from threadpoolctl import threadpool_limits
 
-from unbounded.contracts import Arrays, Gathered, Message, Recipe, Step, Summary, restore, state_of
-from unbounded.engines import tree
+from unbounded.contracts import Arrays, Gathered, Message, Recipe, Step, restore, state_of
+from unbounded.engines.tree import Sum
 
 
 def one_blas_thread() -> Any:
@@ -32,9 +32,11 @@ class Serial:
         return list(self._each(function, self._shards, *([] if own is None else [own])))
 
     def run(self, step: Step, message: Message) -> Gathered:
-        summaries: list[Summary] = list(self._each(step, self._shards, repeat(message.shared), message.own))
-        nodes = tree.leaves(0, [s.shared for s in summaries])
-        return Gathered(tree.total(nodes, len(summaries)), [s.private for s in summaries])
+        added, private = Sum(len(self._shards)), []
+        for p, summary in enumerate(self._each(step, self._shards, repeat(message.shared), message.own)):
+            added.add((p, p + 1), summary.shared)
+            private.append(summary.private)
+        return Gathered(added.total, private)
 
     def save(self) -> list[Arrays]:
         return self.map(state_of)

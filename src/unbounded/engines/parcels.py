@@ -22,16 +22,16 @@ _END = struct.Struct("<Q")
 class Parcel:
     """An open file without a name; whoever is sent its descriptor can open it."""
 
-    def __init__(self, fd: int, size: int):
-        self.fd, self.size = fd, size
-        weakref.finalize(self, os.close, fd)
+    def __init__(self) -> None:
+        self.fd, self.size = _nameless(), 0
+        weakref.finalize(self, os.close, self.fd)
 
 
 def pack(*things: Any) -> Parcel:
     """A parcel of several things, each of which can be opened alone."""
-    fd = _nameless()
+    parcel = Parcel()
     directory, at = [], 0
-    with open(fd, "wb", closefd=False) as file:
+    with open(parcel.fd, "wb", closefd=False) as file:
         for thing in things:
             buffers: list[pickle.PickleBuffer] = []
             body = pickle.dumps(thing, 5, buffer_callback=buffers.append)
@@ -45,7 +45,8 @@ def pack(*things: Any) -> Parcel:
             directory.append(places)
         index = pickle.dumps(directory)
         file.write(index + _END.pack(len(index)))
-    return Parcel(fd, at + len(index) + _END.size)
+    parcel.size = at + len(index) + _END.size
+    return parcel
 
 
 def unpack(fd: int, *which: int) -> list[Any]:

@@ -14,8 +14,8 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from unbounded.contracts import Arrays, Gathered, Message, Recipe, Step, restore, state_of
-from unbounded.engines import tree
 from unbounded.engines.local import one_blas_thread
+from unbounded.engines.tree import Sum
 from unbounded.engines.worker import Build, Failure, Map, Order, Run, blocks, parts_of
 
 MOST_ORDERS, MOST_BYTES, MOST_SECONDS = 64, 2**28, 10.0  # to be repeated when a worker dies
@@ -86,8 +86,11 @@ class Remote:
 
     def run(self, step: Step, message: Message) -> Gathered:
         answers = self._do(Run(step, message.shared), message.own)
-        nodes = {name: node for answer in answers for name, node in answer.nodes.items()}
-        return Gathered(tree.total(nodes, self._n_shards), [part for answer in answers for part in answer.private])
+        added = Sum(self._n_shards)
+        for answer in answers:
+            for node, value in answer.nodes.items():
+                added.add(node, value)
+        return Gathered(added.total, [part for answer in answers for part in answer.private])
 
     def map(self, function: Callable[..., Any], own: Sequence[Any] | None = None) -> list[Any]:
         return [value for answer in self._do(Map(function), own) for value in answer]

@@ -2,41 +2,45 @@
 when, nor on how many workers there are.
 
 A node is named by the shards (start, stop) under it. Its children are the first half, whose size is a power of two, and
-the rest. Whoever holds some nodes can add those that are siblings and pass on what is left.
+the rest. Whoever holds some nodes adds those that are siblings, as soon as both are there, and passes on what is left.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 from unbounded.contracts import Arrays
 
-Nodes = dict[tuple[int, int], Arrays]
+Node = tuple[int, int]
 
 
-def leaves(first: int, parts: Sequence[Arrays]) -> Nodes:
-    """The summaries of shards first, first + 1, ..."""
-    return {(first + i, first + i + 1): part for i, part in enumerate(parts)}
+class Sum:
+    """Nodes of the tree of P shards, siblings added: never more than a few at a time where shards come in order."""
+
+    def __init__(self, n_shards: int):
+        self.n_shards = n_shards
+        self.nodes: dict[Node, Arrays] = {}
+
+    def add(self, node: Node, value: Arrays) -> None:
+        """A shard p is the node (p, p + 1)."""
+        start, stop = node
+        size = 1 << (stop - start - 1).bit_length()
+        while size < self.n_shards:
+            left = start - start % (2 * size)
+            middle = left + size
+            if middle < self.n_shards:  # else the parent has no other child
+                sibling = (left, middle) if start == middle else (middle, min(middle + size, self.n_shards))
+                if sibling not in self.nodes:
+                    break
+                other = self.nodes.pop(sibling)
+                value = _plus(other, value) if start == middle else _plus(value, other)
+            start, size = left, 2 * size
+        self.nodes[start, min(start + size, self.n_shards)] = value
+
+    @property
+    def total(self) -> Arrays:
+        """Of all shards, which must be there."""
+        (whole,) = self.nodes.values()
+        return whole
 
 
-def merged(nodes: Mapping[tuple[int, int], Arrays], n_shards: int) -> Nodes:
-    """The same with all siblings added: one node for each largest subtree whose shards are all there."""
-    out = dict(nodes)
-    size = 1
-    while size < n_shards:
-        for start in range(0, n_shards - size, 2 * size):
-            left, right = (start, start + size), (start + size, min(start + 2 * size, n_shards))
-            if left in out and right in out:
-                out[start, right[1]] = _add(out.pop(left), out.pop(right))
-        size *= 2
-    return out
-
-
-def total(nodes: Mapping[tuple[int, int], Arrays], n_shards: int) -> Arrays:
-    """The sum of all shards from nodes that cover them."""
-    (whole,) = merged(nodes, n_shards).values()
-    return whole
-
-
-def _add(a: Arrays, b: Arrays) -> Arrays:
+def _plus(a: Arrays, b: Arrays) -> Arrays:
     return {name: value + b[name] for name, value in a.items()}

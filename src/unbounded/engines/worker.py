@@ -10,9 +10,9 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from unbounded.contracts import Arrays, Recipe, Step, Summary
-from unbounded.engines import tree
+from unbounded.contracts import Arrays, Recipe, Step
 from unbounded.engines.local import one_blas_thread
+from unbounded.engines.tree import Node, Sum
 
 
 class Build(NamedTuple):
@@ -40,7 +40,7 @@ Order = Build | Run | Map
 class Reduced(NamedTuple):
     """What a block says of a step."""
 
-    nodes: tree.Nodes
+    nodes: dict[Node, Arrays]
     private: list[Arrays]
 
 
@@ -69,11 +69,12 @@ class Worker:
         if isinstance(order, Map):
             rest = [()] * len(shards) if own is None else [(part,) for part in own]
             return [_named(p, order.function, shard, *rest[i]) for i, (p, shard) in enumerate(shards)]
-        summaries: list[Summary] = [
-            _named(p, order.step, shard, order.shared, part) for (p, shard), part in zip(shards, own, strict=True)
-        ]
-        nodes = tree.leaves(self._block.start, [summary.shared for summary in summaries])
-        return Reduced(tree.merged(nodes, self._n_shards), [summary.private for summary in summaries])
+        added, private = Sum(self._n_shards), []
+        for (p, shard), part in zip(shards, own, strict=True):
+            summary = _named(p, order.step, shard, order.shared, part)
+            added.add((p, p + 1), summary.shared)
+            private.append(summary.private)
+        return Reduced(added.nodes, private)
 
 
 def blocks(n_shards: int, n_workers: int) -> list[range]:
