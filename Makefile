@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export OPENBLAS_NUM_THREADS = 1
 
-.PHONY: demo test lint exactness mutants bench bench-speed bench-features bench-peers bench-million bench-topics bench-topic-peers clean
+.PHONY: demo test lint exactness mutants bench bench-speed bench-features bench-peers bench-million bench-topics bench-topic-peers bench-engines clean
 
 demo: .setup-done
 	$(BIN)/python examples/demo.py
@@ -37,6 +37,9 @@ DATA ?=
 bench-topic-peers: .setup-done
 	$(BIN)/python -m pip install --quiet -e ".[peers]"
 	$(BIN)/python benchmarks/topic_peers.py synthetic $(if $(DATA),--data $(DATA) ap bbc_news 20newsgroups)
+
+bench-engines: .setup-done
+	$(BIN)/python benchmarks/engines.py
 
 bench-million: .setup-done
 	$(BIN)/python benchmarks/million.py

@@ -23,7 +23,7 @@ from unbounded.likelihoods import LinearGaussian
 from unbounded.measures import BetaBernoulli
 from unbounded.samplers import feature_start
 from unbounded.samplers.feature_predictive import draw_of, log_density
-from unbounded.samplers.features import Features, shards
+from unbounded.samplers.features import Features, Shards
 from unbounded.samplers.hybrid import rounds
 
 N_SHARDS, SWEEPS, SWEEPS_PER_ROUND = 256, 860, 5
@@ -42,7 +42,7 @@ def compile_kernels() -> None:
 
 def run(X: np.ndarray, n_rounds: int) -> tuple[Features, list[dict[str, np.ndarray]], float]:
     likelihood = LinearGaussian().bind(describe(X))
-    engine = build("threads", shards(X, likelihood, N_SHARDS, binary=True))
+    engine = build("threads", Shards(X, likelihood, N_SHARDS, binary=True))
     model = Features(BetaBernoulli(), likelihood, Ghosts(), len(X), N_SHARDS, 0, n_rounds, SWEEPS_PER_ROUND)
     began = time.perf_counter()
     begun = feature_start.begin(model, engine, X, "grown")

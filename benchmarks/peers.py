@@ -22,7 +22,7 @@ from unbounded.data import describe
 from unbounded.datasets import GaussianMixtureData, gaussian_mixture
 from unbounded.likelihoods import Gaussian
 from unbounded.samplers.hybrid import rounds
-from unbounded.samplers.mixture import Mixture, shards
+from unbounded.samplers.mixture import Mixture, Shards
 
 CASES = {  # rows, columns, true clusters, components, most iterations of scikit-learn
     "100k x 2": (100_000, 2, 20, 50, 100),
@@ -56,7 +56,7 @@ def seconds_per_sweep(X: np.ndarray, components: int, turns: int = 8) -> tuple[f
     labels = np.argmin([((X - c) ** 2).sum(1) for c in centres], axis=0)
     likelihood = Gaussian().bind(describe(X))
     model = Mixture(ub.DirichletProcess(), likelihood, ub.Ghosts(), len(X), 8, seed=0)
-    engine = engines.build("serial", shards(X, likelihood, 8))
+    engine = engines.build("serial", Shards(X, likelihood, 8))
     chain = rounds(model, engine, model.begin(engine, labels))
     next(chain)
     times, atoms = [], []

@@ -25,7 +25,7 @@ from unbounded.likelihoods import Bound, Gaussian
 from unbounded.measures import DirichletProcess
 from unbounded.randomness import key
 from unbounded.samplers.hybrid import rounds
-from unbounded.samplers.mixture import Mixture, shards
+from unbounded.samplers.mixture import Mixture, Shards
 
 REPEATS, SECONDS = 7, 2.0
 
@@ -159,7 +159,7 @@ def private_cost() -> Row:
 
 
 def round_seconds(model: Mixture, X: Any, z: Any, workers: int, turns: int = 12) -> float:
-    engine = engines.build("threads", shards(X, model.likelihood, model.n_shards), workers)
+    engine = engines.build("threads", Shards(X, model.likelihood, model.n_shards), workers)
     state = model.begin(engine, z)
     chain = rounds(model, engine, state)
     next(chain)

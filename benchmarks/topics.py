@@ -24,7 +24,7 @@ from unbounded.kernels.compiled import jit
 from unbounded.likelihoods import Tokens
 from unbounded.measures import HierarchicalDirichletProcess
 from unbounded.randomness import key
-from unbounded.samplers.hierarchical import Hierarchical, shards
+from unbounded.samplers.hierarchical import Hierarchical, Shards
 from unbounded.samplers.hybrid import rounds
 
 
@@ -63,12 +63,14 @@ class Bench:
         self.model = Hierarchical(
             HierarchicalDirichletProcess(3.0, 1.0), bound, Ghosts(), self.sizes, 1, seed=0, dtype=dtype
         )
-        self.engine = engines.build("serial", shards(data.words, self.sizes, bound, 1))
+        recipe = Shards(data.words, self.sizes, bound, 1)
+        self.engine = engines.build("serial", recipe)
         state = self.model.begin(self.engine, data.labels)
         state = next(islice(rounds(self.model, self.engine, state), 4, None))
         message = self.model.global_step(state)
         self.shared, self.own = message.shared, message.own[0]
-        (self.shard,) = self.engine.map(lambda shard: shard)
+        self.shard = recipe(0)
+        self.shard.restore(*self.engine.save())
         codes = self.own.codes[self.shard.labels]
         self.labels = np.where(codes < self.own.usable, codes, 0).astype(np.int32)  # no private atoms, none held
         self.eta, self.turn = bound.eta, 0
@@ -170,7 +172,7 @@ def two_threads(n_documents: int = 20_000) -> Row:
     spent = []
     for workers in (1, 2):
         model = Hierarchical(HierarchicalDirichletProcess(), bound, Ghosts(), sizes, 8, seed=0)
-        engine = engines.build("threads", shards(data.words, sizes, bound, 8), workers)
+        engine = engines.build("threads", Shards(data.words, sizes, bound, 8), workers)
         chain = rounds(model, engine, model.begin(engine, data.labels))
         next(islice(chain, 4, None))
         best = np.inf

@@ -1,6 +1,7 @@
 """Exact, parallel MCMC for Bayesian nonparametric models."""
 
 from unbounded.chain.store import RunError
+from unbounded.engines.recovery import EngineError
 from unbounded.estimators import (
     BetaBernoulliFeatures,
     BetaNegativeBinomialFeatures,
@@ -47,6 +48,7 @@ __all__ = [
     "DiagonalGaussian",
     "DirichletProcess",
     "DirichletProcessMixture",
+    "EngineError",
     "Gamma",
     "GammaPoisson",
     "GammaPoissonFeatures",

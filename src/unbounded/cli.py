@@ -16,6 +16,7 @@ from rich.console import Console
 from unbounded import datasets
 from unbounded.arrays import is_csr
 from unbounded.chain.store import RunError, RunStore
+from unbounded.engines.recovery import EngineError
 from unbounded.estimators import MEMBERS
 
 app = typer.Typer(
@@ -33,7 +34,7 @@ def _plainly(command: Callable[..., None]) -> Callable[..., None]:
     def wrapper(*args: Any, **kwargs: Any) -> None:
         try:
             command(*args, **kwargs)
-        except (ValueError, TypeError, OSError, RunError) as error:
+        except (ValueError, TypeError, OSError, RunError, EngineError) as error:
             print(f"error: {str(error).strip().splitlines()[0]}", file=sys.stderr)
             raise typer.Exit(2) from None
         except KeyboardInterrupt as stop:

@@ -8,7 +8,8 @@ the *kernel*'s local step on every shard, and the summaries of the shards are su
 - A **measure** (`measures/`) draws ghosts, weights and hyper-parameters from counts. It never sees data.
 - A **likelihood** (`likelihoods/base.Bound`) turns rows into statistics that add up, and draws parameters from them.
 - A **kernel** (`kernels/`) is the local step: `local_step(shard, shared, own) -> Summary`. It knows no engine.
-- An **engine** (`engines/`) holds the shards and runs a step on each of them. It knows no model.
+- A **recipe** makes shard p anywhere; an **engine** (`engines/`) holds shards and runs a step on each of them. It
+  knows no model, and may lose a worker between any two calls: what it is given travels, so it must pickle.
 - A **model** (`samplers/`) is a measure, a likelihood and an instantiation rule put together: the global step.
 - A **chain** (`chain/`) records draws of any model on any engine: traces, snapshots, checkpoints.
 
@@ -30,6 +31,24 @@ class Shard(Protocol):
     def arrays(self) -> dict[str, Array]: ...
 
     def restore(self, arrays: Arrays) -> None: ...
+
+
+def state_of(shard: Shard) -> Arrays:
+    """What must be kept of a shard; with the recipe it is all there is, between any two calls of the engine."""
+    return shard.arrays()
+
+
+def restore(shard: Shard, arrays: Arrays) -> None:
+    shard.restore(arrays)
+
+
+class Recipe(Protocol):
+    """How to make each of P shards. It pickles, and only the worker that holds a shard makes it: data stay put."""
+
+    @property
+    def n_shards(self) -> int: ...
+
+    def __call__(self, p: int) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -60,13 +79,22 @@ Step = Callable[[Any, Any, Any], Any]
 
 
 class Engine(Protocol):
-    """Holds P shards on W workers. Neither the engine nor W may change a bit of the result."""
+    """Holds P shards on W workers. Neither the engine nor W may change a bit of the result.
+
+    Steps and functions are bound methods of models or shards, module-level functions, or partials of them.
+    """
 
     def run(self, step: Step, message: Message) -> Gathered:
         """step(shard, message.shared, message.own[p]) -> Summary on every shard, then the tree sum."""
 
-    def map(self, function: Callable[[Any], Any]) -> list[Any]:
-        """function(shard) for every shard, in shard order."""
+    def map(self, function: Callable[..., Any], own: Sequence[Any] | None = None) -> list[Any]:
+        """function(shard), or function(shard, own[p]), for every shard, in shard order."""
+
+    def save(self) -> list[Arrays]:
+        """What must be kept of every shard: for a checkpoint, and for an engine whose workers may die."""
+
+    def load(self, parts: Sequence[Arrays]) -> None:
+        """Go back to what `save` said, on this engine or another one."""
 
     def close(self) -> None: ...
 
@@ -86,6 +114,9 @@ class Model(Protocol):
 
     @property
     def n_rows(self) -> int: ...
+
+    @property
+    def n_shards(self) -> int: ...
 
     def jump(self, state: Any, engine: Engine) -> Any:
         """Moves of whole atoms before the round, which take exchanges of their own with the shards; or none."""

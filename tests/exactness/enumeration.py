@@ -12,7 +12,7 @@ about autocorrelation.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import combinations, islice
 from typing import Any
 
@@ -24,7 +24,7 @@ from unbounded.likelihoods import Bound
 from unbounded.measures import Beta, Gamma, PitmanYor
 from unbounded.measures.pitman_yor import Hyper
 from unbounded.samplers.hybrid import rounds
-from unbounded.samplers.mixture import Mixture, shards
+from unbounded.samplers.mixture import Mixture, Shards
 
 Array = np.ndarray
 LEVEL = 1e-5  # chance that a right sampler fails one comparison
@@ -216,10 +216,13 @@ class Tally:
 
 def put_holes(engine: Any, holes: Array, values: Array) -> None:
     """Write the values of holes, given by their positions in the whole data, into the shards."""
-    for shard in engine.map(lambda shard: shard):
-        inside = (holes[:, 0] >= shard.first) & (holes[:, 0] < shard.first + len(shard.labels))
-        for (row, column), value in zip(holes[inside], values[inside], strict=True):
-            shard.data[row - shard.first, column] = value
+    engine.map(partial(_put_holes, holes=holes, values=values))
+
+
+def _put_holes(shard: Any, holes: Array, values: Array) -> None:
+    inside = (holes[:, 0] >= shard.first) & (holes[:, 0] < shard.first + len(shard.labels))
+    for (row, column), value in zip(holes[inside], values[inside], strict=True):
+        shard.data[row - shard.first, column] = value
 
 
 def simulate(problem: Problem, run: Run) -> Tally:
@@ -227,7 +230,7 @@ def simulate(problem: Problem, run: Run) -> Tally:
     index = {tuple(z): b for b, z in enumerate(problem.partitions.tolist())}
     frequencies = np.zeros((run.chains, len(index)))
     hypers = {name: np.zeros(run.chains) for name in problem.hyper_means}
-    engine = build(run.engine, shards(problem.X, problem.likelihood, run.n_shards))
+    engine = build(run.engine, Shards(problem.X, problem.likelihood, run.n_shards))
     rng = np.random.default_rng([run.seed, 2024])
     for c in range(run.chains):
         model = Mixture(

@@ -25,7 +25,7 @@ from unbounded.likelihoods.linear_gaussian import Scales
 from unbounded.likelihoods.poisson_factors import Background
 from unbounded.measures import BetaBernoulli, BetaNegativeBinomial, Gamma, GammaPoisson, InverseGamma
 from unbounded.measures.features import Hyper
-from unbounded.samplers.features import Features, shards
+from unbounded.samplers.features import Features, Shards
 from unbounded.samplers.hybrid import rounds
 
 N_ROWS, N_COLUMNS, FAILURES = 4, 2, 1.3
@@ -224,7 +224,7 @@ def replicate(joint: Joint, seed: int) -> Array:
     if joint.holes:
         masked[tuple(np.transpose(HOLES))] = np.nan
     likelihood, law = rows.bind(masked), measure(joint.kind)
-    engine = build("serial", shards(masked, likelihood, joint.n_shards, law.binary))
+    engine = build("serial", Shards(masked, likelihood, joint.n_shards, law.binary))
     model = Features(
         law,
         likelihood,
@@ -298,7 +298,7 @@ def check_many(many: Many) -> Verdict:
     n, rng, seen = many.n_rows, np.random.default_rng(0), []
     X = np.full((n, 1), np.nan)
     likelihood, measure_ = LinearGaussian(noise=2.0, loading=0.5).bind(describe(X)), many.law.measure
-    engine = build("serial", shards(X, likelihood, many.n_shards, measure_.binary))
+    engine = build("serial", Shards(X, likelihood, many.n_shards, measure_.binary))
     for chain in range(many.chains):
         model = Features(measure_, likelihood, many.rule, n, many.n_shards, seed=chain, lanes=many.lanes)
         Z = buffet(many.law.kind, many.law.alpha, many.law.c, many.law.r, n, rng)

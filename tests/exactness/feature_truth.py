@@ -13,7 +13,7 @@ estimate: more than all finer ones would add.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice, product
 from typing import Any, NamedTuple
 
@@ -25,7 +25,7 @@ from unbounded.data import describe
 from unbounded.engines import build
 from unbounded.likelihoods import LinearGaussian, PoissonFactors
 from unbounded.measures import BetaBernoulli, BetaNegativeBinomial, Gamma, GammaPoisson
-from unbounded.samplers.features import Features, shards
+from unbounded.samplers.features import Features, Shards
 from unbounded.samplers.hybrid import rounds
 
 Array = np.ndarray
@@ -251,16 +251,20 @@ class PoissonTruth:
 
 def begin_with(model: Features, engine: Any, X: Array, Z: Array, *others: Any) -> Any:
     """The chain's state with these data, holes included: out of sight while it begins, they are not redrawn."""
-
-    def put(shard: Any) -> Array:
-        shard.data[...] = X[shard.first : shard.first + len(shard.data)]
-        holes, shard.holes = shard.holes, shard.holes[:0]
-        return holes
-
-    holes = engine.map(put)
+    holes = engine.map(partial(_put_rows, X=X))
     state = model.begin(engine, Z, *others)
-    engine.map(lambda shard: setattr(shard, "holes", holes[shard.index]))
+    engine.map(_put_holes, holes)
     return state
+
+
+def _put_rows(shard: Any, X: Array) -> Array:
+    shard.data[...] = X[shard.first : shard.first + len(shard.data)]
+    holes, shard.holes = shard.holes, shard.holes[:0]
+    return holes
+
+
+def _put_holes(shard: Any, holes: Array) -> None:
+    shard.holes = holes
 
 
 def grid(x: Array) -> Array:
@@ -504,7 +508,7 @@ def simulate(problem: Problem, run: FeatureRun, asked: Questions) -> Array:
     known: dict[bytes, Array] = {}
     seen = np.zeros((run.chains, len(asked.names)))
     measure = problem.law.measure
-    engine = build(run.engine, shards(problem.X.copy(), problem.bound, run.n_shards, measure.binary))
+    engine = build(run.engine, Shards(problem.X.copy(), problem.bound, run.n_shards, measure.binary))
     rng = np.random.default_rng([run.seed, 2024])
     for c in range(run.chains):
         model = Features(

@@ -19,7 +19,7 @@ from unbounded.engines import build
 from unbounded.likelihoods import Bernoulli
 from unbounded.measures import PitmanYor
 from unbounded.samplers.hybrid import rounds
-from unbounded.samplers.mixture import Mixture, shards
+from unbounded.samplers.mixture import Mixture, Shards
 
 QUESTIONS = ["K", "singletons", "pairs", "triples"]
 
@@ -63,7 +63,7 @@ def check(flat: Flat) -> Verdict:
     """Chains that start from prior draws against the prior."""
     X = np.full((flat.n_rows, 1), np.nan)
     likelihood = Bernoulli(1.0, 1.0).bind(describe(X))
-    engine = build("serial", shards(X, likelihood, flat.n_shards))
+    engine = build("serial", Shards(X, likelihood, flat.n_shards))
     rng, seen = np.random.default_rng(0), []
     for chain in range(flat.chains):
         model = Mixture(

@@ -9,6 +9,7 @@ state is labels, numbers of tables and hyper-parameters.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +24,7 @@ from unbounded.engines import build
 from unbounded.likelihoods.tokens import Tokens
 from unbounded.measures import Gamma
 from unbounded.measures.hierarchical import HierarchicalDirichletProcess, Hyper
-from unbounded.samplers.hierarchical import Hierarchical, shards
+from unbounded.samplers.hierarchical import Hierarchical, Shards
 
 SIZES = np.array([3, 1, 2])
 N_ROWS, N_WORDS = int(SIZES.sum()), 4
@@ -164,11 +165,15 @@ def put(shard: Any, X: Array, labels: Array) -> None:
         shard.by_word[:] = np.argsort(shard.data, kind="stable")
 
 
+def seats_of(shard: Any) -> Array:
+    return shard.seats.copy()
+
+
 def replicate(joint: Joint, likelihood: Any, seed: int) -> Array:
     """Mean moments over the rounds of one simulator that starts from a prior draw."""
     rng = np.random.default_rng([joint.seed, seed])
     draw, seats = prior_draw(joint.kind, draw_hypers(joint.kind, 1, rng)[0], rng)
-    engine = build("serial", shards(draw.X.copy(), SIZES, likelihood, joint.n_shards, joint.form))
+    engine = build("serial", Shards(draw.X.copy(), SIZES, likelihood, joint.n_shards, joint.form))
     model = Hierarchical(
         HierarchicalDirichletProcess(CONCENTRATION, GROUP_CONCENTRATION), likelihood, joint.rule, SIZES,
         joint.n_shards, 1000 * joint.seed + seed, sweeps=joint.sweeps, form=joint.form,
@@ -180,11 +185,11 @@ def replicate(joint: Joint, likelihood: Any, seed: int) -> Array:
         state = model.gather(state, message, engine.run(model.local_step, message))
         labels, tables = model.assignments(state, engine), state.table.tables[state.occupied]
         draw = Draw(labels, int(tables.sum()), state.hyper, rows(joint.kind, labels, state.hyper, rng))
-        engine.map(lambda shard, draw=draw: put(shard, draw.X, draw.labels))
+        engine.map(partial(put, X=draw.X, labels=draw.labels))
         if joint.form == "direct":
             state = model.count(engine, tables, state.hyper, state.round)
         else:
-            seats = np.concatenate(engine.map(lambda shard: shard.seats.copy()))
+            seats = np.concatenate(engine.map(seats_of))
             state = model.begin(engine, labels, state.hyper, seats, state.round)
         total = total + np.array(list(moments(draw).values()))
     engine.close()

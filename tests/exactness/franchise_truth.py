@@ -30,7 +30,7 @@ from unbounded.engines import build
 from unbounded.likelihoods.tokens import ETA_RANGE
 from unbounded.measures import Gamma
 from unbounded.measures.hierarchical import HierarchicalDirichletProcess, Hyper
-from unbounded.samplers.hierarchical import Hierarchical, shards
+from unbounded.samplers.hierarchical import Hierarchical, Shards
 from unbounded.samplers.hybrid import rounds
 
 ETA_NODES = 400
@@ -215,13 +215,17 @@ def cells(problem: Franchise, form: str) -> tuple[dict[tuple[Any, ...], int], Ar
     return index, np.array([index[code] for code in codes])
 
 
+def seats_of(shard: Any) -> Array:
+    return shard.seats.copy()
+
+
 def simulate(problem: Franchise, run: GroupedRun) -> Tally:
     """C independent chains of M rounds, each from an exact posterior draw: how often each cell, mean hypers."""
     index, _ = cells(problem, run.form)
     frequencies = np.zeros((run.chains, len(index)))
     hypers = {name: np.zeros(run.chains) for name in problem.hyper_means}
     sizes = np.array(problem.sizes)
-    engine = build(run.engine, shards(problem.X, sizes, problem.likelihood, run.n_shards, run.form))
+    engine = build(run.engine, Shards(problem.X, sizes, problem.likelihood, run.n_shards, run.form))
     rng = np.random.default_rng([run.seed, 77])
     for c in range(run.chains):
         model = Hierarchical(
@@ -231,7 +235,7 @@ def simulate(problem: Franchise, run: GroupedRun) -> Tally:
         seats, labels, hyper, value = problem.draw(rng)
         put_holes(engine, problem.holes, value)
         for state in islice(rounds(model, engine, model.begin(engine, labels, hyper, seats)), run.rounds):
-            seats = np.concatenate(engine.map(lambda shard: shard.seats.copy()))
+            seats = np.concatenate(engine.map(seats_of))
             labels = model.assignments(state, engine)
             code = code_of(problem, run.form, seats, labels, int(state.table.tables.sum()))
             frequencies[c, index[code]] += 1.0 / run.rounds

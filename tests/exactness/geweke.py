@@ -8,6 +8,7 @@ moment.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from unbounded.engines import build
 from unbounded.likelihoods import Bernoulli, Bound, Gaussian
 from unbounded.measures import Beta, Gamma, PitmanYor
 from unbounded.measures.pitman_yor import Hyper
-from unbounded.samplers.mixture import Mixture, shards
+from unbounded.samplers.mixture import Mixture, Shards
 
 N_ROWS = 6
 YES, NO = np.array([0.6, 1.2, 0.8]), np.array([0.9, 0.5, 1.1])
@@ -133,7 +134,7 @@ def replicate(joint: Joint, likelihood: Bound, seed: int) -> Array:
     hyper = draw_hyper(measure, rng)
     labels = seat(N_ROWS, *hyper, rng)
     data = ROWS[joint.kind](labels, rng)
-    engine = build("serial", shards(data, likelihood, joint.n_shards))
+    engine = build("serial", Shards(data, likelihood, joint.n_shards))
     model = Mixture(
         measure, likelihood, joint.rule, N_ROWS, joint.n_shards, seed=1000 * joint.seed + seed, sweeps=joint.sweeps
     )
@@ -144,7 +145,7 @@ def replicate(joint: Joint, likelihood: Bound, seed: int) -> Array:
         state = model.gather(state, message, engine.run(model.local_step, message))
         labels = model.assignments(state, engine)
         data = new_rows(model, state, labels, rng)
-        engine.map(lambda shard, data=data: put_rows(shard, data))
+        engine.map(partial(put_rows, data=data))
         state = model.begin(engine, labels, state.hyper, state.round)
         total = total + np.array(list(moments(labels, state.hyper, data).values()))
     engine.close()

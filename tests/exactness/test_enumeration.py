@@ -16,7 +16,7 @@ from unbounded.instantiation import AsPublished, Ghosts, OneOpen
 from unbounded.measures import PitmanYor
 from unbounded.measures.pitman_yor import Hyper
 from unbounded.samplers.hybrid import rounds
-from unbounded.samplers.mixture import Mixture, shards
+from unbounded.samplers.mixture import Mixture, Shards
 
 # Every likelihood, measure, P, L, T, rule, engine and precision at least once, and most pairs of them.
 SHORT = [
@@ -37,7 +37,7 @@ SHORT = [
     ("sharp", "py", 5, Run(Ghosts())),
     ("sharp", "dp", 5, Run(Ghosts(0), 1, 2)),
     ("sharp", "dp", 5, Run(Ghosts(), 3)),
-    ("mixed-holes", "py", 5, Run(Ghosts(), 2)),
+    ("mixed-holes", "py", 5, Run(Ghosts(), 2, engine="processes")),
     ("mixed", "dp", 4, Run(OneOpen(4), 4, engine="threads")),
 ]
 
@@ -87,8 +87,8 @@ def test_the_counter_example_by_hand(rule, stationary):
 def test_engines_give_the_same_chain_bit_for_bit():
     tiny = problem("mixed", "py")
     chains = []
-    for engine_name, workers in (("serial", None), ("threads", 1), ("threads", 3)):
-        engine = build(engine_name, shards(tiny.X, tiny.likelihood, 3), workers)
+    for engine_name, workers in (("serial", None), ("threads", 1), ("threads", 3), ("processes", 2)):
+        engine = build(engine_name, Shards(tiny.X, tiny.likelihood, 3), workers)
         model = Mixture(tiny.measure, tiny.likelihood, Ghosts(), tiny.n, 3, seed=5, sweeps=2)
         states = islice(rounds(model, engine, model.begin(engine, np.arange(tiny.n))), 60)
         chains.append([(tuple(model.assignments(s, engine)), s.table.statistics.tobytes()) for s in states])

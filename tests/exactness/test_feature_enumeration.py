@@ -26,7 +26,7 @@ from scipy import integrate, special, stats
 from unbounded.engines import build
 from unbounded.instantiation import AsPublished, Ghosts, OneOpen
 from unbounded.measures import Gamma
-from unbounded.samplers.features import Features, shards
+from unbounded.samplers.features import Features, Shards
 from unbounded.samplers.hybrid import rounds
 
 # Every measure with every likelihood; c, P, L, T, rule, engine, precision, holes, intercept and blocks at least once.
@@ -90,7 +90,7 @@ def test_engines_give_the_same_chain_bit_for_bit(case, law, n):
     measure, Z = tiny.law.measure, tiny.draw(np.random.default_rng(0))
     chains = []
     for engine_name, workers in (("serial", None), ("threads", 1), ("threads", 3)):
-        engine = build(engine_name, shards(tiny.X.copy(), tiny.bound, n, measure.binary), workers)
+        engine = build(engine_name, Shards(tiny.X.copy(), tiny.bound, n, measure.binary), workers)
         model = Features(measure, tiny.bound, Ghosts(), n, n, seed=5, sweeps=2)
         states = islice(rounds(model, engine, model.begin(engine, Z)), 40)
         chains.append([(model.assignments(s, engine).tobytes(), s.table.sums.tobytes()) for s in states])

@@ -19,7 +19,7 @@ from unbounded.kernels import labels as kernel
 from unbounded.likelihoods import Gaussian, gaussian
 from unbounded.measures import PitmanYor
 from unbounded.samplers.hybrid import rounds
-from unbounded.samplers.mixture import Mixture, shards
+from unbounded.samplers.mixture import Mixture, Shards
 
 N_ROWS = 200
 KAPPA, DOF, SCALE = 0.5, 30.0, 28.0  # covariances nearly known: clusters come and go within a few rounds
@@ -113,7 +113,7 @@ def reference(X, measure, chains, sweeps):
 def trace_of(X, measure, rule, n_shards, starts, n_rounds, sweeps=1):
     """[chains, rounds, 3]: the traces of chains that start from the reference's draws."""
     likelihood = Gaussian(mean=0.0, kappa=KAPPA, dof=DOF, scale=SCALE).bind(describe(X))
-    engine = build("serial", shards(X, likelihood, n_shards))
+    engine = build("serial", Shards(X, likelihood, n_shards))
     out = np.empty((len(starts), n_rounds, 3))
     for c, labels in enumerate(starts):
         model = Mixture(PitmanYor(*MEASURES[measure]), likelihood, rule, len(X), n_shards, seed=c, sweeps=sweeps)
@@ -203,7 +203,7 @@ def staged_chain(X, start, columns, monkeypatch):
     """(labels [rounds, n], the forms of the finite part) with the bounded form from so many columns on."""
     monkeypatch.setattr(gaussian, "STAGED_COLUMNS", columns)
     likelihood = Gaussian().bind(describe(X))
-    engine = build("serial", shards(X, likelihood, 2))
+    engine = build("serial", Shards(X, likelihood, 2))
     model = Mixture(PitmanYor(1.0, 0.0), likelihood, Ghosts(), len(X), 2, seed=3)
     chain, forms = [], set()
     for state in islice(rounds(model, engine, model.begin(engine, start)), 15):

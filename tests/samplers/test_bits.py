@@ -18,7 +18,7 @@ from unbounded.instantiation import AsPublished, Ghosts, OneOpen
 from unbounded.likelihoods import resolve
 from unbounded.measures import DirichletProcess, PitmanYor
 from unbounded.samplers.hybrid import rounds
-from unbounded.samplers.mixture import Mixture, shards
+from unbounded.samplers.mixture import Mixture, Shards
 
 N, P, ROUNDS = 150, 4, 16
 rng = np.random.default_rng(11)
@@ -53,7 +53,7 @@ def chain(case, rule, measure, engine="serial", workers=None, seed=5):
     likelihood, X = CASES[case]
     bound = resolve(likelihood).bind(describe(X))
     model = Mixture(MEASURES[measure], bound, RULES[rule], N, P, seed, ROUNDS, sweeps=2)
-    where = build(engine, shards(X, bound, P), workers)
+    where = build(engine, Shards(X, bound, P), workers)
     try:
         state = model.begin(where, np.arange(N) % 5)
         states = islice(rounds(model, where, state), ROUNDS)
@@ -121,7 +121,7 @@ def test_holes_are_imputed_only_where_a_likelihood_imputes():
     """In a mixed table, holes of the Gaussian columns become numbers; other holes stay, to be skipped."""
     likelihood, X = CASES["product-holes"]
     bound = likelihood.bind(describe(X))
-    data = np.concatenate([shard.data for shard in shards(X, bound, P)])
+    data = np.concatenate([Shards(X, bound, P)(p).data for p in range(P)])
     gaussian, others = [0, 2], [1, 3]
     assert np.isnan(X[:, gaussian]).any()
     assert not np.isnan(data[:, gaussian]).any()

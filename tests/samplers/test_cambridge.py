@@ -16,7 +16,7 @@ from unbounded.engines import build
 from unbounded.likelihoods import LinearGaussian
 from unbounded.measures import BetaBernoulli
 from unbounded.samplers import feature_start
-from unbounded.samplers.features import Features, shards
+from unbounded.samplers.features import Features, Shards
 from unbounded.samplers.hybrid import rounds
 
 FOLDER = Path(os.environ.get("UNBOUNDED_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
@@ -30,7 +30,7 @@ def check(X, init, rule, n_shards, noise, n_rounds, seed=0, intercept=False):
     With an intercept, a feature and its negative (used where it is not) say the same.
     """
     likelihood = LinearGaussian(intercept=intercept).bind(describe(X))
-    engine = build("threads", shards(X, likelihood, n_shards, binary=True))
+    engine = build("threads", Shards(X, likelihood, n_shards, binary=True))
     model = Features(BetaBernoulli(), likelihood, rule, len(X), n_shards, seed, n_rounds, sweeps=5)
     begun = feature_start.begin(model, engine, X, init)
     truth = cambridge_features()

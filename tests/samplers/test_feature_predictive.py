@@ -19,7 +19,7 @@ from unbounded.measures import BetaBernoulli, BetaNegativeBinomial, GammaPoisson
 from unbounded.measures.features import Hyper
 from unbounded.samplers import feature_predictive as predictive
 from unbounded.samplers.feature_predictive import Cells, Draw
-from unbounded.samplers.features import Features, shards
+from unbounded.samplers.features import Features, Shards
 
 D, N_ROWS, COPIES, R = 3, 50, 4000, 0.7
 rng = np.random.default_rng(1)
@@ -143,7 +143,7 @@ def test_held_out_cells_by_hand(likelihood):
     X = REAL if likelihood.name == "linear_gaussian" else COUNTS
     bound = likelihood.bind(describe(X))
     model = Features(BetaBernoulli(), bound, Ghosts(), 20, 3, seed=4)
-    engine = build("serial", shards(X, bound, 3, binary=True))
+    engine = build("serial", Shards(X, bound, 3, binary=True))
     state = model.begin(engine, (rng.random((20, 4)) < 0.5).astype(int))
     for _ in range(5):
         message = model.global_step(state)

@@ -14,7 +14,7 @@ from unbounded.instantiation import Ghosts, OneOpen
 from unbounded.likelihoods import resolve
 from unbounded.likelihoods.tokens import Tokens
 from unbounded.measures.hierarchical import HierarchicalDirichletProcess
-from unbounded.samplers.hierarchical import Hierarchical, shards
+from unbounded.samplers.hierarchical import Hierarchical, Shards
 from unbounded.samplers.hybrid import rounds
 
 P, ROUNDS, VOCABULARY = 4, 14, 12
@@ -46,7 +46,7 @@ class Chain:
         self.model = Hierarchical(
             HierarchicalDirichletProcess(), likelihood, RULES[rule], SIZES, P, seed, ROUNDS, sweeps=2, form=form
         )
-        self.engine = build(engine, shards(X, SIZES, likelihood, P, form), workers)
+        self.engine = build(engine, Shards(X, SIZES, likelihood, P, form), workers)
 
     def begin(self):
         return self.model.begin(self.engine, np.arange(N) % 5 + 5 * (GROUP == 3))
@@ -60,7 +60,7 @@ class Chain:
         return said, state
 
     def parts(self):
-        return self.engine.map(lambda shard: {name: a.copy() for name, a in shard.arrays().items()})
+        return [{name: a.copy() for name, a in part.items()} for part in self.engine.save()]
 
 
 def whole(*args, **options):
@@ -90,7 +90,7 @@ def test_interrupted_and_resumed_at_a_random_round(rows, form, rule):
     said, state = before.run(before.begin(), when)
     kept, parts = {name: array.copy() for name, array in state.arrays().items()}, before.parts()
     after = Chain(rows, form, rule, "threads", 2)
-    after.engine.map(lambda shard: shard.restore(parts[shard.index]))
+    after.engine.load(parts)
     rest, _ = after.run(after.model.restore(kept), ROUNDS - when)
     after.engine.close()
     assert said + rest == whole(rows, form, rule)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -120,7 +121,7 @@ def _record(
 
 def _checkpoint(state: Any, engine: Engine, n_draws: int) -> dict[str, Array]:
     arrays = {f"state/{name}": value for name, value in state.arrays().items()}
-    for p, part in enumerate(engine.map(lambda shard: shard.arrays())):
+    for p, part in enumerate(engine.save()):
         arrays |= {f"shard{p}/{name}": value for name, value in part.items()}
     return arrays | {"n_draws": np.array(n_draws)}
 
@@ -136,14 +137,13 @@ def _resume(chain: Chain, model: Model, engine: Engine, store: ChainStore, lengt
     chain.snapshots = store.snapshots()
     if chain.assignments is not None:
         chain.assignments = store.assignments(model.n_rows, count)
-
-    def restore(shard: Any) -> None:
-        prefix = f"shard{shard.index}/"
-        shard.restore({name[len(prefix) :]: v for name, v in saved.items() if name.startswith(prefix)})
-
+    whole: dict[str, dict[str, Array]] = defaultdict(dict)
+    for name, value in saved.items():
+        owner, _, what = name.partition("/")
+        whole[owner][what] = value
     try:
-        engine.map(restore)
-        return model.restore({name[6:]: v for name, v in saved.items() if name.startswith("state/")})
+        engine.load([whole[f"shard{p}"] for p in range(model.n_shards)])
+        return model.restore(whole["state"])
     except (KeyError, ValueError) as error:
         raise RunError(f"the checkpoint in {store.path} belongs to another model or data set ({error}).") from error
 

@@ -1,14 +1,13 @@
-"""Where shards live. A new engine is one file and one line in MEMBERS."""
+"""Where shards live. A new engine is one file and one line in MEMBERS; it is imported only when it is used."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
-from unbounded.contracts import Engine
-from unbounded.engines.local import Serial, Threads
+from unbounded.contracts import Engine, Recipe
 
-MEMBERS: dict[str, Any] = {"serial": Serial, "threads": Threads}
+MEMBERS = {"serial": "local.Serial", "threads": "local.Threads", "processes": "processes.Processes"}
 
 
 def check(name: str, n_workers: int | None = None) -> None:
@@ -18,7 +17,9 @@ def check(name: str, n_workers: int | None = None) -> None:
         raise ValueError(f"n_workers must be at least 1, got {n_workers}.")
 
 
-def build(name: str, shards: Sequence[Any], n_workers: int | None = None) -> Engine:
+def build(name: str, recipe: Recipe, n_workers: int | None = None, **options: Any) -> Engine:
+    """The engine of this name with the shards of the recipe; options are its own, such as a timeout."""
     check(name, n_workers)
-    engine: Engine = MEMBERS[name](shards, n_workers)
+    module, member = MEMBERS[name].split(".")
+    engine: Engine = getattr(import_module(f"{__name__}.{module}"), member)(recipe, n_workers, **options)
     return engine

@@ -3,71 +3,64 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
 from typing import Any
 
 import scipy.linalg  # noqa: F401  (loads the BLAS that compiled code calls, so that the limit below reaches it)
 from threadpoolctl import threadpool_limits
 
-from unbounded.contracts import Arrays, Gathered, Message, Step, Summary
+from unbounded.contracts import Arrays, Gathered, Message, Recipe, Step, restore, state_of
+from unbounded.engines.tree import Sum
 
 
-def tree_sum(parts: Sequence[Arrays]) -> Arrays:
-    """Sum along one fixed binary tree over shard index, so that rounding never depends on who worked when."""
-    level = list(parts)
-    while len(level) > 1:
-        pairs = [
-            {name: value + level[i + 1][name] for name, value in level[i].items()} for i in range(0, len(level) - 1, 2)
-        ]
-        level = pairs + level[len(level) - len(level) % 2 :]
-    return level[0]
-
-
-def gather(summaries: Sequence[Summary]) -> Gathered:
-    return Gathered(tree_sum([s.shared for s in summaries]), [s.private for s in summaries])
+def one_blas_thread() -> Any:
+    """BLAS stays on one thread while an engine lives: shards are the parallelism, and bits must not depend on it."""
+    return threadpool_limits(1, user_api="blas")
 
 
 class Serial:
     """One shard after another, in the calling thread: for debugging."""
 
-    def __init__(self, shards: Sequence[Any], n_workers: int | None = None):
-        self.shards = list(shards)
-        # BLAS inside kernels stays on one thread: shards are the parallelism, and bits must not depend on it.
-        self._limits = threadpool_limits(1, user_api="blas")
+    def __init__(self, recipe: Recipe, n_workers: int | None = None):
+        self._limits = one_blas_thread()
+        self._shards = [recipe(p) for p in range(recipe.n_shards)]
+        self._each: Callable[..., Iterable[Any]] = map
 
-    def map(self, function: Callable[[Any], Any]) -> list[Any]:
-        return [function(shard) for shard in self.shards]
+    def map(self, function: Callable[..., Any], own: Sequence[Any] | None = None) -> list[Any]:
+        return list(self._each(function, self._shards, *([] if own is None else [own])))
 
     def run(self, step: Step, message: Message) -> Gathered:
-        own = iter(message.own)
-        return gather(self.map(lambda shard: step(shard, message.shared, next(own))))
+        added, private = Sum(len(self._shards)), []
+        for p, summary in enumerate(self._each(step, self._shards, repeat(message.shared), message.own)):
+            added.add((p, p + 1), summary.shared)
+            private.append(summary.private)
+        return Gathered(added.total, private)
+
+    def save(self) -> list[Arrays]:
+        return self.map(state_of)
+
+    def load(self, parts: Sequence[Arrays]) -> None:
+        self.map(restore, parts)
 
     def close(self) -> None:
         self._limits.restore_original_limits()
 
 
-class Threads:
+class Threads(Serial):
     """Shards on a pool of threads; no copies."""
 
-    def __init__(self, shards: Sequence[Any], n_workers: int | None = None):
-        self.shards = list(shards)
-        workers = min(len(self.shards), n_workers or available_cores())
-        self._limits = threadpool_limits(1, user_api="blas")
-        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="unbounded")
-
-    def map(self, function: Callable[[Any], Any]) -> list[Any]:
-        return list(self._pool.map(function, self.shards))
-
-    def run(self, step: Step, message: Message) -> Gathered:
-        def work(p: int) -> Any:
-            return step(self.shards[p], message.shared, message.own[p])
-
-        return gather(list(self._pool.map(work, range(len(self.shards)))))
+    def __init__(self, recipe: Recipe, n_workers: int | None = None):
+        super().__init__(recipe)
+        self._pool = ThreadPoolExecutor(
+            min(recipe.n_shards, n_workers or available_cores()), thread_name_prefix="unbounded"
+        )
+        self._each = self._pool.map
 
     def close(self) -> None:
         self._pool.shutdown(cancel_futures=True)
-        self._limits.restore_original_limits()
+        super().close()
 
 
 def available_cores() -> int:

@@ -20,7 +20,7 @@ from unbounded.arrays import Array, is_csr
 from unbounded.chain import export
 from unbounded.chain.run import Chain, Length, run
 from unbounded.chain.store import RunError, RunStore
-from unbounded.contracts import Engine
+from unbounded.contracts import Engine, Recipe
 from unbounded.data import describe, fingerprint
 from unbounded.instantiation import resolve as resolve_rule
 from unbounded.likelihoods import resolve as resolve_likelihood
@@ -48,6 +48,7 @@ class ChainEstimator(BaseEstimator):
     n_chains: int = 1
     engine: str = "threads"
     n_workers: int | None = None
+    engine_options: Any = None
     sampler: str = "hybrid"
     instantiate: Any = "ghosts"
     n_snapshots: int = 32
@@ -81,7 +82,7 @@ class ChainEstimator(BaseEstimator):
         """What the sampler must know of the size of the data."""
         return X.shape[0]
 
-    def _shards(self, X: Any, model: Any) -> Sequence[Any]:
+    def _recipe(self, X: Any, model: Any) -> Recipe:
         raise NotImplementedError
 
     def _score(self, model: Any, engine: Engine, held: Any, state: Any) -> float:
@@ -129,7 +130,7 @@ class ChainEstimator(BaseEstimator):
         self, model: Any, X: Any, index: int, length: Length, store: RunStore | None, held: Any, report: Any
     ) -> Chain:
         model = model.reseeded(int(key(model.seed, "chain", index) >> np.uint64(2)))
-        engine = engines.build(self.engine, self._shards(X, model), self.n_workers)
+        engine = engines.build(self.engine, self._recipe(X, model), self.n_workers, **self.engine_options or {})
         extra: Callable[[Any], dict[str, float]] | None = None
         if held is not None:
             extra = lambda state: {"holdout": self._score(model, engine, held, state)}  # noqa: E731

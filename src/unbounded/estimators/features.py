@@ -22,7 +22,7 @@ from unbounded.measures.features import FeatureMeasure
 from unbounded.randomness import key
 from unbounded.samplers import feature_predictive, feature_start
 from unbounded.samplers.feature_predictive import Cells, Draw
-from unbounded.samplers.features import Features, FeatureState, shards
+from unbounded.samplers.features import Features, FeatureState, Shards
 from unbounded.summary.features import FeatureDraw, point_estimate
 
 _BLOCK = 16384
@@ -66,8 +66,8 @@ class _FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Chain
     def _check_init(self, n_rows: int) -> None:
         feature_start.check(self.init, n_rows, self._measure().binary)
 
-    def _shards(self, X: Any, model: Features) -> Sequence[Any]:
-        return shards(X, model.likelihood, self.n_shards, model.measure.binary)
+    def _recipe(self, X: Any, model: Features) -> Shards:
+        return Shards(X, model.likelihood, self.n_shards, model.measure.binary)
 
     def _score(self, model: Features, engine: Engine, held: Cells, state: FeatureState) -> float:
         return feature_predictive.held_out(model, state, engine, held)
@@ -194,8 +194,8 @@ class BetaBernoulliFeatures(_FeatureEstimator):
         Expected number of features of a row. A number fixes it; a `Gamma` prior is sampled; None is Gamma(1, 1).
     concentration : float or Gamma, default None
         How reluctantly rows share features; 1 is the one-parameter Indian buffet process. None is Gamma(1, 1).
-    n_shards, sweeps_per_round, n_warmup, n_draws, thin, n_chains, engine, n_workers, sampler, instantiate, checkpoint,
-    random_state, progress
+    n_shards, sweeps_per_round, n_warmup, n_draws, thin, n_chains, engine, n_workers, engine_options, sampler,
+    instantiate, checkpoint, random_state, progress
         As for `DirichletProcessMixture`.
     init : str or array, default "grown"
         "grown", "one", "prior", or a matrix Z with a row for each row and a column for each feature.

@@ -24,7 +24,7 @@ from unbounded.measures import HierarchicalDirichletProcess as Measure
 from unbounded.measures.hierarchical import Hyper
 from unbounded.randomness import generator, key
 from unbounded.samplers import hierarchical_start
-from unbounded.samplers.hierarchical import FORMS, Hierarchical, HierarchicalState, shards
+from unbounded.samplers.hierarchical import FORMS, Hierarchical, HierarchicalState, Shards
 from unbounded.samplers.hierarchical_predictive import Draw, completion, fold_in
 from unbounded.summary import partition
 
@@ -138,8 +138,8 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
             raise ValueError("groups of rows come as a pair (rows, groups).")
         return X
 
-    def _shards(self, X: Any, model: Hierarchical) -> Sequence[Any]:
-        return shards(X, self._sizes, model.likelihood, self.n_shards, self.form)
+    def _recipe(self, X: Any, model: Hierarchical) -> Shards:
+        return Shards(X, self._sizes, model.likelihood, self.n_shards, self.form)
 
     def _score(self, model: Hierarchical, engine: Engine, held: Any, state: HierarchicalState) -> float:
         live = state.occupied

@@ -19,7 +19,7 @@ from unbounded.estimators.base import ChainEstimator
 from unbounded.likelihoods import Bound
 from unbounded.measures import Beta, DirichletProcess, Gamma, Hyper, PitmanYor
 from unbounded.samplers import start
-from unbounded.samplers.mixture import Mixture, MixtureState, shards
+from unbounded.samplers.mixture import Mixture, MixtureState, Shards
 from unbounded.samplers.predictive import log_predictive, with_new
 from unbounded.summary import partition
 
@@ -54,8 +54,8 @@ class _MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
         self._check_settings(X.shape[0])
         return self._sample(X, None if holdout is None else self._checked(holdout))
 
-    def _shards(self, X: Any, model: Mixture) -> Sequence[Any]:
-        return shards(X, model.likelihood, self.n_shards)
+    def _recipe(self, X: Any, model: Mixture) -> Shards:
+        return Shards(X, model.likelihood, self.n_shards)
 
     def _score(self, model: Mixture, engine: Engine, held: Any, state: MixtureState) -> float:
         counts = state.table.counts[state.occupied]
@@ -166,8 +166,9 @@ class DirichletProcessMixture(_MixtureEstimator):
         L, the sweeps over the rows between two synchronisations.
     n_warmup, n_draws, thin, n_chains : int
         Rounds before the first draw, draws per chain, rounds per draw, and independent chains.
-    engine : {"threads", "serial"}, n_workers : int or None
-        Where shards run, and on how many workers (None: all cores). Neither changes the result.
+    engine : {"threads", "serial", "processes"}, n_workers : int or None, engine_options : dict or None
+        Where shards run, and on how many workers (None: all cores). Neither changes the result. Options are the
+        engine's own: {"timeout": 60} is for how many seconds a process may show no sign of life.
     sampler : {"hybrid"}
     instantiate : str or rule, default "ghosts"
         "ghosts", "one_open", "published-cold", "published-warm", "published-decreasing", "published-hot", or an object.

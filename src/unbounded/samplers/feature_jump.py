@@ -12,6 +12,7 @@ Both are accepted by the Metropolis-Hastings rule with loadings and weights inte
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -61,11 +62,7 @@ def jump(model: Features, state: FeatureState, engine: Engine, turn: int = 0) ->
         log_forward = _log_set(len(chosen), size)
     proposal = Proposal(absorbed, chosen, rng.random(2**PATTERN), key(model.seed, "emit", state.round, turn))
     own = [model.sources(state, p) for p in range(model.n_shards)]
-
-    def propose(shard: FeatureShard, shared: Proposal, sources: Array) -> Summary:
-        return _propose(model, shard, shared, sources)
-
-    gathered = engine.run(propose, Message(proposal, own))
+    gathered = engine.run(partial(_propose, model), Message(proposal, own))
     new_size = size - 1 if absorb else size + 1
     after = model.assemble(state.round, state.hyper, state.scales, new_size + state.fixed, gathered)
     if len(after.occupied) < new_size:  # an atom lost its last row
@@ -80,7 +77,7 @@ def jump(model: Features, state: FeatureState, engine: Engine, turn: int = 0) ->
         log_ratio += _log_choice(inclusion, chosen, size) - math.log(new_size) - log_forward - log_coins
     if math.log(rng.random()) >= log_ratio:
         return state
-    engine.map(_accept)
+    engine.map(partial(_accept, model, proposal), own)
     return after
 
 
@@ -134,13 +131,21 @@ def _log_coins(counts: Array) -> float:
 
 
 def _propose(model: Features, shard: FeatureShard, proposal: Proposal, sources: Array) -> Summary:
-    """The shard's Z after the jump, kept aside, and its statistics."""
-    n = shard.Z.shape[1]
-    size = len(sources)
-    old = np.zeros((size, n), shard.Z.dtype)
-    for column, source in enumerate(sources):
-        if source >= 0:
-            old[column] = shard.Z[source]
+    """Statistics of the shard's Z after the jump."""
+    Z, coin, moved = _jumped(model, shard, proposal, sources)
+    counts = np.bincount(2 * coin + moved, minlength=2 ** (PATTERN + 1)).reshape(-1, 2).astype(float)
+    summary = model.summary(shard, Z, len(Z), *_statistics(Z, shard.data))
+    return Summary({**summary.shared, "coins": counts}, summary.private)
+
+
+def _accept(model: Features, proposal: Proposal, shard: FeatureShard, sources: Array) -> None:
+    """Jump once more, for good: a candidate kept aside would be state that no checkpoint knows."""
+    shard.Z, _, _ = _jumped(model, shard, proposal, sources)
+
+
+def _jumped(model: Features, shard: FeatureShard, proposal: Proposal, sources: Array) -> tuple[Array, Array, Array]:
+    """(Z after the jump, which coin decides for each row, column B)."""
+    old = shard.columns(sources)
     if proposal.absorbed >= 0:
         moved = old[proposal.absorbed].copy()
         old[proposal.chosen] ^= moved
@@ -148,15 +153,11 @@ def _propose(model: Features, shard: FeatureShard, proposal: Proposal, sources: 
         new = np.delete(old, proposal.absorbed, axis=0)
     else:
         coin = _coins(old[proposal.chosen])
-        moved = np.empty(n, shard.Z.dtype)
+        moved = np.empty(old.shape[1], old.dtype)
         _toss(coin, moved, proposal.coins, proposal.key, shard.first)
         old[proposal.chosen] ^= moved
         new = np.concatenate([old, moved[None]])
-    fixed = model.likelihood.fixed
-    shard.candidate = np.concatenate([new, np.ones((fixed, n), new.dtype)])
-    counts = np.bincount(2 * coin + moved, minlength=2 ** (PATTERN + 1)).reshape(-1, 2).astype(float)
-    summary = model.summary(shard, shard.candidate, len(shard.candidate), *_statistics(shard))
-    return Summary({**summary.shared, "coins": counts}, summary.private)
+    return np.concatenate([new, np.ones((model.likelihood.fixed, len(moved)), new.dtype)]), coin, moved
 
 
 def _coins(columns: Array) -> Array:
@@ -173,15 +174,10 @@ def _toss(coin, moved, chances, key, first):
         moved[i] = uniform(key, first + i) < chances[coin[i]]
 
 
-def _statistics(shard: FeatureShard) -> tuple[Array, Array, Array]:
-    Z, data = shard.candidate, shard.data
+def _statistics(Z: Array, data: Array) -> tuple[Array, Array, Array]:
     products, sums = np.zeros((len(Z), len(Z))), np.zeros((len(Z), data.shape[1]))
     for start in range(0, len(data), _CHUNK):
         part = Z[:, start : start + _CHUNK].astype(float)
         products += part @ part.T
         sums += part @ data[start : start + _CHUNK]
     return products, sums, np.zeros(data.shape[1])
-
-
-def _accept(shard: FeatureShard) -> None:
-    shard.Z = shard.candidate

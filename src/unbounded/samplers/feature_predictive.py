@@ -15,7 +15,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import singledispatch
+from functools import partial, singledispatch
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ from scipy.special import log_expit, logsumexp
 
 from unbounded.arrays import Array, Arrays
 from unbounded.contracts import Engine
+from unbounded.data import boundaries
 from unbounded.instantiation import Ghosts
 from unbounded.kernels.features import new_count
 from unbounded.likelihoods.features import FeatureBound
@@ -30,7 +32,7 @@ from unbounded.likelihoods.linear_gaussian import Scales
 from unbounded.likelihoods.poisson_factors import Background
 from unbounded.measures.features import FeatureMeasure, Hyper
 from unbounded.randomness import generator
-from unbounded.samplers.features import Broadcast, Features, FeatureShard, FeatureState, Own, shards
+from unbounded.samplers.features import Broadcast, Features, FeatureShard, FeatureState, Own, Shards
 
 MOST_SUMMED = 10  # atoms up to which all patterns are summed
 STEPS, SWEEPS_PER_STEP = 30, 3  # powers of the annealing, and sweeps at each of them
@@ -203,7 +205,7 @@ def _annealed(draw: Draw, X: Array, first: int, powers: Array, purpose: str) -> 
     rng = generator(draw.seed, purpose, first)
     seed = int(rng.integers(2**62))
     model = Features(draw.measure, draw.likelihood, Ghosts(), len(X), 1, seed, sweeps=SWEEPS_PER_STEP)
-    (shard,) = shards(X, draw.likelihood, 1, draw.measure.binary)
+    shard = Shards(X, draw.likelihood, 1, draw.measure.binary)(0)
     shard.Z = np.zeros((len(draw.loadings), len(X)), shard.Z.dtype)
     shard.Z[draw.size :] = 1
     rows = shard.data
@@ -317,17 +319,23 @@ def held_out(model: Features, state: FeatureState, engine: Engine, cells: Cells)
     everything = model.statistics(state, np.concatenate([live, state.always]))
     loadings, scales = likelihood.draw(state.scales, everything, generator(model.seed, "holdout", state.round))
     base = likelihood.mean(np.zeros((1, len(live))), loadings, scales)[0]
+    score = partial(_score, likelihood=likelihood, base=base, loadings=loadings[: len(live)], scales=scales)
+    cuts = np.searchsorted(cells.rows, boundaries(model.n_rows, model.n_shards))
+    own = [
+        (Cells(*(part[start:stop] for part in cells)), model.sources(state, p))
+        for p, (start, stop) in enumerate(pairwise(cuts))
+    ]
+    return sum(engine.map(score, own)) / len(cells.rows)
 
-    def score(shard: FeatureShard) -> float:
-        begin, end = np.searchsorted(cells.rows, (shard.first, shard.first + len(shard.data)))
-        total = 0.0
-        sources = model.sources(state, shard.index)
-        Z, known = shard.Z[sources[sources >= 0]], loadings[: len(live)][sources >= 0]
-        for s in range(begin, end, _CELLS):
-            part = slice(s, min(s + _CELLS, end))
-            columns = cells.columns[part]
-            mean = cell_means(base, known, Z, cells.rows[part] - shard.first, columns)
-            total += float(likelihood.log_cells(cells.values[part], mean, scales).sum())
-        return total
 
-    return sum(engine.map(score)) / len(cells.rows)
+def _score(
+    shard: FeatureShard, own: tuple[Cells, Array], likelihood: FeatureBound, base: Array, loadings: Array, scales: Any
+) -> float:
+    """Sum of the log densities of a shard's hidden cells."""
+    cells, sources = own
+    Z, known, total = shard.Z[sources[sources >= 0]], loadings[sources >= 0], 0.0
+    for s in range(0, len(cells.rows), _CELLS):
+        rows, columns, values = (part[s : s + _CELLS] for part in cells)
+        mean = cell_means(base, known, Z, rows - shard.first, columns)
+        total += float(likelihood.log_cells(values, mean, scales).sum())
+    return total

@@ -8,6 +8,7 @@ times as many rows, and then lets all rows choose among the atoms.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -18,7 +19,7 @@ from unbounded.engines.local import Serial
 from unbounded.instantiation import Ghosts
 from unbounded.measures.features import Hyper
 from unbounded.randomness import generator
-from unbounded.samplers.features import Broadcast, Features, FeatureState, Own, shards
+from unbounded.samplers.features import Broadcast, Features, FeatureShard, FeatureState, Own, Shards
 from unbounded.samplers.hybrid import rounds
 
 NAMES = ("grown", "one", "prior")
@@ -87,7 +88,7 @@ class _Pilot:
     def __init__(self, model: Features, X: Any, seed: int):
         n = len(X)
         self.model = replace(model, n_rows=n, n_shards=1, rule=Ghosts(), sweeps=2, jumps=True, seed=seed)
-        self.engine = Serial(shards(X, model.likelihood, 1, model.measure.binary))
+        self.engine = Serial(Shards(X, model.likelihood, 1, model.measure.binary))
         self.state = self.model.begin(self.engine, np.ones((n, 1), np.int64))
 
     def run(self, n_rounds: int) -> float:
@@ -120,13 +121,14 @@ def _settle(
         -1, (model.likelihood.family(scales, loadings, n_atoms, model.dtype),), weights, (rng.permutation(n_atoms),),
         n_atoms, n_shared, (closed, closed), scales, loadings, model.keys(-1),
     )  # fmt: skip
-
-    def clear(shard: Any) -> None:
-        shard.Z = np.zeros((n_shared, shard.Z.shape[1]), shard.Z.dtype)
-        shard.Z[n_atoms:] = 1
-
-    engine.map(clear)
+    engine.map(partial(_clear, n_atoms=n_atoms, n_shared=n_shared))
     settling = replace(model, sweeps=SETTLING)
     own = Own(np.arange(n_shared), False, False, np.empty((0, loadings.shape[1])))
     gathered = engine.run(settling.local_step, Message((broadcast, hyper), [own] * model.n_shards))
     return model.assemble(0, hyper, scales, n_shared, gathered)
+
+
+def _clear(shard: FeatureShard, n_atoms: int, n_shared: int) -> None:
+    """No row uses an atom, but for the always-on ones."""
+    shard.Z = np.zeros((n_shared, shard.Z.shape[1]), shard.Z.dtype)
+    shard.Z[n_atoms:] = 1

@@ -107,7 +107,6 @@ class FeatureShard:
             data[tuple(self.holes.T)] = fill[self.holes[:, 1]]
         self.data, self.centre = data, centre
         self.Z = np.zeros((0, len(data)), dtype)
-        self.candidate = self.Z
         self.square = self._square()
 
     @property
@@ -123,6 +122,18 @@ class FeatureShard:
     def changed(self) -> None:
         self.square = self._square()
 
+    def put(self, Z: Array) -> None:
+        self.Z = Z.astype(self.Z.dtype)
+        self.changed()
+
+    def columns(self, sources: Array, size: int | None = None) -> Array:
+        """[size, n]: these columns of Z, and zeros where the source is -1 or there is none."""
+        Z = np.zeros((len(sources) if size is None else size, self.Z.shape[1]), self.Z.dtype)
+        for column, source in enumerate(sources):
+            if source >= 0:
+                Z[column] = self.Z[source]
+        return Z
+
     def arrays(self) -> dict[str, Array]:
         return {"Z": self.Z, "holes": self.data[tuple(self.holes.T)] if len(self.holes) else np.empty(0)}
 
@@ -135,16 +146,22 @@ class FeatureShard:
             self.changed()
 
 
-def shards(X: Array, likelihood: FeatureBound, n_shards: int, binary: bool = False) -> list[FeatureShard]:
-    """Cut the rows into P contiguous shards; binary: entries of Z are 0 or 1."""
-    edges = boundaries(X.shape[0], n_shards)
-    fill = np.rint(likelihood.columns.mean) if likelihood.counts else likelihood.columns.mean
-    centre = getattr(likelihood, "centre", np.zeros(likelihood.columns.size))
-    kind = np.uint8 if binary else np.int32
-    return [
-        FeatureShard(p, int(edges[p]), rows_of(X, int(edges[p]), int(edges[p + 1])), kind, centre, fill)
-        for p in range(n_shards)
-    ]
+@dataclass(frozen=True)
+class Shards:
+    """The recipe: rows cut into P contiguous shards; binary: entries of Z are 0 or 1."""
+
+    X: Any
+    likelihood: FeatureBound
+    n_shards: int
+    binary: bool = False
+
+    def __call__(self, p: int) -> FeatureShard:
+        start, stop = (int(edge) for edge in boundaries(self.X.shape[0], self.n_shards)[p : p + 2])
+        columns = self.likelihood.columns
+        fill = np.rint(columns.mean) if self.likelihood.counts else columns.mean
+        centre = getattr(self.likelihood, "centre", np.zeros(columns.size))
+        kind = np.uint8 if self.binary else np.int32
+        return FeatureShard(p, start, rows_of(self.X, start, stop), kind, centre, fill)
 
 
 @dataclass(frozen=True)
@@ -176,16 +193,10 @@ class Features:
         """The state with this Z; empty columns are dropped."""
         Z = np.asarray(Z)
         Z = Z[:, (Z != 0).any(axis=0)]
-        fixed = self.likelihood.fixed
-
-        def put(shard: FeatureShard) -> None:
-            part = Z[shard.first : shard.first + len(shard.data)].T
-            shard.Z = np.concatenate([part, np.ones((fixed, part.shape[1]))]).astype(shard.Z.dtype)
-            shard.changed()
-
-        engine.map(put)
+        Z = np.concatenate([Z.T, np.ones((self.likelihood.fixed, len(Z)), Z.dtype)])
+        engine.map(FeatureShard.put, np.split(Z, boundaries(self.n_rows, self.n_shards)[1:-1], axis=1))
         scales = self.likelihood.start() if scales is None else scales
-        return self.count(engine, Z.shape[1] + fixed, hyper or self.measure.start(), scales, round_)
+        return self.count(engine, len(Z), hyper or self.measure.start(), scales, round_)
 
     def count(self, engine: Engine, n_shared: int, hyper: Hyper, scales: Any, round_: int) -> FeatureState:
         """The state of shards whose columns are all shared: a local step in which nothing moves."""
@@ -277,7 +288,7 @@ class Features:
     def _sweep(self, shard: FeatureShard, shared: tuple[Broadcast, Hyper], own: Own) -> Summary:
         message, _ = shared
         n_shared, n_private = message.n_shared, len(own.sources) - message.n_shared
-        self._arrange(shard, own.sources, n_private + (FREE_SLOTS if own.open else 0) + n_shared)
+        shard.Z = shard.columns(own.sources, n_private + (FREE_SLOTS if own.open else 0) + n_shared)
         if len(shard.holes):
             loadings = np.concatenate([message.loadings, own.loadings])
             columns = shard.Z[: len(loadings)]
@@ -292,14 +303,6 @@ class Features:
             shard.Z, sums = shard.Z[kept], sums[kept]
             products = products[kept][:, kept] if self.likelihood.gram else products[kept]
         return self.summary(shard, shard.Z, n_shared, products, sums, rest)
-
-    def _arrange(self, shard: FeatureShard, sources: Array, size: int) -> None:
-        """Put the shard's columns in the order of the message, with free slots after them."""
-        old = shard.Z
-        shard.Z = np.zeros((size, old.shape[1]), old.dtype)
-        for column, source in enumerate(sources):
-            if source >= 0:
-                shard.Z[column] = old[source]
 
     def _run(self, shard: FeatureShard, message: Broadcast, own: Own) -> tuple[Array, Array, Array, Array]:
         law = message.laws[own.open]
@@ -424,15 +427,8 @@ class Features:
 
     def assignments(self, state: FeatureState, engine: Engine) -> Array:
         """[n, K]: Z of all rows, in the order of the occupied atoms of the table."""
-
-        def part(shard: FeatureShard) -> Array:
-            Z = np.zeros((len(state.occupied), shard.Z.shape[1]), shard.Z.dtype)
-            for column, source in enumerate(self.sources(state, shard.index)):
-                if source >= 0:
-                    Z[column] = shard.Z[source]
-            return Z.T
-
-        return np.concatenate(engine.map(part))
+        sources = [self.sources(state, p) for p in range(self.n_shards)]
+        return np.concatenate([Z.T for Z in engine.map(FeatureShard.columns, sources)])
 
     def snapshot(self, state: FeatureState, engine: Engine) -> dict[str, Array]:
         """Z, and one draw of all loadings and scales given it."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -107,22 +108,37 @@ class GroupShard(LabelShard):
             self.seats[:], self.dishes[:] = arrays["seats"], arrays["dishes"]
 
 
-def shards(X: Any, sizes: Array, likelihood: Bound, n_shards: int, form: str = "direct") -> list[GroupShard]:
-    """Cut the rows (group after group, of these sizes) into P shards of whole groups, as equal in rows as can be."""
+def _cut(sizes: Array, n_shards: int) -> list[Array]:
+    """Where the groups of each shard begin and end, among all rows: whole groups, as equal in rows as can be."""
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     wanted = np.arange(n_shards + 1) * offsets[-1] // n_shards
     right = np.searchsorted(offsets, wanted)
     left = np.maximum(right - 1, 0)
     edges = np.where(wanted - offsets[left] < offsets[right] - wanted, left, right)
     edges[0], edges[-1] = 0, len(sizes)
-    out = []
-    for p in range(n_shards):
-        own = offsets[edges[p] : edges[p + 1] + 1]
-        data = rows_of(X, int(own[0]), int(own[-1]))
-        shard = GroupShard(p, int(own[0]), data, own - own[0], likelihood.imputed, form)
-        shard.fill(likelihood.columns.mean)
-        out.append(shard)
-    return out
+    return [offsets[start : stop + 1] for start, stop in pairwise(edges)]
+
+
+@dataclass(frozen=True)
+class Shards:
+    """The recipe: rows, group after group of these sizes, cut into P shards of whole groups."""
+
+    X: Any
+    sizes: Array
+    likelihood: Bound
+    n_shards: int
+    form: str = "direct"
+
+    @cached_property
+    def _groups(self) -> list[Array]:
+        return _cut(self.sizes, self.n_shards)
+
+    def __call__(self, p: int) -> GroupShard:
+        own = self._groups[p]
+        data = rows_of(self.X, int(own[0]), int(own[-1]))
+        shard = GroupShard(p, int(own[0]), data, own - own[0], self.likelihood.imputed, self.form)
+        shard.fill(self.likelihood.columns.mean)
+        return shard
 
 
 @dataclass(frozen=True)
@@ -171,14 +187,10 @@ class Hierarchical:
         pairs, where, seats = np.unique(group * width + seats, return_index=True, return_inverse=True)
         tables = np.bincount(labels[where], minlength=len(codes))
         seats = seats - np.searchsorted(pairs, np.arange(len(self.sizes)) * width)[group]
-
-        def put(shard: GroupShard) -> None:
-            rows = slice(shard.first, shard.first + len(shard.labels))
-            shard.labels[:] = labels[rows]
-            if shard.seated:
-                shard.sit(seats[rows])
-
-        engine.map(put)
+        rows = [slice(own[0], own[-1]) for own in _cut(self.sizes, self.n_shards)]
+        engine.map(GroupShard.put, [labels[own] for own in rows])
+        if self.form == "franchise":
+            engine.map(GroupShard.sit, [seats[own] for own in rows])
         return self.count(engine, tables, hyper or self.start(), round_)
 
     def start(self) -> Hyper:
@@ -190,13 +202,12 @@ class Hierarchical:
 
     def count(self, engine: Engine, tables: Array, hyper: Hyper, round_: int) -> HierarchicalState:
         """The state of shards whose labels are all codes of shared atoms with these numbers of tables."""
-
-        def summarise(shard: GroupShard, shared: int, own: int) -> Summary:
-            here = tables if shard.index == 0 else np.zeros_like(tables)
-            return self._summarise(shard, shared, 0, here)
-
-        gathered = engine.run(summarise, Message(len(tables), [0] * self.n_shards))
+        own = [tables, *[np.zeros_like(tables)] * (self.n_shards - 1)]
+        gathered = engine.run(self._recount, Message(len(tables), own))
         return self._assemble(round_, hyper, len(tables), gathered)
+
+    def _recount(self, shard: GroupShard, n_shared: int, tables: Array) -> Summary:
+        return self._summarise(shard, n_shared, 0, tables)
 
     def jump(self, state: HierarchicalState, engine: Engine) -> HierarchicalState:
         return state

@@ -21,7 +21,7 @@ from unbounded.likelihoods.tokens import BoundTokens
 from unbounded.measures import DirichletProcess, Gamma
 from unbounded.randomness import generator, key
 from unbounded.samplers import mixture, start
-from unbounded.samplers.hierarchical import Array, Hierarchical, HierarchicalState, shards
+from unbounded.samplers.hierarchical import Array, Hierarchical, HierarchicalState, Shards
 from unbounded.samplers.hierarchical_predictive import Draw, fold_in
 from unbounded.samplers.hybrid import rounds
 
@@ -62,7 +62,7 @@ def check(init: Any, n_rows: int) -> None:
 
 def _ungrouped(model: Hierarchical, engine: Engine, X: Any) -> HierarchicalState:
     plain = mixture.Mixture(DirichletProcess(), model.likelihood, Ghosts(), model.n_rows, 1, model.seed)
-    whole = Serial(mixture.shards(X, model.likelihood, 1))
+    whole = Serial(mixture.Shards(X, model.likelihood, 1))
     try:
         state = start.begin(plain, whole, X, "kmeans++")
         return model.begin(engine, plain.assignments(state, whole))
@@ -82,7 +82,7 @@ def _grown(model: Hierarchical, engine: Engine, words: Array) -> HierarchicalSta
     pilot = replace(
         model, likelihood=likelihood, sizes=sizes, n_shards=1, rule=Ghosts(), sweeps=1, seed=int(rng.integers(2**62))
     )
-    few = Serial(shards(part, sizes, likelihood, 1, model.form))
+    few = Serial(Shards(part, sizes, likelihood, 1, model.form))
     try:
         n_topics = int(np.clip(np.sqrt(len(part)) / 3, 2, MOST_TOPICS))
         state = pilot.begin(few, rng.integers(n_topics, size=len(part)))

@@ -86,6 +86,17 @@ class LabelShard:
             rows, columns = self.holes.T
             self.data[rows, columns] = column_means[columns]
 
+    def put(self, labels: Array) -> None:
+        self.labels[:] = labels
+
+    def coded(self, codes: Array) -> Array:
+        """Labels in another code."""
+        return codes[self.labels]
+
+    def completed(self) -> Any:
+        """Its rows without holes, where there were some."""
+        return self.data if len(self.holes) else None
+
     def arrays(self) -> dict[str, Array]:
         return {"labels": self.labels, "holes": self.data[tuple(self.holes.T)] if len(self.holes) else np.empty(0)}
 
@@ -107,12 +118,8 @@ def all_labels(state: Any, engine: Engine) -> Array:
     """Labels 0 .. K-1 of all rows, in the order of the occupied atoms of the table."""
     position = np.full(len(state.table.counts), -1, np.int32)
     position[state.occupied] = np.arange(len(state.occupied))
-    live = np.arange(len(position))
-
-    def here(shard: LabelShard) -> Array:
-        return recode(state, live, position, shard.index)[shard.labels]
-
-    return np.concatenate(engine.map(here))
+    codes = [recode(state, np.arange(len(position)), position, p) for p in range(len(state.n_private))]
+    return np.concatenate(engine.map(LabelShard.coded, codes))
 
 
 def draw_parameters(
@@ -129,16 +136,19 @@ def finite_part(likelihood: Bound, dtype: str, parameters: Parameters, log_weigh
     return likelihood.finite(parameters, log_weights, np.float32 if safe else np.float64)
 
 
-def shards(X: Any, likelihood: Bound, n_shards: int) -> list[LabelShard]:
-    """Cut the rows into P contiguous shards."""
-    edges = boundaries(X.shape[0], n_shards)
-    out = []
-    for p in range(n_shards):
-        start, stop = int(edges[p]), int(edges[p + 1])
-        shard = LabelShard(p, start, rows_of(X, start, stop), stop - start, likelihood.imputed)
-        shard.fill(likelihood.columns.mean)
-        out.append(shard)
-    return out
+@dataclass(frozen=True)
+class Shards:
+    """The recipe: rows cut into P contiguous shards."""
+
+    X: Any
+    likelihood: Bound
+    n_shards: int
+
+    def __call__(self, p: int) -> LabelShard:
+        start, stop = (int(edge) for edge in boundaries(self.X.shape[0], self.n_shards)[p : p + 2])
+        shard = LabelShard(p, start, rows_of(self.X, start, stop), stop - start, self.likelihood.imputed)
+        shard.fill(self.likelihood.columns.mean)
+        return shard
 
 
 @dataclass(frozen=True)
@@ -170,11 +180,7 @@ class Mixture:
         """The state with these labels (any integers)."""
         codes, labels = np.unique(np.asarray(labels), return_inverse=True)
         labels = labels.astype(np.int32).ravel()
-
-        def put(shard: LabelShard) -> None:
-            shard.labels[:] = labels[shard.first : shard.first + len(shard.labels)]
-
-        engine.map(put)
+        engine.map(LabelShard.put, np.split(labels, boundaries(self.n_rows, self.n_shards)[1:-1]))
         return self.count(engine, len(codes), hyper or self.measure.start(), round_)
 
     def count(self, engine: Engine, n_shared: int, hyper: Hyper, round_: int) -> MixtureState:

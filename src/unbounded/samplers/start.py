@@ -22,7 +22,7 @@ from unbounded.likelihoods.base import Array, Bound
 from unbounded.measures.pitman_yor import Hyper
 from unbounded.randomness import generator
 from unbounded.samplers.hybrid import rounds
-from unbounded.samplers.mixture import Broadcast, Mixture, MixtureState, Own, shards
+from unbounded.samplers.mixture import Broadcast, LabelShard, Mixture, MixtureState, Own, Shards
 from unbounded.samplers.predictive import log_predictive
 
 NAMES = ("kmeans++", "one", "prior")
@@ -75,9 +75,10 @@ def _grown(model: Mixture, engine: Engine, X: Any) -> MixtureState:
     most = max(PILOT_ROWS, PILOT_ROWS_PER_FEATURE * (0 if model.likelihood.sparse else model.likelihood.n_features))
     rows = np.sort(rng.choice(model.n_rows, min(model.n_rows, most), replace=False))
     pilot = replace(model, n_rows=len(rows), n_shards=1, rule=Ghosts(), sweeps=1, seed=int(rng.integers(2**62)))
-    few = Serial(shards(X[rows], model.likelihood, 1))
+    few = Serial(Shards(X[rows], model.likelihood, 1))
     try:
-        filled = few.shards[0].data if len(few.shards[0].holes) else X[rows]
+        (completed,) = few.map(LabelShard.completed)
+        filled = X[rows] if completed is None else completed
         state = pilot.begin(few, _seed_labels(model, filled, rng))
         for _ in range(CYCLES):
             state = next(islice(rounds(pilot, few, state), ROUNDS_PER_CYCLE - 1, None))

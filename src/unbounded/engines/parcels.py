@@ -1,0 +1,72 @@
+"""Parcels: pickles in memory that processes share and that has no name, so that no kill leaves anything behind.
+
+Arrays lie in a parcel as they are. Whoever opens it sees them where they lie, through a mapping of its own: nothing is
+copied unless it is written to, and nobody else sees that. They are writable, since for read-only arrays every kernel
+would be compiled a second time, and aligned, for the same reason.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import pickle
+import struct
+import tempfile
+import weakref
+from typing import Any
+
+_ALIGN = 64
+_END = struct.Struct("<Q")
+
+
+class Parcel:
+    """An open file without a name; whoever is sent its descriptor can open it."""
+
+    def __init__(self) -> None:
+        self.fd, self.size = _nameless(), 0
+        weakref.finalize(self, os.close, self.fd)
+
+
+def pack(*things: Any) -> Parcel:
+    """A parcel of several things, each of which can be opened alone."""
+    parcel = Parcel()
+    directory, at = [], 0
+    with open(parcel.fd, "wb", closefd=False) as file:
+        for thing in things:
+            buffers: list[pickle.PickleBuffer] = []
+            body = pickle.dumps(thing, 5, buffer_callback=buffers.append)
+            places = []
+            for chunk in (memoryview(body), *(buffer.raw() for buffer in buffers)):
+                gap = -at % _ALIGN
+                file.write(bytes(gap))
+                file.write(chunk)
+                places.append((at + gap, at + gap + chunk.nbytes))
+                at += gap + chunk.nbytes
+            directory.append(places)
+        index = pickle.dumps(directory)
+        file.write(index + _END.pack(len(index)))
+    parcel.size = at + len(index) + _END.size
+    return parcel
+
+
+def unpack(fd: int, *which: int) -> list[Any]:
+    """These things of a parcel; the descriptor is closed."""
+    try:
+        whole = memoryview(mmap.mmap(fd, os.fstat(fd).st_size, access=mmap.ACCESS_COPY))
+    finally:
+        os.close(fd)
+    (length,) = _END.unpack(whole[-_END.size :])
+    directory = pickle.loads(whole[-_END.size - length : -_END.size])
+    return [_thing(whole, directory[i]) for i in which]
+
+
+def _thing(whole: memoryview, places: list[tuple[int, int]]) -> Any:
+    body, *buffers = (whole[start:stop] for start, stop in places)
+    return pickle.loads(body, buffers=buffers)
+
+
+def _nameless() -> int:
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("unbounded")
+    with tempfile.TemporaryFile(buffering=0) as file:
+        return os.dup(file.fileno())

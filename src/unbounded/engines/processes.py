@@ -1,0 +1,166 @@
+"""Workers as processes of one machine: isolated from each other and from the driver.
+
+Every message is a parcel (parcels.py) whose descriptor travels through a socket: the data once, the finite part of a
+round once for all workers. Nothing has a name and nobody waits for a dead one: a worker that loses its driver ends, and
+the driver hears at once of a worker that ends, and of one that hangs when its heart has not beaten for a while.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import socket
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from multiprocessing import resource_tracker
+from multiprocessing.connection import wait
+from typing import Any
+
+from unbounded.contracts import Recipe
+from unbounded.engines import parcels
+from unbounded.engines.local import available_cores
+from unbounded.engines.recovery import EngineError, Lost, Remote
+from unbounded.engines.worker import Order, Worker, failure
+
+BEAT = 1.0  # seconds between two beats
+STARTING = 60.0  # more seconds until the first beat: a new process imports the package, and the script
+CLOSING = 2.0
+
+
+class Processes(Remote):
+    """Blocks of shards on processes. timeout: seconds without a sign of life after which a worker counts as dead."""
+
+    def __init__(self, recipe: Recipe, n_workers: int | None = None, timeout: float = 60.0):
+        if getattr(multiprocessing.current_process(), "_inheriting", False):
+            raise EngineError(
+                "engine='processes' starts new Python processes, which run this script once more as they start: "
+                "put what it does under `if __name__ == '__main__':`."
+            )
+        if not timeout > BEAT:
+            raise ValueError(f"timeout must be more than {BEAT:g} seconds, got {timeout}.")
+        n_workers = min(recipe.n_shards, n_workers or available_cores())
+        super().__init__(_Crew(n_workers, timeout), recipe, n_workers)
+
+
+class _Member:
+    """A process, and our end of its socket."""
+
+    def __init__(self, w: int):
+        ours, theirs = socket.socketpair()
+        context = multiprocessing.get_context("spawn")
+        self.socket, self.silent, self.started = ours, 0.0, False
+        self.process = context.Process(target=_serve, args=(w, theirs, os.getpid()), daemon=True, name=f"unbounded-{w}")
+        with theirs, _no_interrupts():
+            self.process.start()
+
+    def end(self, patience: float = 0.0) -> None:
+        self.socket.close()
+        self.process.join(patience)
+        self.process.kill()
+        self.process.join()
+
+
+class _Crew:
+    def __init__(self, n_workers: int, timeout: float):
+        self._timeout = timeout
+        self._members: dict[int, _Member] = {}
+        self._news: deque[tuple[int, Any]] = deque()
+        self.close = weakref.finalize(self, _end_all, self._members)
+
+    def start(self, w: int) -> None:
+        if w in self._members:
+            self._members[w].end()
+        self._members[w] = _Member(w)
+
+    def pack(self, order: Order, own: Sequence[Any]) -> parcels.Parcel:
+        return parcels.pack(order, *own)
+
+    def send(self, w: int, packet: Any) -> None:
+        with suppress(OSError):  # its end is news of its own
+            socket.send_fds(self._members[w].socket, [b"!"], [packet.fd])
+
+    def receive(self) -> tuple[int, Any]:
+        while not self._news:
+            began = time.monotonic()
+            sockets = {member.socket: w for w, member in self._members.items()}
+            ready = wait(list(sockets), BEAT)
+            waited = min(time.monotonic() - began, BEAT)  # no more, should we have been suspended
+            for end, w in sockets.items():
+                self._listen(w, end in ready, waited)
+        return self._news.popleft()
+
+    def _listen(self, w: int, ready: bool, waited: float) -> None:
+        member = self._members[w]
+        if not ready:
+            member.silent += waited
+            if member.silent > self._timeout + (0.0 if member.started else STARTING):
+                self._news.append((w, Lost(f"no sign of life for {member.silent:.0f} seconds")))
+            return
+        member.silent = 0.0
+        try:
+            data, fds, _, _ = socket.recv_fds(member.socket, 4096, 1)
+        except OSError:
+            data, fds = b"", []
+        if data:
+            member.started = True
+            self._news.extend((w, parcels.unpack(fd, 0)[0]) for fd in fds)
+            return
+        member.process.join(CLOSING)
+        code = member.process.exitcode
+        if code == 1 and not member.started:
+            raise EngineError(
+                f"worker {w} could not start; it says above why. A script must have what it does under "
+                "`if __name__ == '__main__':`, since a new process runs it once more."
+            )
+        self._news.append((w, Lost(f"exit code {code}")))
+
+
+def _end_all(members: dict[int, _Member]) -> None:
+    for member in members.values():
+        member.socket.close()
+    for member in members.values():
+        member.end(CLOSING)
+
+
+@contextmanager
+def _no_interrupts() -> Iterator[None]:
+    """A process that starts now never hears of Ctrl-C: it is the driver who decides what to do."""
+    resource_tracker.ensure_running()  # which would lift the mask, were it started later
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _serve(w: int, driver: socket.socket, driver_id: int) -> None:
+    """The life of a worker."""
+    threading.Thread(target=_beat, args=(driver, driver_id), daemon=True).start()
+    worker = Worker()
+    while True:
+        data, fds, _, _ = socket.recv_fds(driver, 1, 1)
+        if not data:
+            return
+        answer = _answer(worker, fds[0], w)
+        socket.send_fds(driver, [b"!"], [answer.fd])
+
+
+def _answer(worker: Worker, fd: int, w: int) -> parcels.Parcel:
+    try:
+        return parcels.pack(worker.handle(*parcels.unpack(fd, 0, 1 + w)))
+    except Exception as error:
+        return parcels.pack(failure(error))
+
+
+def _beat(driver: socket.socket, driver_id: int) -> None:
+    """A sign of life now and then; without a driver there is nothing to live for."""
+    with suppress(OSError):
+        while os.getppid() == driver_id:
+            driver.sendall(b".")
+            time.sleep(BEAT)
+    os._exit(1)

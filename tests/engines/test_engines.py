@@ -1,0 +1,197 @@
+"""Every model gives the same bits on every engine, whatever happens to its workers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from unbounded import BetaBernoulliFeatures, DirichletProcessMixture, HierarchicalDirichletProcess, engines
+from unbounded.chain import run
+from unbounded.data import describe
+from unbounded.instantiation import Ghosts
+from unbounded.likelihoods import Gaussian, LinearGaussian
+from unbounded.measures import BetaBernoulli, DirichletProcess
+from unbounded.samplers import features, mixture
+from unbounded.samplers.hybrid import rounds
+
+WAYS = [("threads", 2), ("processes", 1), ("processes", 2), ("processes", 4)]
+SETTINGS = {"n_shards": 5, "n_warmup": 4, "n_draws": 8, "keep_assignments": True, "random_state": 3, "n_snapshots": 3}
+GROUPS = np.repeat(np.arange(12), 10)
+
+
+def holed(X, share=0.05):
+    X = X.copy()
+    X[np.random.default_rng(9).random(X.shape) < share] = np.nan
+    return X
+
+
+def clusters():
+    rng = np.random.default_rng(0)
+    return holed(np.array([[0.0, 0.0], [6.0, 1.0], [1.0, 7.0]])[rng.integers(0, 3, 120)] + rng.normal(size=(120, 2)))
+
+
+def images():
+    rng = np.random.default_rng(1)
+    return holed(rng.integers(0, 2, (80, 3)) @ rng.normal(0.0, 2.0, (3, 4)) + rng.normal(0.0, 0.3, (80, 4)))
+
+
+def documents():
+    return sparse.csr_matrix(np.random.default_rng(2).poisson(0.4, (40, 12)))
+
+
+def fit_mixture(**way):
+    return DirichletProcessMixture(init="one", **SETTINGS | way).fit(clusters())
+
+
+def fit_features(**way):
+    hidden = np.random.default_rng(4).random((80, 4)) < 0.05
+    return BetaBernoulliFeatures(init="one", **SETTINGS | way).fit(images(), holdout=hidden & ~np.isnan(images()))
+
+
+def fit_words(**way):
+    return HierarchicalDirichletProcess(init=4, **SETTINGS | way).fit(documents())
+
+
+def fit_groups(**way):
+    return HierarchicalDirichletProcess(form="franchise", init=4, **SETTINGS | way).fit(clusters(), GROUPS)
+
+
+FITS = {"mixture": fit_mixture, "features": fit_features, "words": fit_words, "groups": fit_groups}
+every_model = pytest.mark.parametrize("fit", FITS.values(), ids=FITS)
+
+
+def everything(fitted):
+    """All that a fit says, bit for bit."""
+    snapshots = [{name: value.tobytes() for name, value in snap.items()} for snap in fitted._snapshots]
+    return {name: value.to_numpy().tobytes() for name, value in fitted.posterior_.items()}, snapshots
+
+
+def compiled():
+    return {path.name for path in Path(os.environ["NUMBA_CACHE_DIR"]).rglob("*.nbc")}
+
+
+@every_model
+def test_engines_and_workers_change_no_bit(fit):
+    """Nor do workers compile anything that the driver has compiled."""
+    first = everything(fit(engine="serial"))
+    kernels = compiled()
+    for engine, workers in WAYS:
+        assert everything(fit(engine=engine, n_workers=workers)) == first
+    assert compiled() == kernels
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [(("processes", 2), ("serial", None)), (("threads", 2), ("processes", 3))]
+)
+@pytest.mark.parametrize("fit", [fit_mixture, fit_features], ids=["mixture", "features"])
+def test_resumed_on_another_engine(fit, before, after, tmp_path, monkeypatch):
+    whole = everything(fit(engine="serial"))
+    gone = run._record
+
+    def stop(chain, model, engine, state, draw, *rest):
+        gone(chain, model, engine, state, draw, *rest)
+        if draw == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(run, "_record", stop)
+    part = fit(engine=before[0], n_workers=before[1], checkpoint=tmp_path)
+    assert part.interrupted_
+    assert part.posterior_.sizes["draw"] == 4
+    monkeypatch.undo()
+    assert everything(fit(engine=after[0], n_workers=after[1], checkpoint=tmp_path)) == whole
+
+
+# ---- kills at random moments
+
+
+def mixture_chain():
+    X = np.tile(clusters(), (200, 1))  # so that most kills come in the middle of a sweep
+    likelihood = Gaussian().bind(describe(X))
+    model = mixture.Mixture(DirichletProcess(), likelihood, Ghosts(), len(X), 5, seed=1)
+    return model, mixture.Shards(X, likelihood, 5), np.arange(len(X)) % 7
+
+
+def feature_chain():
+    X = np.tile(images(), (50, 1))
+    likelihood = LinearGaussian().bind(describe(X))
+    model = features.Features(BetaBernoulli(), likelihood, Ghosts(), len(X), 5, seed=1)
+    return model, features.Shards(X, likelihood, 5, binary=True), np.random.default_rng(0).integers(0, 2, (len(X), 4))
+
+
+class Killer(threading.Thread):
+    """Kills workers at random moments of a chain, sometimes one that has only just been started again."""
+
+    def __init__(self, engine, kills, seed):
+        super().__init__(daemon=True)
+        self.engine, self.kills, self.rng, self.round, self.done = engine, kills, np.random.default_rng(seed), 0, 0
+
+    def run(self):
+        while self.done < self.kills:
+            seen = self.round
+            time.sleep(self.rng.random() * 0.2)
+            self.kill()
+            if self.rng.random() < 0.3:
+                time.sleep(self.rng.random() * 2.0)
+                self.kill()
+            while self.round < seen + 2:
+                time.sleep(0.001)
+
+    def kill(self):
+        members = self.engine._crew._members
+        os.kill(members[int(self.rng.integers(len(members)))].process.pid, signal.SIGKILL)
+        self.done += 1
+
+
+def tell(model, engine, state):
+    arrays = {name: value.tobytes() for name, value in state.arrays().items()}
+    return arrays, model.assignments(state, engine).tobytes(), [part for p in engine.save() for part in said(p)]
+
+
+def said(part):
+    return [value.tobytes() for value in part.values()]
+
+
+def kill_and_compare(chain, kills, seed):
+    """Time a chain lives through kills, and compare every round with those of an undisturbed one."""
+    model, recipe, start = chain()
+    engine = engines.build("processes", recipe, 2)
+    killer = Killer(engine, kills, seed)
+    history = []
+    began = time.monotonic()
+    try:
+        killer.start()
+        for state in rounds(model, engine, model.begin(engine, start)):
+            killer.round += 1
+            history.append(tell(model, engine, state) if killer.round % 5 == 0 else state.round)
+            if not killer.is_alive() and killer.round % 5 == 0:
+                break
+    finally:
+        engine.close()
+    print(f"{killer.done} kills, {killer.round} rounds, {(time.monotonic() - began) / killer.done:.2f} s a kill")
+    engine = engines.build("serial", recipe)
+    states = islice(rounds(model, engine, model.begin(engine, start)), len(history))
+    for i, state in enumerate(states):
+        assert history[i] == (tell(model, engine, state) if (i + 1) % 5 == 0 else state.round)
+    engine.close()
+
+
+every_chain = pytest.mark.parametrize("chain", [mixture_chain, feature_chain])
+
+
+@every_chain
+def test_killed_at_random_moments(chain):
+    kill_and_compare(chain, kills=3, seed=0)
+
+
+@pytest.mark.long
+@every_chain
+def test_killed_at_twenty_random_moments(chain):
+    kill_and_compare(chain, kills=20, seed=1)

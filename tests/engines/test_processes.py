@@ -1,0 +1,172 @@
+"""Processes: orders, faults and ends, with toys for shards. What they give is compared with the serial engine."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import toys
+
+from unbounded import EngineError, engines
+from unbounded.contracts import Message
+from unbounded.engines import recovery
+
+P = 5
+X = np.random.default_rng(0).normal(size=23)
+
+
+def messages(n):
+    rng = np.random.default_rng(1)
+    return [Message({"a": rng.normal(size=X.size)}, list(rng.normal(size=P))) for _ in range(n)]
+
+
+def said(gathered):
+    return gathered.shared["sum"].tobytes(), [part["own"].tobytes() for part in gathered.private]
+
+
+def serial(n):
+    engine = engines.build("serial", toys.Rows(X, P))
+    try:
+        return [said(engine.run(toys.advance, message)) for message in messages(n)]
+    finally:
+        engine.close()
+
+
+@pytest.fixture(scope="module")
+def engine():
+    engine = engines.build("processes", toys.Rows(X, P), 2, timeout=3.0)
+    yield engine
+    engine.close()
+
+
+@pytest.fixture
+def processes(engine):
+    engine.load([{"values": part * 0.0} for part in np.array_split(X, P)])
+    return engine
+
+
+def kill(engine, w, how=signal.SIGKILL):
+    os.kill(engine.map(toys.pid)[0 if w == 0 else -1], how)
+
+
+def alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split()[2] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+def wait_for(condition, seconds=20.0):
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.05)
+    return condition()
+
+
+def test_blocks_arrays_and_errors(processes):
+    """W workers hold P shards; arrays arrive as compiled code wants them; an exception is the user's, not a death."""
+    pids = processes.map(toys.pid)
+    assert len(set(pids)) == 2
+    assert os.getpid() not in pids
+    assert pids == sorted(pids, key=pids.index), "blocks are contiguous"
+    seen = processes.run(toys.writable, Message(np.zeros(3), [np.ones(2)] * P))
+    assert all(part["ok"] for part in seen.private)
+    for kind, error in (("plain", KeyError), ("strange", RuntimeError)):
+        with pytest.raises(error, match=r"three|Strange: 1 and 2") as raised:
+            processes.run(toys.fail, Message(kind, [None] * P))
+        notes = "\n".join(raised.value.__notes__)
+        assert "in shard 3" in notes
+        assert "worker 1" in notes
+        assert "toys.py" in notes
+    assert processes.map(toys.pid) == pids
+
+
+def test_save_and_load(processes):
+    run = [said(processes.run(toys.advance, message)) for message in messages(6)[:3]]
+    parts = processes.save()
+    rest = [said(processes.run(toys.advance, message)) for message in messages(6)[3:]]
+    assert run + rest == serial(6)
+    processes.load(parts)
+    kill(processes, 1)
+    assert [said(processes.run(toys.advance, message)) for message in messages(6)[3:]] == rest
+
+
+def test_killed_before_and_after_recovery_points(processes, monkeypatch):
+    """A worker dies with a long past, a short one, and none; both die at once; one hangs."""
+    monkeypatch.setattr(recovery, "MOST_ORDERS", 4)
+    faults = {1: [0], 3: [1], 5: [0, 1]}
+    run = []
+    for i, message in enumerate(messages(8)):
+        for w in faults.get(i, []):
+            kill(processes, w)
+        run.append(said(processes.run(toys.advance, message)))
+        assert len(processes._log) < 4
+    kill(processes, 1, signal.SIGSTOP)
+    began = time.monotonic()
+    parts = processes.save()
+    assert time.monotonic() - began > 1.5, "a worker that hangs is given some time"
+    assert run == serial(8)
+    processes.load(parts)
+
+
+def test_a_step_that_always_kills_its_worker(processes, monkeypatch):
+    monkeypatch.setattr(recovery, "DEATHS", 2)
+    with pytest.raises(
+        EngineError, match=r"worker 1 with shards 2 to 4 died 2 times in a row during die \(exit code -9"
+    ):
+        processes.run(toys.die, Message(None, [None] * P))
+
+
+def script(tmp_path, text):
+    path = tmp_path / "script.py"
+    path.write_text(f"import sys\nsys.path.insert(0, {str(Path(__file__).parent)!r})\n" + textwrap.dedent(text))
+    return subprocess.Popen(
+        [sys.executable, str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+
+
+BUSY = """
+    import numpy as np, toys
+    from unbounded import engines
+    if __name__ == "__main__":
+        engine = engines.build("processes", toys.Rows(np.zeros(10), 4), 2)
+        print(*set(engine.map(toys.pid)), flush=True)
+        engine.map(toys.sleep)
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_a_driver_that_ends_takes_everything_with_it(tmp_path, how):
+    """Killed, or interrupted in the middle of a round: no process stays, busy or not, and nothing in /dev/shm."""
+    before = set(os.listdir("/dev/shm"))
+    driver = script(tmp_path, BUSY)
+    pids = [int(word) for word in driver.stdout.readline().split()]
+    assert len(pids) == 2
+    assert all(alive(pid) for pid in pids)
+    time.sleep(0.3)
+    os.kill(driver.pid, how) if how == signal.SIGKILL else os.killpg(driver.pid, how)
+    assert wait_for(lambda: not any(alive(pid) for pid in pids))
+    driver.wait(10)
+    assert wait_for(lambda: subprocess.run(["pgrep", "-g", str(driver.pid)], capture_output=True).returncode == 1)
+    assert set(os.listdir("/dev/shm")) <= before
+    if how == signal.SIGINT:
+        assert driver.stderr.read().count("KeyboardInterrupt") == 1, "workers are silent"
+
+
+def test_a_script_without_a_guard_is_told_so(tmp_path):
+    driver = script(tmp_path, BUSY.replace('if __name__ == "__main__":', "if True:"))
+    _, words = driver.communicate(timeout=60)
+    assert driver.returncode == 1
+    assert words.count("if __name__ == '__main__'") >= 2
+
+
+def test_options_are_checked():
+    with pytest.raises(ValueError, match="timeout"):
+        engines.build("processes", toys.Rows(X, P), 2, timeout=0.5)
