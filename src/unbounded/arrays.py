@@ -13,3 +13,8 @@ Arrays = Mapping[str, Array]
 
 def is_csr(X: Any) -> bool:
     return hasattr(X, "indptr")
+
+
+def block_rows(n_columns: int, sparse: bool = False) -> int:
+    """Rows to go through at a time: few enough that a block of wide rows stays small, too (32 MB)."""
+    return 8192 if sparse else max(1, min(65536, 2**22 // max(1, n_columns)))

@@ -1,4 +1,4 @@
-"""The command line: fit, resume, summary, predict."""
+"""The command line: fit, resume, summary, predict, shard."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 import typer
 from rich.console import Console
 
-from unbounded import datasets
+from unbounded import datasets, sources
 from unbounded.arrays import is_csr
 from unbounded.chain.store import RunError, RunStore
 from unbounded.estimators import MEMBERS
@@ -47,7 +47,7 @@ def _plainly(command: Callable[..., None]) -> Callable[..., None]:
 @_plainly
 def fit(
     model: Annotated[str, typer.Argument(help=f"One of {', '.join(MEMBERS)}.")],
-    data: Annotated[Path, typer.Argument(help=".npy, .csv, .parquet, or CSR .npz")],
+    data: Annotated[Path, typer.Argument(help=".npy, .csv, .parquet, CSR .npz, or a folder of pieces")],
     out: Annotated[Path, typer.Option(help="Run directory, made anew.")],
     likelihood: Annotated[
         str | None,
@@ -222,6 +222,20 @@ def predict(
     table["log_density"] = estimator.score_samples(X)
     pd.DataFrame(table).to_csv(out, index_label="row")
     console.print(f"{len(table['log_density'])} rows written to {out}")
+
+
+@app.command()
+@_plainly
+def shard(
+    data: Annotated[str, typer.Argument(help=".npy, .csv, .parquet, .zarr, CSR .npz, a folder, a glob or a URL.")],
+    out: Annotated[Path, typer.Option(help="Folder for the pieces, new or empty.")],
+    shards: Annotated[int, typer.Option(help="Number of pieces; best that of the fit.")] = 64,
+    format: Annotated[str | None, typer.Option(help="npy (default) or npz (default of sparse rows).")] = None,
+    float32: Annotated[bool, typer.Option("--float32", help="Store in single precision.")] = False,
+) -> None:
+    """Cut data into pieces that workers open on their own. Interrupted, the same command goes on."""
+    pieces = sources.shard(sources.open(data), out, shards, format, float32)
+    console.print(f"{pieces.n_rows} rows of {pieces.shape[1]} columns, {len(pieces.pieces)} pieces, written to {out}")
 
 
 def _command(run: Path) -> dict[str, Any]:
