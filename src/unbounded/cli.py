@@ -14,9 +14,10 @@ import typer
 from rich.console import Console
 
 from unbounded import datasets, sources
-from unbounded.arrays import is_csr
+from unbounded.arrays import is_sparse
 from unbounded.chain.store import RunError, RunStore
 from unbounded.estimators import MEMBERS
+from unbounded.sources.files import absolute
 
 app = typer.Typer(
     help="Exact, parallel MCMC for Bayesian nonparametric models.", no_args_is_help=True, add_completion=False
@@ -47,7 +48,7 @@ def _plainly(command: Callable[..., None]) -> Callable[..., None]:
 @_plainly
 def fit(
     model: Annotated[str, typer.Argument(help=f"One of {', '.join(MEMBERS)}.")],
-    data: Annotated[Path, typer.Argument(help=".npy, .csv, .parquet, CSR .npz, or a folder of pieces")],
+    data: Annotated[str, typer.Argument(help=".npy, .csv, .parquet, CSR .npz, or a folder or URL of pieces")],
     out: Annotated[Path, typer.Option(help="Run directory, made anew.")],
     likelihood: Annotated[
         str | None,
@@ -106,7 +107,7 @@ def fit(
     for name, path in (("vocabulary", vocabulary), ("groups", groups)):
         if path is not None and not _has_topics(MEMBERS[model]):
             raise ValueError(f"--{name} belongs to hdp, not to {model}.")
-    command = {"model": model, "data": str(data.resolve()), "holdout": holdout, "settings": settings, "shape": shape}
+    command = {"model": model, "data": absolute(data), "holdout": holdout, "settings": settings, "shape": shape}
     command |= {"vocabulary": vocabulary and str(vocabulary.resolve()), "groups": groups and str(groups.resolve())}
     _image_shape(command)
     _run(out, command, quiet)
@@ -196,7 +197,7 @@ def summary(run: Annotated[Path, typer.Argument(help="A run directory.")]) -> No
 @_plainly
 def predict(
     run: Annotated[Path, typer.Argument(help="A run directory.")],
-    data: Annotated[Path, typer.Argument(help="New rows.")],
+    data: Annotated[str, typer.Argument(help="New rows.")],
     out: Annotated[
         Path, typer.Option(help="A .csv with the log density of each row, and its cluster or its use of each feature.")
     ],
@@ -262,6 +263,8 @@ def _fitted(run: Path, command: dict[str, Any], quiet: bool) -> tuple[Any, Any]:
     if command.get("groups"):
         return _fitted_groups(estimator, X, command)
     _vocabulary(command, X.shape[1])
+    if isinstance(X, sources.Source) and command["holdout"] > 0:
+        raise ValueError("--holdout would read all pieces into memory; in Python, fit(source, holdout=rows) does not.")
     split = _mask if _has_features(estimator) else _split
     train, kept_out = split(X, command["holdout"], command["settings"]["random_state"])
     shape = _image_shape(command)
@@ -353,8 +356,8 @@ def _write_results(
     if _has_topics(estimator):
         _write_topics(run, estimator, vocabulary)
         return
-    if not is_csr(X):
-        plots.clusters(np.asarray(X), estimator.labels_).savefig(run / "clusters.png", dpi=120)
+    if not is_sparse(X):
+        plots.clusters(X, estimator.labels_).savefig(run / "clusters.png", dpi=120)
 
 
 def _write_topics(run: Path, estimator: Any, vocabulary: list[str] | None) -> None:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from unbounded.arrays import Array, block_rows, is_csr
+from unbounded.arrays import Array, block_rows, is_csr, is_sparse
 from unbounded.likelihoods.base import Columns
 
 
@@ -39,7 +39,7 @@ def describe(X: Any) -> Columns:
     ranges, whoever binds a likelihood refuses them.
     """
     with np.errstate(invalid="ignore", over="ignore"):
-        return _describe_sparse(X) if is_csr(X) or getattr(X, "sparse", False) else _describe_dense(X)
+        return _describe_sparse(X) if is_sparse(X) else _describe_dense(X)
 
 
 def _describe_sparse(X: Any) -> Columns:

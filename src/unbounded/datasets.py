@@ -11,6 +11,7 @@ from scipy.special import logsumexp
 
 from unbounded import sources
 from unbounded.likelihoods.base import Array
+from unbounded.sources.files import is_local
 from unbounded.sources.formats import check_numeric, csv_header, read_csr
 
 _ROWS = 16_384
@@ -164,12 +165,12 @@ def topics(
 
 
 def load(path: str | Path) -> Any:
-    """Rows from .npy (memory-mapped), .csv, .parquet or a CSR .npz; a folder of pieces or a .zarr opens as a source."""
+    """Rows from .npy (memory-mapped), .csv, .parquet or a CSR .npz; a folder of pieces, .zarr or a URL is a source."""
+    if Path(path).is_dir() or not is_local(str(path)):
+        return sources.open(path)
     path = Path(path)
     if not path.exists():
         raise ValueError(f"{path} does not exist.")
-    if path.is_dir():
-        return sources.open(path)
     readers = {".npy": _load_npy, ".csv": _load_frame, ".parquet": _load_frame, ".npz": _load_csr}
     if path.suffix not in readers:
         raise ValueError(f"{path} has an unknown ending; use one of {', '.join(sorted(readers))}.")

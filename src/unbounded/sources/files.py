@@ -27,10 +27,13 @@ def reading(path: str) -> Iterator[None]:
     except (SourceError, MemoryError):
         raise
     except ImportError as error:
-        raise SourceError(f'reading {path} needs {error.name or error}: pip install "unbounded[sources]".') from error
+        how = f'pip install "unbounded[sources]", {error.name} is missing' if error.name else str(error)
+        raise SourceError(f"{path} cannot be read yet: {how}.") from error
     except FileNotFoundError as error:
         raise SourceError(f"{path} does not exist or has disappeared; restore it.") from error
     except Exception as error:
+        if isinstance(error, OSError) and error.strerror:
+            raise SourceError(f"{path} cannot be read: {error.strerror}.") from error
         why = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
         raise SourceError(f"{path} cannot be read, it may be damaged or truncated: {why}.") from error
 
@@ -48,7 +51,10 @@ def is_local(path: str) -> bool:
 def _remote(path: str) -> tuple[Any, str]:
     import fsspec
 
-    filesystem, name = fsspec.core.url_to_fs(path)
+    try:
+        filesystem, name = fsspec.core.url_to_fs(path)
+    except ValueError as error:
+        raise SourceError(f"{path} cannot be reached: {error}.") from error
     return filesystem, name
 
 

@@ -95,6 +95,8 @@ class Source:
             if indices.shape != (self.n_rows,):
                 raise SourceError(f"a mask of rows must have shape ({self.n_rows},), got {indices.shape}.")
             indices = np.flatnonzero(indices)
+        if indices.ndim != 1 or (indices.size and indices.dtype.kind not in "iu"):
+            raise SourceError(f"rows are chosen by a list of integers, got {indices.dtype} of shape {indices.shape}.")
         indices = np.where(indices < 0, indices + self.n_rows, indices).astype(np.int64)
         order = np.argsort(indices, kind="stable")
         if (np.diff(order) == 1).all():
@@ -179,7 +181,10 @@ def open(where: Any) -> Source:
 
     Paths are local or URLs that fsspec knows. Pieces of a folder or a glob are in the order that people count in.
     """
-    if not isinstance(where, str | Path):
+    several = isinstance(where, list | tuple)
+    if not all(isinstance(path, str | Path) for path in (where if several else [where])):
+        raise SourceError(f"a source is opened from a path, a glob or a list of paths, got {where!r}.")
+    if several:
         paths = [files.absolute(path) for path in where]
         if not paths:
             raise SourceError("a source needs at least one piece, the list is empty.")
@@ -236,7 +241,10 @@ def _trusted(folder: str, path: str) -> Source:
             Piece(f"{folder}/{each['name']}", int(each["rows"]), int(each["bytes"]), int(each["crc"]))
             for each in about["pieces"]
         ]
-        return Source(about["format"], int(about["columns"]), about["dtype"], pieces)
+        source = Source(about["format"], int(about["columns"]), about["dtype"], pieces)
+        if source.n_rows != about["rows"]:
+            raise ValueError("its pieces do not add up")
+        return source
     except (ValueError, KeyError, TypeError) as error:
         raise SourceError(f"{path} is damaged; delete it to open the pieces without it.") from error
 
