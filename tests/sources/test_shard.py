@@ -211,6 +211,16 @@ def test_the_command_line_opens_pieces(tmp_path, make):
     np.testing.assert_array_equal(load(where)[:], X)
 
 
+def test_held_out_rows_of_pieces_are_refused(tmp_path):
+    """They would be all rows, in memory."""
+    where, _ = manifest(tmp_path)
+    words = ["fit", "dp", str(where), "--out", str(tmp_path / "run"), "--holdout", "0.1"]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 2
+    assert "--holdout would read all pieces into memory" in result.stderr
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_picture_of_pieces(tmp_path):
     from unbounded.summary.plots import clusters
 
