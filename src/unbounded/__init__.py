@@ -33,6 +33,8 @@ from unbounded.measures import (
     InverseGamma,
     PitmanYor,
 )
+from unbounded.sources import Source, SourceError
+from unbounded.sources import open as open_source
 
 __version__ = "0.1.0"
 
@@ -65,5 +67,8 @@ __all__ = [
     "PoissonFactors",
     "Product",
     "RunError",
+    "Source",
+    "SourceError",
     "Tokens",
+    "open_source",
 ]

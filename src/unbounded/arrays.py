@@ -13,3 +13,13 @@ Arrays = Mapping[str, Array]
 
 def is_csr(X: Any) -> bool:
     return hasattr(X, "indptr")
+
+
+def is_sparse(X: Any) -> bool:
+    """CSR in memory, or a source whose rows are."""
+    return is_csr(X) or getattr(X, "sparse", False) is True
+
+
+def block_rows(n_columns: int, sparse: bool = False) -> int:
+    """Rows to go through at a time: few enough that a block of wide rows stays small, too (32 MB)."""
+    return 8192 if sparse else max(1, min(65536, 2**22 // max(1, n_columns)))

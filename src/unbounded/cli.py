@@ -1,4 +1,4 @@
-"""The command line: fit, resume, summary, predict."""
+"""The command line: fit, resume, summary, predict, shard."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ import numpy as np
 import typer
 from rich.console import Console
 
-from unbounded import datasets
-from unbounded.arrays import is_csr
+from unbounded import datasets, sources
+from unbounded.arrays import is_sparse
 from unbounded.chain.store import RunError, RunStore
 from unbounded.engines.recovery import EngineError
 from unbounded.estimators import MEMBERS
+from unbounded.sources.files import absolute
 
 app = typer.Typer(
     help="Exact, parallel MCMC for Bayesian nonparametric models.", no_args_is_help=True, add_completion=False
@@ -48,7 +49,7 @@ def _plainly(command: Callable[..., None]) -> Callable[..., None]:
 @_plainly
 def fit(
     model: Annotated[str, typer.Argument(help=f"One of {', '.join(MEMBERS)}.")],
-    data: Annotated[Path, typer.Argument(help=".npy, .csv, .parquet, or CSR .npz")],
+    data: Annotated[str, typer.Argument(help=".npy, .csv, .parquet, CSR .npz, or a folder or URL of pieces")],
     out: Annotated[Path, typer.Option(help="Run directory, made anew.")],
     likelihood: Annotated[
         str | None,
@@ -107,7 +108,7 @@ def fit(
     for name, path in (("vocabulary", vocabulary), ("groups", groups)):
         if path is not None and not _has_topics(MEMBERS[model]):
             raise ValueError(f"--{name} belongs to hdp, not to {model}.")
-    command = {"model": model, "data": str(data.resolve()), "holdout": holdout, "settings": settings, "shape": shape}
+    command = {"model": model, "data": absolute(data), "holdout": holdout, "settings": settings, "shape": shape}
     command |= {"vocabulary": vocabulary and str(vocabulary.resolve()), "groups": groups and str(groups.resolve())}
     _image_shape(command)
     _run(out, command, quiet)
@@ -197,7 +198,7 @@ def summary(run: Annotated[Path, typer.Argument(help="A run directory.")]) -> No
 @_plainly
 def predict(
     run: Annotated[Path, typer.Argument(help="A run directory.")],
-    data: Annotated[Path, typer.Argument(help="New rows.")],
+    data: Annotated[str, typer.Argument(help="New rows.")],
     out: Annotated[
         Path, typer.Option(help="A .csv with the log density of each row, and its cluster or its use of each feature.")
     ],
@@ -225,6 +226,20 @@ def predict(
     console.print(f"{len(table['log_density'])} rows written to {out}")
 
 
+@app.command()
+@_plainly
+def shard(
+    data: Annotated[str, typer.Argument(help=".npy, .csv, .parquet, .zarr, CSR .npz, a folder, a glob or a URL.")],
+    out: Annotated[Path, typer.Option(help="Folder for the pieces, new or empty.")],
+    shards: Annotated[int, typer.Option(help="Number of pieces; best that of the fit.")] = 64,
+    format: Annotated[str | None, typer.Option(help="npy (default) or npz (default of sparse rows).")] = None,
+    float32: Annotated[bool, typer.Option("--float32", help="Store in single precision.")] = False,
+) -> None:
+    """Cut data into pieces that workers open on their own. Interrupted, the same command goes on."""
+    pieces = sources.shard(sources.open(data), out, shards, format, float32)
+    console.print(f"{pieces.n_rows} rows of {pieces.shape[1]} columns, {len(pieces.pieces)} pieces, written to {out}")
+
+
 def _command(run: Path) -> dict[str, Any]:
     try:
         command: dict[str, Any] = json.loads((run / _COMMAND).read_text())
@@ -249,6 +264,8 @@ def _fitted(run: Path, command: dict[str, Any], quiet: bool) -> tuple[Any, Any]:
     if command.get("groups"):
         return _fitted_groups(estimator, X, command)
     _vocabulary(command, X.shape[1])
+    if isinstance(X, sources.Source) and command["holdout"] > 0:
+        raise ValueError("--holdout would read all pieces into memory; in Python, fit(source, holdout=rows) does not.")
     split = _mask if _has_features(estimator) else _split
     train, kept_out = split(X, command["holdout"], command["settings"]["random_state"])
     shape = _image_shape(command)
@@ -340,8 +357,8 @@ def _write_results(
     if _has_topics(estimator):
         _write_topics(run, estimator, vocabulary)
         return
-    if not is_csr(X):
-        plots.clusters(np.asarray(X), estimator.labels_).savefig(run / "clusters.png", dpi=120)
+    if not is_sparse(X):
+        plots.clusters(X, estimator.labels_).savefig(run / "clusters.png", dpi=120)
 
 
 def _write_topics(run: Path, estimator: Any, vocabulary: list[str] | None) -> None:

@@ -7,10 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from unbounded.arrays import Array, is_csr
+from unbounded.arrays import Array, block_rows, is_csr, is_sparse
 from unbounded.likelihoods.base import Columns
-
-_BLOCK = 65536
 
 
 class Csr(NamedTuple):
@@ -23,10 +21,10 @@ class Csr(NamedTuple):
 
 def rows_of(X: Any, start: int, stop: int) -> Any:
     """Rows start .. stop in the form that compiled code takes; a view where the array allows it."""
-    if is_csr(X):
-        part = X[start:stop]
+    part = X[start:stop]
+    if is_csr(part):
         return Csr(part.indptr.astype(np.int64), part.indices.astype(np.int64), part.data.astype(np.float64))
-    return np.ascontiguousarray(X[start:stop])
+    return np.ascontiguousarray(part)
 
 
 def boundaries(n_rows: int, n_shards: int) -> Array:
@@ -35,22 +33,45 @@ def boundaries(n_rows: int, n_shards: int) -> Array:
 
 
 def describe(X: Any) -> Columns:
-    """Column means, standard deviations, ranges and holes, block by block."""
+    """Column means, standard deviations, ranges and holes of an array, CSR or a source, block by block.
+
+    Blocks depend on the shape alone: a source gives the same bits as its rows in memory. Infinite values show in the
+    ranges, whoever binds a likelihood refuses them.
+    """
+    with np.errstate(invalid="ignore", over="ignore"):
+        return _describe_sparse(X) if is_sparse(X) else _describe_dense(X)
+
+
+def _describe_sparse(X: Any) -> Columns:
+    """Values are added one by one in the order of rows, so that blocks do not matter at all."""
     n, d = X.shape
-    if is_csr(X):
-        total = np.asarray(X.sum(axis=0)).ravel()
-        square = np.asarray(X.multiply(X).sum(axis=0)).ravel()
-        mean = total / n
-        whole, holes = np.ones(d, bool), np.zeros(d, np.int64)
-        whole[X.indices[X.data != np.rint(X.data)]] = False
-        np.add.at(holes, X.indices[np.isnan(X.data)], 1)
-        low, high = (np.asarray(getattr(X, which)(axis=0).todense()).ravel() for which in ("min", "max"))
-        sd = np.sqrt(np.maximum(square / n - mean**2, 0.0))
-        return Columns(np.arange(d), n, mean, sd, low, high, holes, whole, sparse=True)
+    total, square, low, high = np.zeros(d), np.zeros(d), np.full(d, np.inf), np.full(d, -np.inf)
+    stored, holes, whole = np.zeros(d, np.int64), np.zeros(d, np.int64), np.ones(d, bool)
+    step = block_rows(d, sparse=True)
+    for start in range(0, n, step):
+        part = X[start : start + step]
+        column, value = part.indices, part.data.astype(np.float64)
+        np.add.at(total, column, value)
+        np.add.at(square, column, value**2)
+        np.minimum.at(low, column, value)
+        np.maximum.at(high, column, value)
+        stored += np.bincount(column, minlength=d)
+        holes += np.bincount(column[np.isnan(value)], minlength=d)
+        whole[column[value != np.rint(value)]] = False
+    zeros = stored < n
+    low[zeros], high[zeros] = np.minimum(low[zeros], 0.0), np.maximum(high[zeros], 0.0)
+    mean = total / n
+    sd = np.sqrt(np.maximum(square / n - mean**2, 0.0))
+    return Columns(np.arange(d), n, mean, sd, low, high, holes, whole, sparse=True)
+
+
+def _describe_dense(X: Any) -> Columns:
+    n, d = X.shape
+    step = block_rows(d)
     seen, total = np.zeros(d), np.zeros(d)
     low, high, whole = np.full(d, np.inf), np.full(d, -np.inf), np.ones(d, bool)
-    for start in range(0, n, _BLOCK):
-        x = np.asarray(X[start : start + _BLOCK], dtype=np.float64)
+    for start in range(0, n, step):
+        x = np.asarray(X[start : start + step], dtype=np.float64)
         there = ~np.isnan(x)
         filled = np.where(there, x, 0.0)
         seen += there.sum(0)
@@ -62,8 +83,8 @@ def describe(X: Any) -> Columns:
     reach = np.maximum(high - mean, mean - low)
     unit = np.where((reach > 0) & np.isfinite(reach), reach, 1.0)  # squares of very large or small gaps would be lost
     square = np.zeros(d)
-    for start in range(0, n, _BLOCK):
-        gap = (np.asarray(X[start : start + _BLOCK], dtype=np.float64) - mean) / unit
+    for start in range(0, n, step):
+        gap = (np.asarray(X[start : start + step], dtype=np.float64) - mean) / unit
         square += np.where(np.isnan(gap), 0.0, gap**2).sum(0)
     sd = unit * np.sqrt(square / np.maximum(seen, 1))
     return Columns(np.arange(d), n, mean, sd, low, high, (n - seen).astype(np.int64), whole)
@@ -71,9 +92,12 @@ def describe(X: Any) -> Columns:
 
 def fingerprint(X: Any) -> str:
     """A short digest of the data, to recognise a checkpoint that belongs to other data."""
+    if hasattr(X, "fingerprint"):
+        return str(X.fingerprint())
     digest = hashlib.blake2b(digest_size=16)
     digest.update(repr((X.shape, str(X.dtype), is_csr(X))).encode())
+    step = block_rows(1)
     for array in (X.indptr, X.indices, X.data) if is_csr(X) else (X,):
-        for start in range(0, len(array), _BLOCK):
-            digest.update(np.ascontiguousarray(array[start : start + _BLOCK]).view(np.uint8).data)
+        for start in range(0, len(array), step):
+            digest.update(np.ascontiguousarray(array[start : start + step]).view(np.uint8).data)
     return digest.hexdigest()

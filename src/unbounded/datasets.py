@@ -9,7 +9,10 @@ import numpy as np
 from scipy import sparse
 from scipy.special import logsumexp
 
+from unbounded import sources
 from unbounded.likelihoods.base import Array
+from unbounded.sources.files import is_local
+from unbounded.sources.formats import check_numeric, csv_header, read_csr
 
 _ROWS = 16_384
 
@@ -162,7 +165,9 @@ def topics(
 
 
 def load(path: str | Path) -> Any:
-    """Rows from .npy (memory-mapped), .csv, .parquet or a CSR .npz."""
+    """Rows from .npy (memory-mapped), .csv, .parquet or a CSR .npz; a folder of pieces, .zarr or a URL is a source."""
+    if Path(path).is_dir() or not is_local(str(path)):
+        return sources.open(path)
     path = Path(path)
     if not path.exists():
         raise ValueError(f"{path} does not exist.")
@@ -184,33 +189,17 @@ def _load_frame(path: Path) -> Any:
     import pandas as pd
 
     try:
-        frame = _read_csv(path) if path.suffix == ".csv" else pd.read_parquet(path)
+        frame = pd.read_csv(path, header=csv_header(path)) if path.suffix == ".csv" else pd.read_parquet(path)
     except ImportError:
         raise ValueError('reading .parquet needs pyarrow: pip install "unbounded[parquet]".') from None
     except Exception as error:
         raise ValueError(f"{path} cannot be read as a table: {error}.") from error
-    words = [str(name) for name in frame.columns if not pd.api.types.is_numeric_dtype(frame[name])]
-    if words:
-        raise ValueError(f"{path}: column {words[0]!r} is not numeric; encode or drop it.")
+    check_numeric(frame, path)
     return frame
-
-
-def _read_csv(path: Path) -> Any:
-    """A first line of numbers is a row, not a header."""
-    import pandas as pd
-
-    first = pd.read_csv(path, header=None, nrows=1)
-    bare = all(pd.api.types.is_numeric_dtype(kind) for kind in first.dtypes)
-    return pd.read_csv(path, header=None if bare else "infer")
 
 
 def _load_csr(path: Path) -> Any:
     try:
-        with np.load(path, allow_pickle=False) as file:
-            layout = file["format"].item() if "format" in file else b"csr"
-            if layout != b"csr":
-                raise ValueError(f"its format is {layout.decode()}")
-            parts = [file[name] for name in ("data", "indices", "indptr")]
-            return sparse.csr_matrix(tuple(parts), shape=(int(file["shape"][0]), int(file["shape"][1])))
+        return read_csr(path)
     except (KeyError, ValueError, OSError) as error:
         raise ValueError(f"{path} is not a CSR matrix as scipy.sparse.save_npz writes it: {error}.") from error

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from unbounded.contracts import Array
+from unbounded.sources import Source
 
 if TYPE_CHECKING:
     import xarray
@@ -84,17 +85,18 @@ def _chain_legend(figure: Figure, axes: Axes) -> None:
             line.set_linewidth(2.0)
 
 
-def clusters(X: Array, labels: Array, names: Sequence[str] | None = None, max_rows: int = 20000) -> Figure:
+def clusters(X: Any, labels: Array, names: Sequence[str] | None = None, max_rows: int = 20000) -> Figure:
     """The rows coloured by cluster: a histogram of one column, a scatter of two, or of two principal components.
 
     `names` are those of the columns. Of more than `max_rows` rows, evenly spaced ones are drawn; rows with missing
     entries are left out. The legend counts all rows.
     """
-    X, labels = np.asarray(X), np.asarray(labels)
+    X, labels = X if isinstance(X, Source) else np.asarray(X), np.asarray(labels)
     if len(X) != len(labels):
         raise ValueError(f"there are {len(labels)} labels for {len(X)} rows.")
     shown = np.linspace(0, len(X) - 1, min(len(X), max_rows)).astype(int)
-    rows = (X if X.ndim == 2 else X[:, None])[shown].astype(float)
+    rows = X[shown].astype(float)
+    rows = rows if rows.ndim == 2 else rows[:, None]
     complete = np.isfinite(rows).all(1)
     points, axis_names = _plane(rows[complete], names)
     groups, sizes = labels[shown[complete]], _sizes(labels)

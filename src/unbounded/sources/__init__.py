@@ -1,0 +1,16 @@
+"""Data larger than memory: a source says where rows are and opens only those asked for (docs/data.md).
+
+    source = unbounded.open_source("pieces/")    # or one file, a list, a glob, a Zarr array, an fsspec URL
+    source.shape, source[10:20], source[rows]
+
+- `files.py` reaches bytes, on the local disk or through fsspec.
+- `formats.py` reads the rows of one piece: .npy, CSR .npz, .parquet, .zarr, .csv.
+- `source.py` joins pieces into one table of rows, and keeps the manifest that `unbounded shard` writes.
+- `writing.py` cuts any source into pieces.
+"""
+
+from unbounded.sources.files import SourceError
+from unbounded.sources.source import Source, open
+from unbounded.sources.writing import shard
+
+__all__ = ["Source", "SourceError", "open", "shard"]

@@ -1,0 +1,276 @@
+"""A source: pieces joined into one table of rows, of which nothing is in memory but what was asked for."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from threading import Lock
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from unbounded.arrays import Array, block_rows
+from unbounded.sources import files
+from unbounded.sources.files import SourceError, reading
+from unbounded.sources.formats import FORMATS, Reader
+
+MANIFEST = "pieces.json"
+UNFINISHED = "unfinished.json"  # in a folder that `unbounded shard` still writes to
+
+
+class Piece(NamedTuple):
+    """A file (or a Zarr array) with some of the rows; the last two tell whether it is still the same."""
+
+    path: str
+    n_rows: int
+    n_bytes: int
+    checksum: int
+
+
+class Source:
+    """Rows in pieces. It pickles as a list of paths; a worker that gets it opens the pieces of its own rows.
+
+    Code that slices an array (`X.shape`, `X[start:stop]`, `X[rows]`) takes a source unchanged. Pieces are checked when
+    they are opened, and one at a time is held, until its last row is read.
+    """
+
+    def __init__(self, format: str, n_columns: int, dtype: str, pieces: Sequence[Piece]) -> None:
+        self.format, self.pieces = format, tuple(pieces)
+        self.dtype, self.sparse = np.dtype(dtype), FORMATS[format].sparse
+        self._edges = np.cumsum([0, *(piece.n_rows for piece in self.pieces)])
+        self.shape = (int(self._edges[-1]), n_columns)
+        self._block = block_rows(n_columns, self.sparse)
+        self._lock = Lock()
+        self._held: tuple[int, Reader | None] = (-1, None)
+
+    def __reduce__(self) -> Any:
+        return Source, (self.format, self.shape[1], str(self.dtype), self.pieces)
+
+    @property
+    def n_rows(self) -> int:
+        return self.shape[0]
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        return f"<Source of {self.shape} {self.dtype} in {len(self.pieces)} {self.format} pieces>"
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Array:
+        raise SourceError("a source is not an array in memory; take its rows, source[start:stop], or all, source[:].")
+
+    # ---- rows
+
+    def rows(self, start: int, stop: int) -> Any:
+        """Rows start .. stop, in C order or CSR, in memory that may be written to; a map of the file where possible."""
+        start, stop, _ = slice(start, stop).indices(self.n_rows)
+        return self._joined(self._parts(start, stop), max(0, stop - start))
+
+    def take(self, indices: Any) -> Any:
+        """The rows with these numbers, in ascending order, gathered window by window."""
+        indices = np.asarray(indices, np.int64)
+        if len(indices) and (indices[0] < 0 or indices[-1] >= self.n_rows or (np.diff(indices) < 0).any()):
+            raise SourceError(f"row numbers must ascend within 0 .. {self.n_rows - 1}.")
+        return self._joined(self._gathered(indices), len(indices))
+
+    def blocks(self, start: int = 0, stop: int | None = None, size: int | None = None) -> Iterator[tuple[int, Any]]:
+        """(first, rows) of the whole source or a part of it, once, a block at a time."""
+        stop, size = self.n_rows if stop is None else stop, size or self._block
+        for first in range(start, stop, size):
+            yield first, self.rows(first, min(first + size, stop))
+
+    def __getitem__(self, which: Any) -> Any:
+        if isinstance(which, slice):
+            start, stop, step = which.indices(self.n_rows)
+            return self.rows(start, stop) if step == 1 else self[np.arange(start, stop, step)]
+        if isinstance(which, tuple):
+            raise SourceError("a source gives whole rows; take columns of those: source[start:stop][:, columns].")
+        if isinstance(which, int | np.integer):
+            return self[np.array([which])][0]
+        indices = np.asarray(which)
+        if indices.dtype == bool:
+            if indices.shape != (self.n_rows,):
+                raise SourceError(f"a mask of rows must have shape ({self.n_rows},), got {indices.shape}.")
+            indices = np.flatnonzero(indices)
+        if indices.ndim != 1 or (indices.size and indices.dtype.kind not in "iu"):
+            raise SourceError(f"rows are chosen by a list of integers, got {indices.dtype} of shape {indices.shape}.")
+        indices = np.where(indices < 0, indices + self.n_rows, indices).astype(np.int64)
+        order = np.argsort(indices, kind="stable")
+        if (np.diff(order) == 1).all():
+            return self.take(indices)
+        return self.take(indices[order])[np.argsort(order)]
+
+    def _parts(self, start: int, stop: int) -> Iterator[Any]:
+        first = int(np.searchsorted(self._edges, start, "right")) - 1
+        for p in range(first, len(self.pieces)):
+            low, high = int(self._edges[p]), int(self._edges[p + 1])
+            if low >= stop:
+                return
+            if max(start, low) < min(stop, high):
+                yield self._read(p, max(start, low) - low, min(stop, high) - low)
+
+    def _gathered(self, indices: Array) -> Iterator[Any]:
+        at = 0
+        while at < len(indices):
+            first = int(indices[at])
+            p = int(np.searchsorted(self._edges, first, "right")) - 1
+            end = int(np.searchsorted(indices, min(first + self._block, self._edges[p + 1])))
+            low = int(self._edges[p])
+            yield self._read(p, first - low, int(indices[end - 1]) + 1 - low)[indices[at:end] - first]
+            at = end
+
+    def _joined(self, parts: Iterable[Any], n_rows: int) -> Any:
+        if self.sparse:
+            some = list(parts) or [sparse.csr_matrix((0, self.shape[1]), dtype=self.dtype)]
+            return some[0] if len(some) == 1 else sparse.vstack(some, format="csr")
+        out, at = np.empty((n_rows, self.shape[1]), self.dtype), 0
+        for part in parts:
+            if len(part) == n_rows:
+                return part
+            out[at : at + len(part)] = part
+            at += len(part)
+        return out
+
+    # ---- pieces
+
+    def _read(self, p: int, start: int, stop: int) -> Any:
+        piece = self.pieces[p]
+        with self._lock, reading(piece.path):
+            held, reader = self._held
+            if held != p or reader is None:
+                self._held = (-1, None)
+                reader = self._opened(piece)
+            self._held = (p, reader) if stop < piece.n_rows else (-1, None)
+            return reader.rows(start, stop)
+
+    def _opened(self, piece: Piece) -> Reader:
+        reader = FORMATS[self.format](piece.path)
+        _check_like(reader, self.shape[1], self.dtype)
+        if reader.n_bytes != piece.n_bytes:
+            raise SourceError(
+                f"{piece.path} was truncated or changed: it has {reader.n_bytes} bytes, it had {piece.n_bytes}."
+            )
+        if reader.checksum != piece.checksum:
+            raise SourceError(f"{piece.path} was changed: its content is not what it was; restore it.")
+        return reader
+
+    def fingerprint(self) -> str:
+        """A short digest that tells other data from these without reading them: sizes, types and the checksums of
+        pieces, which look at some places of each file. No paths and no dates: a copy of the files is the same data."""
+        digest = hashlib.blake2b(digest_size=16)
+        digest.update(repr((self.shape, str(self.dtype), self.format)).encode())
+        for piece in self.pieces:
+            digest.update(repr(tuple(piece[1:])).encode())
+        return digest.hexdigest()
+
+    def manifest(self) -> str:
+        """What `pieces.json` says: enough to open the folder without looking at its pieces."""
+        pieces = [
+            {"name": Path(piece.path).name, "rows": piece.n_rows, "bytes": piece.n_bytes, "crc": piece.checksum}
+            for piece in self.pieces
+        ]
+        about = {"format": self.format, "rows": self.n_rows, "columns": self.shape[1], "dtype": str(self.dtype)}
+        return json.dumps(about | {"pieces": pieces}, indent=1) + "\n"
+
+
+def open(where: Any) -> Source:
+    """A source from a file (.npy, CSR .npz, .parquet, .csv, .zarr), a folder of such pieces, a glob or a list of paths.
+
+    Paths are local or URLs that fsspec knows. Pieces of a folder or a glob are in the order that people count in.
+    """
+    several = isinstance(where, list | tuple)
+    if not all(isinstance(path, str | Path) for path in (where if several else [where])):
+        raise SourceError(f"a source is opened from a path, a glob or a list of paths, got {where!r}.")
+    if several:
+        paths = [files.absolute(path) for path in where]
+        if not paths:
+            raise SourceError("a source needs at least one piece, the list is empty.")
+        return scan(paths)
+    path = files.absolute(where)
+    with reading(path):
+        if files.is_folder(path) and not _is_zarr(path):
+            return _open_folder(path)
+        if not files.exists(path) and set(path) & set("*?["):
+            paths = files.matching(path)
+            if not paths:
+                raise SourceError(f"no file matches {path}.")
+            return scan(paths)
+    return scan([path])
+
+
+def scan(paths: Sequence[str]) -> Source:
+    """A source from the headers of its pieces, which must be alike."""
+    formats = {_format_of(path): path for path in paths}
+    if len(formats) > 1:
+        raise SourceError(f"pieces have different formats, such as {' and '.join(formats.values())}; use one.")
+    (format,) = formats
+    pieces, first = [], None
+    for path in paths:
+        with reading(path):
+            reader = FORMATS[format](path)
+            first = first or reader
+            _check_like(reader, first.n_columns, first.dtype)
+            pieces.append(Piece(path, reader.n_rows, reader.n_bytes, reader.checksum))
+    assert first is not None
+    source = Source(format, first.n_columns, str(first.dtype), pieces)
+    if 0 in source.shape:
+        raise SourceError(f"{paths[0]}{' and the other pieces' if len(paths) > 1 else ''}: no rows or no columns.")
+    return source
+
+
+def _open_folder(folder: str) -> Source:
+    inside = {path.rsplit("/", 1)[-1]: path for path in (path.replace("\\", "/") for path in files.listing(folder))}
+    if MANIFEST in inside:
+        return _trusted(folder, inside[MANIFEST])
+    if UNFINISHED in inside:
+        raise SourceError(f"{folder} is not finished; run the same `unbounded shard` again, it goes on from there.")
+    pieces = [path for name, path in inside.items() if name[0] not in "._" and _suffix(name) in FORMATS]
+    if not pieces:
+        raise SourceError(f"{folder} holds no pieces; they end in {', '.join('.' + name for name in FORMATS)}.")
+    return scan(pieces)
+
+
+def _trusted(folder: str, path: str) -> Source:
+    """The source that a manifest describes; its pieces are not looked at before they are needed."""
+    try:
+        about = json.loads(files.read_all(path))
+        pieces = [
+            Piece(f"{folder}/{each['name']}", int(each["rows"]), int(each["bytes"]), int(each["crc"]))
+            for each in about["pieces"]
+        ]
+        source = Source(about["format"], int(about["columns"]), about["dtype"], pieces)
+        if source.n_rows != about["rows"]:
+            raise ValueError("its pieces do not add up")
+        return source
+    except (ValueError, KeyError, TypeError) as error:
+        raise SourceError(f"{path} is damaged; delete it to open the pieces without it.") from error
+
+
+def _check_like(reader: Reader, n_columns: int, dtype: np.dtype[Any]) -> None:
+    if reader.n_columns != n_columns:
+        raise SourceError(f"{reader.path} has {reader.n_columns} columns, the other pieces have {n_columns}.")
+    if reader.dtype != dtype:
+        raise SourceError(f"{reader.path} holds {reader.dtype} values, the other pieces {dtype}; convert one of them.")
+
+
+def _suffix(path: str) -> str:
+    return path.rsplit("/", 1)[-1].rpartition(".")[2].lower()
+
+
+def _is_zarr(path: str) -> bool:
+    return _suffix(path) == "zarr" or any(files.exists(f"{path}/{mark}") for mark in ("zarr.json", ".zarray"))
+
+
+def _format_of(path: str) -> str:
+    suffix = _suffix(path)
+    if suffix in FORMATS:
+        return suffix
+    with reading(path):
+        if _is_zarr(path):
+            return "zarr"
+        if not files.exists(path):
+            raise SourceError(f"{path} does not exist.")
+    raise SourceError(f"{path} has an unknown ending; use one of {', '.join('.' + name for name in FORMATS)}.")

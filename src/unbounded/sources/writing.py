@@ -1,0 +1,123 @@
+"""Cutting a source into pieces: block by block, each piece whole or not there, the manifest last.
+
+A folder under way holds `unfinished.json`, which says what is being written: the same command goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from scipy import sparse
+
+from unbounded.arrays import Array, block_rows, is_csr
+from unbounded.sources.files import SourceError
+from unbounded.sources.source import MANIFEST, UNFINISHED, Source, scan
+
+WRITABLE = ("npy", "npz")
+
+
+def shard(
+    source: Source, out: str | Path, n_shards: int = 64, format: str | None = None, float32: bool = False
+) -> Source:
+    """Write the rows as n_shards pieces into a new folder and open it; format: npy, or npz for sparse rows.
+
+    Pieces of .npy have equally many rows and are streamed; those of .npz about equally many stored values, one of them
+    in memory at a time.
+    """
+    format = format or ("npz" if source.sparse else "npy")
+    if format not in WRITABLE:
+        raise SourceError(f"pieces are written as {' or '.join(WRITABLE)}, not as {format!r}.")
+    if not 1 <= n_shards <= source.n_rows:
+        raise SourceError(f"the number of pieces must be between 1 and the {source.n_rows} rows, got {n_shards}.")
+    dtype = np.dtype(np.float32) if float32 else source.dtype
+    folder = Path(out).absolute()
+    plan = {"data": source.fingerprint(), "pieces": n_shards, "format": format, "dtype": str(dtype)}
+    _prepare(folder, json.dumps(plan, indent=1) + "\n")
+    edges = np.arange(n_shards + 1) * source.n_rows // n_shards if format == "npy" else _balanced(source, n_shards)
+    write = _write_npy if format == "npy" else _write_npz
+    paths = [folder / f"piece-{p:05d}.{format}" for p in range(n_shards)]
+    for p, path in enumerate(paths):
+        if not path.exists():
+            own = partial(write, source=source, start=int(edges[p]), stop=int(edges[p + 1]), dtype=dtype)
+            try:
+                _atomically(path, own)
+            except KeyboardInterrupt:
+                raise KeyboardInterrupt(
+                    f"{p} of {n_shards} pieces are in {folder}; the same command goes on from there."
+                ) from None
+    pieces = scan([str(path) for path in paths])
+    _atomically(folder / MANIFEST, lambda file: file.write(pieces.manifest().encode()))
+    (folder / UNFINISHED).unlink()
+    return pieces
+
+
+def _prepare(folder: Path, plan: str) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SourceError(f"could not make the folder {folder}: {error.strerror or error}.") from error
+    mark = folder / UNFINISHED
+    if mark.exists() and not (folder / MANIFEST).exists():
+        if mark.read_text() != plan:
+            raise SourceError(
+                f"{folder} holds unfinished pieces of other data or settings; delete it or choose another."
+            )
+    elif any(folder.iterdir()):
+        raise SourceError(f"{folder} is not empty; choose another folder.")
+    else:
+        _atomically(mark, lambda file: file.write(plan.encode()))
+
+
+def _balanced(source: Source, n_pieces: int) -> Array:
+    """Edges between rows with about equally many stored values on each side; a row itself counts for one."""
+    stored = [np.diff(rows.indptr) if is_csr(rows) else np.count_nonzero(rows, axis=1) for _, rows in source.blocks()]
+    weight = np.cumsum(np.concatenate(stored) + 1)
+    number = np.arange(n_pieces + 1)
+    edges = np.searchsorted(weight, number * weight[-1] / n_pieces, "right")
+    edges = np.maximum.accumulate(edges - number) + number  # at least one row in each ...
+    return np.minimum(edges, source.n_rows - n_pieces + number)  # ... also in the last ones
+
+
+def _write_npy(file: IO[bytes], source: Source, start: int, stop: int, dtype: np.dtype[Any]) -> None:
+    header = {"descr": dtype.str, "fortran_order": False, "shape": (stop - start, source.shape[1])}
+    np.lib.format.write_array_header_1_0(file, header)
+    for _, rows in source.blocks(start, stop, block_rows(source.shape[1])):
+        file.write(np.ascontiguousarray(_narrowed(rows.toarray() if is_csr(rows) else rows, dtype)).data)
+
+
+def _write_npz(file: IO[bytes], source: Source, start: int, stop: int, dtype: np.dtype[Any]) -> None:
+    parts = [sparse.csr_matrix(_narrowed(rows, dtype)) for _, rows in source.blocks(start, stop)]
+    sparse.save_npz(file, sparse.vstack(parts, format="csr"))
+
+
+def _narrowed(rows: Any, dtype: np.dtype[Any]) -> Any:
+    try:
+        with np.errstate(over="raise"):
+            return rows.astype(dtype, copy=False)
+    except FloatingPointError:
+        raise SourceError("some values are too large for single precision; leave out --float32.") from None
+
+
+def _atomically(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
+    """A temporary name first: a piece that is there is whole."""
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        with open(temporary, "wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise SourceError(
+            f"could not write {path}: {error.strerror or error}; make room or fix the permissions, then run it again."
+        ) from error
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

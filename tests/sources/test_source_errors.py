@@ -1,0 +1,253 @@
+"""Sources that are wrong, or go wrong under way: one sentence that names the piece."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from kinds import DENSE, SPARSE, cut, manifest, npy_folder, npz_folder, one_parquet, parquet_folder, zarr3
+from scipy import sparse
+
+import unbounded as ub
+from unbounded.data import describe
+
+
+def refused(call, *words):
+    with pytest.raises(ub.SourceError) as caught:
+        call()
+    (line,) = str(caught.value).splitlines()
+    assert line.endswith(".")
+    for word in words:
+        assert word in line, line
+    return line
+
+
+def save(path, X):
+    np.save(path, X)
+    return path
+
+
+# ---- when it is opened
+
+
+def test_nothing_there(tmp_path):
+    refused(lambda: ub.open_source(tmp_path / "no.npy"), "no.npy", "does not exist")
+    refused(lambda: ub.open_source(tmp_path / "no"), "does not exist")
+    refused(lambda: ub.open_source(tmp_path / "no.zarr"), "no.zarr")
+    refused(lambda: ub.open_source(f"{tmp_path}/*.npy"), "no file matches")
+    refused(lambda: ub.open_source([]), "at least one piece")
+    refused(lambda: ub.open_source(tmp_path), str(tmp_path), "holds no pieces")
+    refused(lambda: ub.open_source("memory://nowhere/x.npy"), "does not exist")
+
+
+def test_an_unknown_ending(tmp_path):
+    (tmp_path / "x.json").write_text("[]")
+    refused(lambda: ub.open_source(tmp_path / "x.json"), "x.json", "unknown ending", ".npy")
+
+
+def test_an_unknown_protocol():
+    refused(lambda: ub.open_source("nosuch://bucket/x.npy"), "nosuch://bucket/x.npy", "not known")
+
+
+@pytest.mark.parametrize("where", [5, None, [5], DENSE])
+def test_something_else_than_a_path(where):
+    with pytest.raises(ub.SourceError, match="a path, a glob or a list of paths"):
+        ub.open_source(where)
+
+
+def test_a_file_that_may_not_be_read(tmp_path):
+    path = save(tmp_path / "x.npy", DENSE)
+    path.chmod(0)
+    if os.access(path, os.R_OK):
+        pytest.skip("everything may be read here")
+    refused(lambda: ub.open_source(path), "x.npy cannot be read: Permission denied")
+
+
+def test_an_extra_that_is_not_installed(tmp_path, monkeypatch):
+    where, _ = one_parquet(tmp_path)
+    monkeypatch.setitem(__import__("sys").modules, "pyarrow.parquet", None)
+    refused(lambda: ub.open_source(where), "x.parquet", 'pip install "unbounded[sources]"')
+
+
+@pytest.mark.parametrize("name", ["x.npy", "x.npz", "x.parquet", "x.csv"])
+@pytest.mark.parametrize("content", [b"", b"abc"])
+def test_files_that_are_something_else(tmp_path, name, content):
+    if (name, content) == ("x.csv", b"abc"):
+        content = b"a\nb\n"
+    (tmp_path / name).write_bytes(content)
+    refused(lambda: ub.open_source(tmp_path / name)[:], name)
+
+
+@pytest.mark.parametrize(
+    ("X", "word"),
+    [
+        (np.array([["a", "b"]]), "type <U1"),
+        (np.zeros((2, 2), complex), "type complex128"),
+        (np.zeros(5), "shape (5,)"),
+        (np.zeros((2, 3, 4)), "shape (2, 3, 4)"),
+        (np.zeros((0, 3)), "no rows"),
+        (np.zeros((3, 0)), "no columns"),
+        (np.zeros(3, [("a", "f8")]), "shape (3,)"),
+    ],
+)
+def test_arrays_that_are_no_rows_of_numbers(tmp_path, X, word):
+    path = save(tmp_path / "x.npy", X)
+    refused(lambda: ub.open_source(path), "x.npy", word)
+
+
+def test_objects_are_never_unpickled(tmp_path):
+    np.save(tmp_path / "x.npy", np.array([[1, None]], dtype=object), allow_pickle=True)
+    refused(lambda: ub.open_source(tmp_path / "x.npy"), "x.npy", "object")
+
+
+def test_words_in_a_table(tmp_path):
+    frame = pd.DataFrame({"a": [1.0, 2.0], "b": ["u", "v"]})
+    frame.to_parquet(tmp_path / "x.parquet")
+    refused(lambda: ub.open_source(tmp_path / "x.parquet"), "'b' is not numeric")
+    frame.to_csv(tmp_path / "x.csv", index=False)
+    refused(lambda: ub.open_source(tmp_path / "x.csv")[:], "'b' is not numeric")
+
+
+def test_column_major_sparse_rows(tmp_path):
+    sparse.save_npz(tmp_path / "x.npz", SPARSE.tocsc())
+    refused(lambda: ub.open_source(tmp_path / "x.npz"), "x.npz", "csc")
+
+
+def test_sparse_rows_with_columns_out_of_range(tmp_path):
+    """Compiled code does not look at bounds."""
+    parts = {"data": np.ones(2), "indices": np.array([0, 9]), "indptr": np.array([0, 1, 2]), "shape": (2, 3)}
+    np.savez(tmp_path / "x.npz", format=b"csr", **parts)
+    refused(lambda: ub.open_source(tmp_path / "x.npz")[:], "x.npz")
+
+
+def test_pieces_of_different_kinds(tmp_path):
+    save(tmp_path / "a.npy", DENSE)
+    sparse.save_npz(tmp_path / "b.npz", SPARSE)
+    refused(lambda: ub.open_source(tmp_path), "different formats", "a.npy", "b.npz")
+    refused(lambda: ub.open_source([tmp_path / "a.npy", tmp_path / "b.npz"]), "different formats")
+
+
+def test_pieces_with_different_columns(tmp_path):
+    npy_folder(tmp_path)
+    save(tmp_path / "x11.npy", DENSE[:, :5])
+    refused(lambda: ub.open_source(tmp_path), "x11.npy has 5 columns, the other pieces have 7")
+
+
+def test_pieces_with_different_types(tmp_path):
+    npy_folder(tmp_path)
+    save(tmp_path / "x11.npy", DENSE.astype(np.float32))
+    refused(lambda: ub.open_source(tmp_path), "x11.npy holds float32 values, the other pieces float64")
+
+
+def test_a_truncated_piece_is_seen_at_once(tmp_path):
+    npy_folder(tmp_path)
+    path = tmp_path / "x12.npy"
+    path.write_bytes(path.read_bytes()[:-8])
+    refused(lambda: ub.open_source(tmp_path), "x12.npy is truncated")
+
+
+# ---- under way: the driver has opened it, a worker reads
+
+
+@pytest.mark.parametrize(
+    ("make", "name", "start"),
+    [(npy_folder, "x12.npy", 640), (npz_folder, "x4.npz", 640), (parquet_folder, "x4.parquet", 640),
+     (manifest, "pieces/piece-00005.npy", 900)],
+)  # fmt: skip
+class TestAPieceThatIsNoLongerTheSame:
+    def test_vanished(self, tmp_path, make, name, start):
+        source = ub.open_source(make(tmp_path)[0])
+        (tmp_path / name).unlink()
+        assert source[: start // 2].shape[0] == start // 2
+        refused(lambda: pickle.loads(pickle.dumps(source))[start:], name, "disappeared")
+
+    def test_truncated(self, tmp_path, make, name, start):
+        source = ub.open_source(make(tmp_path)[0])
+        path = tmp_path / name
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+        refused(lambda: source[start:], name, "truncated")
+
+    def test_replaced(self, tmp_path, make, name, start):
+        source = ub.open_source(make(tmp_path)[0])
+        path = tmp_path / name
+        content = bytearray(path.read_bytes())
+        content[-40] ^= 1
+        path.write_bytes(content)
+        refused(lambda: source[start:], name)
+
+    def test_other_columns(self, tmp_path, make, name, start):
+        source = ub.open_source(make(tmp_path)[0])
+        path = tmp_path / name
+        if path.suffix == ".npy":
+            np.save(path, DENSE[start:, :4])
+        elif path.suffix == ".npz":
+            sparse.save_npz(path, SPARSE[start:, :4])
+        else:
+            pd.DataFrame(DENSE[start:, :4].astype(np.float32), columns=list("abcd")).to_parquet(path)
+        refused(lambda: source[start:], name, "has 4 columns")
+
+
+def test_a_chunk_that_vanishes(tmp_path):
+    where, _ = zarr3(tmp_path)
+    source = ub.open_source(where)
+    (where / "c" / "2" / "0").unlink()
+    refused(lambda: source[:10], "plain", "truncated or changed")
+
+
+def test_a_damaged_manifest(tmp_path):
+    where, X = manifest(tmp_path)
+    path = where / "pieces.json"
+    about = json.loads(path.read_text())
+    for wrong in (
+        "",
+        "[]",
+        "{}",
+        json.dumps(about | {"format": "xls"}),
+        json.dumps(about | {"pieces": [{}]}),
+        json.dumps(about | {"rows": 3}),
+    ):
+        path.write_text(wrong)
+        refused(lambda: ub.open_source(where), "pieces.json is damaged")
+    path.unlink()
+    np.testing.assert_array_equal(ub.open_source(where)[:], X)
+
+
+# ---- rows
+
+
+def test_rows_out_of_range(tmp_path):
+    source = ub.open_source(npy_folder(tmp_path)[0])
+    refused(lambda: source[np.array([3, 1000])], "0 .. 999")
+    refused(lambda: source[np.array([-1001])], "0 .. 999")
+    refused(lambda: source[np.zeros(3, bool)], "mask of rows must have shape (1000,)")
+    refused(lambda: source.take([2, 1]), "ascend")
+    refused(lambda: source[:, 2], "whole rows")
+    refused(lambda: source[[0.5]], "list of integers")
+    assert source[2000:].shape == source[np.array([], int)].shape == (0, 7)
+
+
+def test_a_source_is_not_loaded_by_accident(tmp_path):
+    source = ub.open_source(npy_folder(tmp_path)[0])
+    refused(lambda: np.asarray(source), "not an array in memory")
+
+
+@pytest.mark.filterwarnings("error")
+def test_values_that_are_not_finite_show_in_the_columns(tmp_path):
+    X = DENSE.copy()
+    X[3, 0], X[5, 1], X[6, 1], X[:, 2] = np.inf, -np.inf, np.inf, np.nan
+    for p, part in enumerate(cut(X)):
+        save(tmp_path / f"{p}.npy", part)
+    columns = describe(ub.open_source(tmp_path))
+    assert np.isposinf(columns.high[[0, 1]]).all()
+    assert np.isneginf(columns.low[1])
+    assert columns.holes[2] == 1000
+    strange = SPARSE.copy()
+    strange.data[:2] = np.inf, np.nan
+    sparse.save_npz(tmp_path / "s.npz", strange)
+    columns = describe(ub.open_source(tmp_path / "s.npz"))
+    assert np.isposinf(columns.high[strange.indices[0]])
+    assert columns.holes[strange.indices[1]] == 1
