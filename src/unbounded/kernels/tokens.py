@@ -388,7 +388,7 @@ def _search(row, parts, masses, usable, aim):
 
 @jit
 def count_words(words, labels, by_word, atoms):
-    """(ends, words, counts): how often each atom has each word, sparse, words in order; by_word sorts the rows."""
+    """(tokens of each atom, ends, words, times): how often it has each word, sparse, in order; by_word sorts the rows."""
     ends = np.zeros(atoms + 1, np.int64)
     for i in range(labels.size):
         ends[labels[i] + 1] += 1
@@ -415,4 +415,4 @@ def count_words(words, labels, by_word, atoms):
             times[total] = times[j]
             total += 1
         ends[k + 1] = total
-    return ends, found[:total].copy(), times[:total].copy()
+    return begin[1:] - begin[:-1], ends, found[:total].copy(), times[:total].copy()
