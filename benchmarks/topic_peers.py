@@ -92,9 +92,9 @@ def ours(corpus: Corpus, seconds: float) -> Result:
 
     fit(31, 1)
     (_, short), (_, longer) = fit(1, 1), fit(31, 1)
-    n_rounds = max(4, int((0.75 * seconds - short) / (longer - short) * 30))  # the rest is for the point estimates
+    each = (longer - short) / 30
+    n_rounds = max(4, int((0.75 * seconds - short) / each))  # the rest is for the point estimates
     model, spent = fit(n_rounds // 2, n_rounds - n_rounds // 2)
-    each = (spent - short) / (n_rounds - 2)  # with the summaries of all draws
     seen, rest = tokens(corpus.seen), tokens(corpus.rest)
     logs = [
         completion(model._likelihood, draw, seen, rest, 40, key(1, "peers", j)) for j, draw in enumerate_draws(model)

@@ -388,7 +388,7 @@ def _search(row, parts, masses, usable, aim):
 
 @jit
 def count_words(words, labels, by_word, atoms):
-    """(tokens of each atom, ends, words, times): how often it has each word, sparse, in order; by_word sorts the rows."""
+    """(tokens of each atom, ends, words, times): how often it has each word, sparse; by_word sorts the rows."""
     ends = np.zeros(atoms + 1, np.int64)
     for i in range(labels.size):
         ends[labels[i] + 1] += 1
