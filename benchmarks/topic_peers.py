@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,9 +22,12 @@ import numpy as np
 from scipy import sparse
 from scipy.special import logsumexp
 
-from unbounded import HierarchicalDirichletProcess, datasets
+from unbounded import HierarchicalDirichletProcess, datasets, engines
+from unbounded.instantiation import Ghosts
 from unbounded.randomness import key
+from unbounded.samplers.hierarchical import Hierarchical, Shards
 from unbounded.samplers.hierarchical_predictive import completion, gibbs
+from unbounded.samplers.hybrid import rounds
 
 HELD_OUT = 500
 
@@ -83,17 +86,16 @@ class Result(NamedTuple):
 
 
 def ours(corpus: Corpus, seconds: float) -> Result:
-    """As many rounds as the time allows by a short fit before (which compiles, too), half of them warm-up."""
+    """As many rounds as the time allows by short fits before (the first compiles), half of them warm-up."""
 
     def fit(n_warmup: int, n_draws: int) -> tuple[Any, float]:
         began = time.process_time()
         settings = {"n_warmup": n_warmup, "n_draws": n_draws, "n_snapshots": 16, "n_workers": 1, "random_state": 1}
         return HierarchicalDirichletProcess(**settings).fit(corpus.train), time.process_time() - began
 
-    fit(31, 1)
-    (_, short), (_, longer) = fit(1, 1), fit(31, 1)
-    each = (longer - short) / 30
-    n_rounds = max(4, int((0.75 * seconds - short) / each))  # the rest is for the point estimates
+    fit(1, 1)
+    model, short = fit(1, 1)
+    n_rounds = max(4, int((0.75 * seconds - short) / seconds_of_a_round(model, corpus)))  # the rest: point estimates
     model, spent = fit(n_rounds // 2, n_rounds - n_rounds // 2)
     seen, rest = tokens(corpus.seen), tokens(corpus.rest)
     logs = [
@@ -102,7 +104,20 @@ def ours(corpus: Corpus, seconds: float) -> Result:
     value = float(np.exp(-(logsumexp(logs, axis=0) - np.log(len(logs))).mean()))
     sizes = model._snapshots[-1]["counts"]
     topics = f"{len(sizes)} ({(sizes > 0.001 * corpus.n_tokens).sum()})"
-    return Result("unbounded", value, topics, corpus.n_tokens / each, spent)
+    return Result("unbounded", value, topics, corpus.n_tokens / seconds_of_a_round(model, corpus), spent)
+
+
+def seconds_of_a_round(model: Any, corpus: Corpus, n_rounds: int = 20) -> float:
+    """CPU time of a round from the last draw on."""
+    words, sizes = tokens(corpus.train)
+    sampler = Hierarchical(model._prior, model._likelihood, Ghosts(), sizes, model.n_shards, seed=1)
+    engine = engines.build("serial", Shards(words, sizes, model._likelihood, model.n_shards))
+    chain = rounds(sampler, engine, sampler.begin(engine, model._snapshots[-1]["labels"]))
+    next(islice(chain, 4, None))
+    began = time.process_time()
+    next(islice(chain, n_rounds - 1, None))
+    engine.close()
+    return (time.process_time() - began) / n_rounds
 
 
 def enumerate_draws(model: Any) -> Any:
