@@ -399,7 +399,10 @@ def _by_size(labels: Array) -> Array:
     sizes, first = _sizes_and_firsts(labels, int(labels.max()) + 1)
     rank = np.empty(len(sizes), np.int64)
     rank[np.lexsort((first, -sizes))] = np.arange(len(sizes))
-    return rank[labels]
+    out = np.empty(len(labels), np.int64)
+    for start in range(0, len(labels), _BLOCK):
+        out[start : start + _BLOCK] = rank[labels[start : start + _BLOCK]]
+    return out
 
 
 def _best_draw(draws: Sequence[Array], loss: str) -> Array:
