@@ -140,7 +140,8 @@ def _vocabulary(command: dict[str, Any], n_words: int | None = None) -> list[str
 
 def _groups(path: Any, n_rows: int) -> Any:
     """The group of each row, from a file."""
-    ids = np.asarray(datasets.load(path)).ravel()
+    ids = np.load(path) if Path(path).suffix == ".npy" else np.asarray(datasets.load(path))
+    ids = ids.ravel()
     if len(ids) != n_rows:
         raise ValueError(f"--groups has {len(ids)} ids for {n_rows} rows.")
     return ids
@@ -264,8 +265,8 @@ def _fitted(run: Path, command: dict[str, Any], quiet: bool) -> tuple[Any, Any]:
     if command.get("groups"):
         return _fitted_groups(estimator, X, command)
     _vocabulary(command, X.shape[1])
-    if isinstance(X, sources.Source) and command["holdout"] > 0:
-        raise ValueError("--holdout would read all pieces into memory; in Python, fit(source, holdout=rows) does not.")
+    if command["holdout"] > 0:
+        X = _in_memory(X, "--holdout")
     split = _mask if _has_features(estimator) else _split
     train, kept_out = split(X, command["holdout"], command["settings"]["random_state"])
     shape = _image_shape(command)
@@ -276,12 +277,22 @@ def _fitted(run: Path, command: dict[str, Any], quiet: bool) -> tuple[Any, Any]:
 
 def _fitted_groups(estimator: Any, X: Any, command: dict[str, Any]) -> tuple[Any, Any]:
     """Rows in groups; whole groups are held out."""
-    X, groups = np.asarray(X, dtype=float), _groups(command["groups"], X.shape[0])
+    groups = _groups(command["groups"], X.shape[0])
+    if isinstance(X, sources.Source) and command["holdout"] == 0 and (groups[:-1] <= groups[1:]).all():
+        return estimator.fit(X, groups), X
+    X = np.asarray(_in_memory(X, "--groups of rows that are not sorted, or --holdout,"), dtype=float)
     ids = np.unique(groups)
     _, out = _split(ids, command["holdout"], command["settings"]["random_state"])
     away = np.isin(groups, ids[:0] if out is None else out)
     held = (X[away], groups[away]) if away.any() else None
     return estimator.fit(X[~away], groups[~away], holdout=held), X[~away]
+
+
+def _in_memory(X: Any, why: str) -> Any:
+    """All rows; of one file, as of any other that is read as a whole, but not of pieces."""
+    if isinstance(X, sources.Source) and len(X.pieces) > 1:
+        raise ValueError(f"{why} would read all pieces into memory; in Python, fit(source, holdout=rows) does not.")
+    return X[:] if isinstance(X, sources.Source) else X
 
 
 def _run(run: Path, command: dict[str, Any], quiet: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,6 +33,14 @@ def boundaries(n_rows: int, n_shards: int) -> Array:
     return np.arange(n_shards + 1) * n_rows // n_shards
 
 
+def row_blocks(X: Any, most: int = 2**16) -> Iterator[slice]:
+    """All rows of an array, CSR or a source, some at a time: what is made of them stays small."""
+    n, d = X.shape
+    step = min(most, block_rows(d, is_sparse(X)))
+    for start in range(0, n, step):
+        yield slice(start, min(start + step, n))
+
+
 def describe(X: Any) -> Columns:
     """Column means, standard deviations, ranges and holes of an array, CSR or a source, block by block.
 
@@ -47,9 +56,8 @@ def _describe_sparse(X: Any) -> Columns:
     n, d = X.shape
     total, square, low, high = np.zeros(d), np.zeros(d), np.full(d, np.inf), np.full(d, -np.inf)
     stored, holes, whole = np.zeros(d, np.int64), np.zeros(d, np.int64), np.ones(d, bool)
-    step = block_rows(d, sparse=True)
-    for start in range(0, n, step):
-        part = X[start : start + step]
+    for rows in row_blocks(X):
+        part = X[rows]
         column, value = part.indices, part.data.astype(np.float64)
         np.add.at(total, column, value)
         np.add.at(square, column, value**2)
@@ -67,11 +75,10 @@ def _describe_sparse(X: Any) -> Columns:
 
 def _describe_dense(X: Any) -> Columns:
     n, d = X.shape
-    step = block_rows(d)
     seen, total = np.zeros(d), np.zeros(d)
     low, high, whole = np.full(d, np.inf), np.full(d, -np.inf), np.ones(d, bool)
-    for start in range(0, n, step):
-        x = np.asarray(X[start : start + step], dtype=np.float64)
+    for rows in row_blocks(X):
+        x = np.asarray(X[rows], dtype=np.float64)
         there = ~np.isnan(x)
         filled = np.where(there, x, 0.0)
         seen += there.sum(0)
@@ -83,8 +90,8 @@ def _describe_dense(X: Any) -> Columns:
     reach = np.maximum(high - mean, mean - low)
     unit = np.where((reach > 0) & np.isfinite(reach), reach, 1.0)  # squares of very large or small gaps would be lost
     square = np.zeros(d)
-    for start in range(0, n, step):
-        gap = (np.asarray(X[start : start + step], dtype=np.float64) - mean) / unit
+    for rows in row_blocks(X):
+        gap = (np.asarray(X[rows], dtype=np.float64) - mean) / unit
         square += np.where(np.isnan(gap), 0.0, gap**2).sum(0)
     sd = unit * np.sqrt(square / np.maximum(seen, 1))
     return Columns(np.arange(d), n, mean, sd, low, high, (n - seen).astype(np.int64), whole)

@@ -165,24 +165,16 @@ def topics(
 
 
 def load(path: str | Path) -> Any:
-    """Rows from .npy (memory-mapped), .csv, .parquet or a CSR .npz; a folder of pieces, .zarr or a URL is a source."""
-    if Path(path).is_dir() or not is_local(str(path)):
+    """Rows from .csv, .parquet or a CSR .npz; a .npy, a folder of pieces, .zarr or a URL opens as a source, unread."""
+    if Path(path).is_dir() or Path(path).suffix == ".npy" or not is_local(str(path)):
         return sources.open(path)
     path = Path(path)
     if not path.exists():
         raise ValueError(f"{path} does not exist.")
-    readers = {".npy": _load_npy, ".csv": _load_frame, ".parquet": _load_frame, ".npz": _load_csr}
+    readers = {".csv": _load_frame, ".parquet": _load_frame, ".npz": _load_csr}
     if path.suffix not in readers:
-        raise ValueError(f"{path} has an unknown ending; use one of {', '.join(sorted(readers))}.")
+        raise ValueError(f"{path} has an unknown ending; use one of .npy, {', '.join(sorted(readers))}.")
     return readers[path.suffix](path)
-
-
-def _load_npy(path: Path) -> Array:
-    try:
-        array: Array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
-        raise ValueError(f"{path} is not a readable .npy array: {error}.") from error
-    return array
 
 
 def _load_frame(path: Path) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ N, D = 3_200_000, 16  # 400 MB in double precision
 
 MEASURED = """
 import sys
+import time
 import numpy as np
 import unbounded as ub
 from unbounded.data import describe, fingerprint
@@ -54,3 +56,94 @@ def test_a_file_of_400_mb_is_described_in_a_fraction_of_it(tmp_path):
     n, mean, _, grown = measured(tmp_path / "pieces")
     assert (n, mean) == (N, 499.5)
     assert grown < 150, f"{grown:.0f} MB"
+
+
+# ---- a fit
+
+FIT = """
+import sys
+import time
+import numpy as np
+import unbounded as ub
+
+def fit(path):
+    return ub.DirichletProcessMixture(
+        "diagonal_gaussian", dtype="float32", n_shards=8, n_warmup=1, n_draws=2, n_snapshots=1, random_state=0,
+        engine="processes", n_workers=2, checkpoint=sys.argv[2],
+    ).fit(ub.open_source(path))
+
+if __name__ == "__main__":
+    model = fit(sys.argv[1])
+    print(len(model.labels_), (np.bincount(model.labels_) > 0.1 * len(model.labels_)).sum())
+"""
+PARTS, WIDE = 5, 64
+
+
+def make_clusters(path, n_rows):
+    """Five Gaussian clusters of equal size in single precision, block by block."""
+    X = np.lib.format.open_memmap(path, "w+", np.float32, (n_rows, WIDE))
+    rng = np.random.default_rng(1)
+    means = 4.0 * rng.standard_normal((PARTS, WIDE), dtype=np.float32)
+    for start in range(0, n_rows, 50_000):
+        block = X[start : start + 50_000]
+        rng.standard_normal(out=(noise := np.empty(block.shape, np.float32)), dtype=np.float32)
+        block[:] = noise + means[rng.integers(PARTS, size=len(block))]
+    X.flush()
+
+
+def held(pid):
+    """Megabytes that a process holds: anonymous memory and shared memory that it has mapped. Pages of the data file
+    are not among it: they are the system's cache, which drops them when anybody needs the room."""
+    try:
+        with open(f"/proc/{pid}/status") as file:
+            lines = dict(line.split(":", 1) for line in file)
+        return sum(int(lines[name].split()[0]) for name in ("RssAnon", "RssShmem")) / 1024
+    except (OSError, KeyError):  # it has ended
+        return 0.0
+
+
+def family(pid):
+    """A process and all that it started."""
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children") as file:
+            return [pid, *(one for child in file.read().split() for one in family(int(child)))]
+    except OSError:
+        return [pid]
+
+
+def fitted(folder, n_rows):
+    """Fit n rows of a file; (peak of the driver, peak of all processes together) in MB, measured all the time."""
+    make_clusters(folder / "x.npy", n_rows)
+    (folder / "fit.py").write_text(FIT)
+    driver = subprocess.Popen(
+        [sys.executable, folder / "fit.py", folder / "x.npy", folder / "run"], stdout=subprocess.PIPE, text=True
+    )
+    own = together = 0.0
+    while driver.poll() is None:
+        sizes = [held(pid) for pid in family(driver.pid)]
+        own, together = max(own, sizes[0]), max(together, sum(sizes))
+        time.sleep(0.02)
+    assert driver.returncode == 0
+    assert driver.stdout.read().split() == [str(n_rows), str(PARTS)]
+    print(f"{n_rows * WIDE * 4 / 2**20:.0f} MB: driver {own:.0f} MB, all processes {together:.0f} MB")
+    labels = [np.load(folder / "run" / "labels" / f"shard-{p:05d}.npy", mmap_mode="r") for p in range(8)]
+    assert sum(map(len, labels)) == n_rows
+    return own, together
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="measured through /proc")
+def test_a_fit_holds_no_rows(tmp_path):
+    own, together = fitted(tmp_path, 800_000)  # 200 MB
+    assert own < 400
+    assert together < 900
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="measured through /proc")
+def test_four_gigabytes_are_fitted_in_one(tmp_path):
+    """Driver below 500 MB; all processes below 1 GB and the labels, of which there are four copies at most: those of
+    the shards, the recovery point or checkpoint of them, a draw on its way, and the estimate."""
+    n_rows = 2**24
+    own, together = fitted(tmp_path, n_rows)
+    assert own < 500
+    assert together < 1024 + 4 * 4 * n_rows / 2**20

@@ -6,6 +6,8 @@
     chain-0/assignments/000012.ub the same for matrices Z, whose width changes from draw to draw
     chain-0/snapshots/000012.ub   whole draws, for prediction and point estimates
     chain-0/checkpoint.ub         the last complete round
+    labels/shard-00003.npy        of a source: the point estimate for the rows of a shard (features: Z/), with
+    labels/shards.json            which rows these are
 
 `.ub` files are a magic line, a SHA-256 line and an .npz without pickles. They are written to a temporary name, flushed
 to disk and renamed, so that a file is either the old one or the new one, never half of each.
@@ -17,9 +19,11 @@ import hashlib
 import io
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -36,12 +40,16 @@ def write_arrays(path: Path, arrays: Arrays) -> None:
     payload = io.BytesIO()
     named: dict[str, Any] = {name.replace("/", "|"): value for name, value in arrays.items()}
     np.savez(payload, allow_pickle=False, **named)
-    content = payload.getvalue()
+    content = payload.getbuffer()
     digest = hashlib.sha256(content).hexdigest().encode() + b"\n"
+    _write(path, lambda file: file.writelines((_MAGIC, digest, content)))
+
+
+def _write(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
     temporary = path.with_suffix(f".{os.getpid()}.tmp")
     try:
         with open(temporary, "wb") as file:
-            file.write(_MAGIC + digest + content)
+            write(file)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
@@ -98,6 +106,20 @@ class RunStore:
         if not isinstance(config, dict):
             raise RunError(f"{self.path / 'run.json'} is not the configuration of a run.")
         return config
+
+    def save_shards(self, folder: str, values: Array, edges: Array) -> None:
+        """What a fit says of each row, in a file for each shard; the list of them comes last."""
+        where = self.path / folder
+        try:
+            where.mkdir(exist_ok=True)
+        except OSError as error:
+            raise RunError(f"cannot write to the run directory {where}: {error.strerror or error}.") from error
+        shards = []
+        for p, (start, stop) in enumerate(pairwise(edges.tolist())):
+            name = f"shard-{p:05d}.npy"
+            _write(where / name, partial(np.save, arr=values[start:stop], allow_pickle=False))
+            shards.append({"file": name, "first": start, "rows": stop - start})
+        _write(where / "shards.json", lambda file: file.write((json.dumps(shards, indent=1) + "\n").encode()))
 
     def chain(self, index: int) -> ChainStore:
         own = {name: value for name, value in self.config().items() if name != "n_draws"} | {"chain": index}

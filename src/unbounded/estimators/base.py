@@ -20,12 +20,13 @@ from unbounded.arrays import Array, is_csr
 from unbounded.chain import export
 from unbounded.chain.run import Chain, Length, run
 from unbounded.chain.store import RunError, RunStore
-from unbounded.contracts import Engine, Recipe
-from unbounded.data import describe, fingerprint
+from unbounded.contracts import Engine
+from unbounded.data import describe, fingerprint, row_blocks
 from unbounded.instantiation import resolve as resolve_rule
 from unbounded.likelihoods import resolve as resolve_likelihood
 from unbounded.progress import show_progress
 from unbounded.randomness import generator, key
+from unbounded.sources import Source, Words
 
 LARGEST = 1e100
 _LEAST = {
@@ -61,6 +62,7 @@ class ChainEstimator(BaseEstimator):
     _kind: ClassVar[Any]  # what a likelihood is once it is bound to columns
     _sampler: ClassVar[Any]  # the global step
     _start: ClassVar[Any]  # a module: where chains begin
+    _of_rows: ClassVar[tuple[str, str]] = ("labels", "labels_")  # what is said of every row: its folder, the attribute
 
     # ---- what each of them says
 
@@ -82,7 +84,8 @@ class ChainEstimator(BaseEstimator):
         """What the sampler must know of the size of the data."""
         return X.shape[0]
 
-    def _recipe(self, X: Any, model: Any) -> Recipe:
+    def _recipe(self, X: Any, model: Any) -> Any:
+        """A `Recipe`, and the rows at which its shards begin."""
         raise NotImplementedError
 
     def _score(self, model: Any, engine: Engine, held: Any, state: Any) -> float:
@@ -124,7 +127,11 @@ class ChainEstimator(BaseEstimator):
                     break
                 if chains[-1].interrupted:
                     break
-        return self._finish(chains)
+        self._finish(chains)
+        if store and isinstance(X, Source | Words):
+            folder, name = self._of_rows
+            store.save_shards(folder, getattr(self, name), self._recipe(X, model).edges)
+        return self
 
     def _run_chain(
         self, model: Any, X: Any, index: int, length: Length, store: RunStore | None, held: Any, report: Any
@@ -145,7 +152,7 @@ class ChainEstimator(BaseEstimator):
         finally:
             engine.close()
 
-    def _finish(self, chains: list[Chain]) -> Any:
+    def _finish(self, chains: list[Chain]) -> None:
         self.interrupted_ = len(chains) < self.n_chains or len(chains[-1].draws) < self.n_draws
         chains = [chain for chain in chains if chain.draws] or chains
         if not chains[0].draws:
@@ -155,7 +162,6 @@ class ChainEstimator(BaseEstimator):
         self.exact_ = all(chain.exact for chain in chains)
         self._estimate(chains)
         self.posterior_ = export.to_dataset(chains)
-        return self
 
     # ---- results that need no model
 
@@ -191,6 +197,8 @@ class ChainEstimator(BaseEstimator):
         return False
 
     def _check_array(self, X: Any, reset: bool) -> Any:
+        if isinstance(X, Source):
+            return self._check_source(X, reset, least=2 if reset else 1)
         X = validate_data(
             self, X, reset=reset, accept_sparse="csr" if self._sparse_ok() else False, dtype=[np.float64, np.float32],
             order="C", ensure_all_finite="allow-nan", ensure_min_samples=2 if reset else 1,
@@ -200,13 +208,31 @@ class ChainEstimator(BaseEstimator):
             X.sum_duplicates()
         return X
 
+    def _check_source(self, X: Source, reset: bool, least: int) -> Source:
+        """A source by its header; its values are looked at when its columns are described."""
+        if X.sparse and not self._sparse_ok():
+            raise ValueError(
+                f"the rows of the source are sparse, which {self._wanted()!r} does not take; store dense ones."
+            )
+        if X.n_rows < least:
+            raise ValueError(f"the source has {X.n_rows} row, a minimum of {least} is required.")
+        if reset:
+            self.n_features_in_ = X.shape[1]
+        elif X.shape[1] != self.n_features_in_:
+            name = type(self).__name__
+            raise ValueError(f"X has {X.shape[1]} features, but {name} is expecting {self.n_features_in_} features.")
+        return X
+
     def _bind(self, X: Any, training: bool) -> Any:
         """The likelihood bound to the rows' columns, which checks their values."""
         columns = describe(X)
         empty = columns.holes == X.shape[0]
         if training and empty.any():
             raise ValueError(f"column {int(np.flatnonzero(empty)[0])} has no observed value; drop it.")
-        if max(-columns.low.min(), columns.high.max()) > LARGEST:
+        reach = max(-columns.low.min(), columns.high.max())
+        if reach == np.inf:
+            raise ValueError("the rows have infinite values; NaN stands for a missing one.")
+        if reach > LARGEST:
             raise ValueError(f"values beyond {LARGEST:g} in size overflow; rescale the columns.")
         bound = resolve_likelihood(self._wanted(), self._likelihoods).bind(columns)
         if not isinstance(bound, self._kind):
@@ -218,7 +244,8 @@ class ChainEstimator(BaseEstimator):
         """New rows, fit for the likelihood of the fit."""
         X = self._check_array(X, reset=False)
         self._bind(X, training=False)
-        self._likelihood.check(X)
+        for rows in row_blocks(X):
+            self._likelihood.check(X[rows])
         return X
 
     def _check_new(self, X: Any) -> Any:

@@ -14,7 +14,7 @@ from unbounded import likelihoods
 from unbounded.arrays import Array
 from unbounded.chain.run import Chain
 from unbounded.contracts import Engine
-from unbounded.data import fingerprint
+from unbounded.data import fingerprint, row_blocks
 from unbounded.estimators.base import ChainEstimator
 from unbounded.likelihoods.features import FeatureBound
 from unbounded.measures import BetaBernoulli, BetaNegativeBinomial, Gamma, GammaPoisson
@@ -23,6 +23,7 @@ from unbounded.randomness import key
 from unbounded.samplers import feature_predictive, feature_start
 from unbounded.samplers.feature_predictive import Cells, Draw
 from unbounded.samplers.features import Features, FeatureState, Shards
+from unbounded.sources import Source
 from unbounded.summary.features import FeatureDraw, point_estimate
 
 _BLOCK = 16384
@@ -41,6 +42,7 @@ class _FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Chain
     _kind: ClassVar[Any] = FeatureBound
     _sampler: ClassVar[Any] = Features
     _start: ClassVar[Any] = feature_start
+    _of_rows: ClassVar[tuple[str, str]] = ("Z", "assignments_")
 
     def _hyper_priors(self) -> tuple[Any, Any]:
         mass, concentration = (Gamma() if v is None else v for v in (self.mass, self.concentration))
@@ -49,7 +51,7 @@ class _FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Chain
     # ---- fitting
 
     def fit(self, X: Any, y: Any = None, *, holdout: Any = None) -> Any:
-        """Sample the posterior of the features of X, in which NaN is a missing value.
+        """Sample the posterior of the features of X, an array or a source (docs/data.md); NaN is a missing value.
 
         holdout: a boolean mask of cells that are hidden from the fit; their mean log density given Z, and loadings that
         are drawn for the purpose, is recorded with every draw.
@@ -112,6 +114,8 @@ class _FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Chain
     def impute(self, X: Any) -> Array:
         """The rows, with each missing value replaced by the posterior mean of its expectation."""
         X = self._check_new(X)
+        if isinstance(X, Source):
+            raise ValueError("impute gives all rows in memory; give it those you need, source[start:stop].")
         out = X.copy()
         holes = np.isnan(X)
         out[holes] = 0.0
@@ -148,12 +152,12 @@ class _FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Chain
         seed = int(key(self._seed, "predict", s) >> np.uint64(2))
         return feature_predictive.draw_of(self._prior, self._likelihood, self._snapshots[s], self._n_rows, seed)
 
-    def _blocks(self, X: Array) -> Iterator[tuple[slice, int, Draw]]:
+    def _blocks(self, X: Any) -> Iterator[tuple[slice, int, Draw]]:
         """Every block of rows with every draw."""
         for s in range(len(self._snapshots)):
             draw = self._draw(s)
-            for start in range(0, X.shape[0], _BLOCK):
-                yield slice(start, min(start + _BLOCK, X.shape[0])), s, draw
+            for rows in row_blocks(X, _BLOCK):
+                yield rows, s, draw
 
     def _add_entries(self, out: Array, Z: Array, s: int) -> None:
         """Add a draw's entries to those of the components that they belong to."""
@@ -170,8 +174,10 @@ class _FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Chain
         return tags
 
 
-def _hide(X: Array, holdout: Any) -> tuple[Array, Cells]:
+def _hide(X: Any, holdout: Any) -> tuple[Array, Cells]:
     """A copy of the rows in which the masked cells are missing, and those of them that were observed."""
+    if isinstance(X, Source):
+        raise ValueError("cells of a source cannot be held out; store them as missing, or hold out of an array.")
     mask = np.asarray(holdout)
     if mask.shape != X.shape or mask.dtype != bool:
         raise ValueError(f"holdout must be a boolean mask of shape {X.shape}, got {mask.dtype} of shape {mask.shape}.")

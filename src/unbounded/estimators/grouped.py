@@ -13,7 +13,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from unbounded import likelihoods
-from unbounded.arrays import Array
+from unbounded.arrays import Array, is_sparse
 from unbounded.chain.run import Chain
 from unbounded.contracts import Engine
 from unbounded.data import fingerprint
@@ -24,8 +24,10 @@ from unbounded.measures import HierarchicalDirichletProcess as Measure
 from unbounded.measures.hierarchical import Hyper
 from unbounded.randomness import generator, key
 from unbounded.samplers import hierarchical_start
-from unbounded.samplers.hierarchical import FORMS, Hierarchical, HierarchicalState, Shards
+from unbounded.samplers.hierarchical import FORMS, Hierarchical, HierarchicalState, Shards, unpacked
 from unbounded.samplers.hierarchical_predictive import Draw, completion, fold_in
+from unbounded.sources import Source, Words
+from unbounded.sources.words import lengths
 from unbounded.summary import partition
 
 _REFERENCE_ROWS = 20_000
@@ -37,7 +39,7 @@ class Groups(NamedTuple):
 
     rows: Any
     sizes: Array
-    order: Array
+    order: Any  # or all of them, as they were
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -113,9 +115,10 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
     def fit(self, X: Any, groups: Any = None, *, holdout: Any = None) -> Any:
         """Sample the posterior of topics.
 
-        X: documents as counts of words (CSR or array) or as lists of words; or, with `groups`, rows and the group of
-        each of them. holdout: documents, or a pair (rows, groups), that are kept out: of each group one half is seen
-        and the mean log probability of the other half is recorded with every draw.
+        X: documents as counts of words (CSR, array or a source) or as lists of words; or, with `groups`, rows and the
+        group of each of them, those of a source sorted by group. holdout: documents, or a pair (rows, groups), that are
+        kept out: of each group one half is seen and the mean log probability of the other half is recorded with every
+        draw.
         With `checkpoint`, a run that was interrupted there is resumed and ends as if it never stopped.
         """
         self._words = groups is None
@@ -125,7 +128,6 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         self._sizes, self._order = data.sizes, data.order
         self._check_settings(data.rows.shape[0])
         held = None if holdout is None else self._halves(self._read(*self._pair(holdout), reset=False))
-        self._train = data.rows if self._words else None
         return self._sample(data.rows, held)
 
     def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> Any:
@@ -187,13 +189,9 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
     def _draws(self) -> Iterator[tuple[Draw, Any, Array]]:
         """Snapshots as draws, each with [K, n_topics_]: how an atom's rows are spread over the reference topics."""
         for snap in self._snapshots:
-            statistics: Any = snap.get("statistics")
-            if self._train is not None:
-                ones = np.ones(len(self._reference))
-                shape = (len(snap["counts"]), self._likelihood.n_features)
-                statistics = sparse.coo_matrix((ones, (snap["labels"].astype(int), self._train)), shape=shape).tocsr()
             share = np.zeros((len(snap["counts"]), self.n_topics_))
             np.add.at(share, (snap["labels"], self._reference), 1.0)
+            statistics = unpacked(snap, self._likelihood.n_features).astype(float)
             draw = Draw(snap["counts"], snap["tables"], statistics, Hyper(*snap["hyper"]))
             yield draw, snap, share / share.sum(1, keepdims=True)
 
@@ -207,6 +205,8 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         none of the topics is left out.
         """
         check_is_fitted(self, "posterior_")
+        if isinstance(X, Source):
+            return _by_blocks(self.transform, X, groups)
         data = self._read(X, groups, reset=False)
         total = np.zeros((len(data.sizes), self.n_topics_))
         for j, (draw, _, share) in enumerate(self._draws()):
@@ -223,6 +223,8 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         averaged over draws.
         """
         check_is_fitted(self, "posterior_")
+        if isinstance(X, Source):
+            return _by_blocks(self.score_samples, X, groups)
         seen, rest = self._halves(self._read(X, groups, reset=False))
         logs = [
             completion(self._likelihood, draw, seen, rest, _SWEEPS, key(self._seed, "score", j))
@@ -253,22 +255,26 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
     def _read(self, X: Any, groups: Any, reset: bool) -> Groups:
         if self._words != isinstance(likelihoods.resolve(self._wanted(), self._likelihoods), Tokens):
             raise ValueError("documents take Tokens; any other likelihood takes rows and their groups: fit(X, groups).")
+        if isinstance(X, Source) and not reset:
+            X = X[:]
         if self._words:
             if groups is not None:
                 raise ValueError("documents have no groups: each of them is one.")
-            return self._read_documents(X, reset)
+            return self._read_source(X) if isinstance(X, Source) else self._read_documents(X, reset)
         return self._read_rows(X, groups, reset)
 
     def _read_rows(self, X: Any, groups: Any, reset: bool) -> Groups:
         X = self._check_array(X, reset)
-        if sparse.issparse(X) and isinstance(likelihoods.resolve(self._wanted()), Gaussian):
+        if is_sparse(X) and isinstance(likelihoods.resolve(self._wanted()), Gaussian):
             raise ValueError("sparse rows take the multinomial likelihood; give an array for any other.")
         if groups is None:
             groups = np.arange(X.shape[0])
         groups = np.asarray(groups)
         if groups.shape != (X.shape[0],):
             raise ValueError(f"groups must be one id for each of the {X.shape[0]} rows, got shape {groups.shape}.")
-        missing = np.array([g is None or g != g for g in groups.tolist()])
+        missing = groups != groups
+        if groups.dtype == object:
+            missing = np.array([g is None or g != g for g in groups.tolist()])
         if missing.any():
             raise ValueError(f"row {int(np.flatnonzero(missing)[0])} has no group.")
         if reset:
@@ -277,8 +283,19 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
             self._bind(X, training=False)
             self._likelihood.check(X)
         _, where, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+        if isinstance(X, Source):
+            if (np.diff(where) < 0).any():
+                raise ValueError("the rows of a source must be sorted by group; sort them, or give an array.")
+            return Groups(X, sizes, slice(None))
         order = np.argsort(where, kind="stable")
         return Groups(X[order], sizes, order)
+
+    def _read_source(self, X: Source) -> Groups:
+        """Documents of a source, whose words are nowhere in memory."""
+        self._likelihood = self._bind(self._check_source(X, reset=True, least=1), training=True)
+        sizes = lengths(X)
+        self.n_empty_ = int((sizes == 0).sum())
+        return Groups(Words(X, sizes), sizes, slice(None))
 
     def _read_documents(self, X: Any, reset: bool) -> Groups:
         counts = self._counts(X, reset)
@@ -292,7 +309,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         sizes = np.asarray(counts.sum(1)).ravel().astype(np.int64)
         if reset:
             self.n_empty_ = int((sizes == 0).sum())
-        return Groups(np.repeat(counts.indices, times).astype(np.int32), sizes, np.arange(int(times.sum())))
+        return Groups(np.repeat(counts.indices, times).astype(np.int32), sizes, slice(None))
 
     def _counts(self, X: Any, reset: bool) -> Any:
         """Documents as a CSR table of counts, words in order."""
@@ -360,6 +377,13 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
 
 def _has_words(X: Any) -> bool:
     return any(isinstance(word, str) for document in X for word in document[:1])
+
+
+def _by_blocks(function: Any, X: Source, groups: Any) -> Array:
+    """A function of groups, block by block; the randomness of a group belongs to its place in the block."""
+    if groups is not None:
+        raise ValueError("rows of a source in groups are too many at once; give those of some groups, as an array.")
+    return np.concatenate([function(rows) for _, rows in X.blocks()])
 
 
 def _medoid(labels: Sequence[Array]) -> int:

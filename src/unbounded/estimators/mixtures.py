@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from unbounded import likelihoods
 from unbounded.chain.run import Chain
 from unbounded.contracts import Engine
-from unbounded.data import fingerprint
+from unbounded.data import fingerprint, row_blocks
 from unbounded.estimators.base import ChainEstimator
 from unbounded.likelihoods import Bound
 from unbounded.measures import Beta, DirichletProcess, Gamma, Hyper, PitmanYor
@@ -44,7 +44,7 @@ class _MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
     # ---- fitting
 
     def fit(self, X: Any, y: Any = None, *, holdout: Any = None) -> Any:
-        """Sample the posterior of the clustering of X.
+        """Sample the posterior of the clustering of X: an array, CSR or a source (docs/data.md).
 
         holdout: rows kept out, whose mean log predictive density is recorded with every draw.
         With `checkpoint`, a run that was interrupted there is resumed and ends as if it never stopped.
@@ -88,7 +88,7 @@ class _MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
             share = np.zeros((len(snap["counts"]), self.n_clusters_))
             np.add.at(share, (snap["labels"], self.labels_), 1.0)
             share /= snap["counts"][:, None]
-            for rows, log_p in self._log_joint(X, snap["counts"], snap["statistics"], Hyper(*snap["hyper"])):
+            for rows, _, log_p in self._log_joint(X, snap["counts"], snap["statistics"], Hyper(*snap["hyper"])):
                 weights = np.exp(log_p[:-1] - logsumexp(log_p[:-1], axis=0))
                 total[rows] += weights.T @ share
         return total / total.sum(1, keepdims=True)
@@ -122,20 +122,22 @@ class _MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
 
     # ---- helpers
 
-    def _log_joint(self, X: Any, counts: Any, statistics: Any, hyper: Hyper) -> Iterator[tuple[slice, Any]]:
-        """[K + 1, rows] by blocks of rows: log weight times predictive under each atom of a draw, a new atom last."""
-        likelihood = self._likelihood
+    def _log_joint(self, X: Any, counts: Any, statistics: Any, hyper: Hyper) -> Iterator[tuple[slice, Any, Any]]:
+        """Blocks of rows with [K + 1, rows]: log weight times predictive under each atom of a draw, a new atom last."""
         atoms, sums = with_new(counts.astype(float), statistics)
-        if not likelihood.sparse and np.isnan(X).any():
-            likelihood, sums = likelihood.with_holes(atoms, sums)
         weights = self._prior.log_predictive(hyper, counts.astype(float))
-        for first in range(0, X.shape[0], _BLOCK):
-            rows = slice(first, min(first + _BLOCK, X.shape[0]))
-            yield rows, log_predictive(likelihood, atoms, sums, X[rows]) + weights[:, None]
+        for rows in row_blocks(X, _BLOCK):
+            part = X[rows]
+            likelihood, own = self._likelihood, sums
+            if not likelihood.sparse and np.isnan(part).any():
+                likelihood, own = likelihood.with_holes(atoms, sums)
+            yield rows, part, log_predictive(likelihood, atoms, own, part) + weights[:, None]
 
     def _log_density(self, X: Any, counts: Any, statistics: Any, hyper: Hyper) -> Any:
-        parts = [logsumexp(logs, axis=0) for _, logs in self._log_joint(X, counts, statistics, hyper)]
-        return np.concatenate(parts) + self._likelihood.log_base(X)
+        return np.concatenate([
+            logsumexp(logs, axis=0) + self._likelihood.log_base(part)
+            for _, part, logs in self._log_joint(X, counts, statistics, hyper)
+        ])  # fmt: skip
 
     def _sparse_ok(self) -> bool:
         return likelihoods.resolve(self.likelihood).name == "multinomial"

@@ -519,17 +519,17 @@ def _table_joins(families, data, seats, begin, end, i, tail, members, slot, sign
 
 
 @jit
-def sit_down(table, index, offsets, masses, labels, sweeps, keep, key, shares):
+def sit_down(table, index, offsets, masses, labels, sweeps, keep, key, shares, first, total_rows):
     """Gibbs sweeps over the labels of new rows, everything but them fixed: row i has likelihoods table[index[i]].
 
     masses: gamma beta. Rows join one after another in the first sweep. shares[g] is the mean over the last `keep`
-    sweeps of (n_gk + masses_k) / (n_g + gamma).
+    sweeps of (n_gk + masses_k) / (n_g + gamma). The rows are first, first + 1, ... of total_rows, all of which have
+    random numbers of their own.
     """
     atoms = masses.size
     counts = np.zeros(atoms)
     running = np.empty(atoms)
     gamma = masses.sum()
-    n = index.size
     for g in range(offsets.size - 1):
         counts[:] = masses
         rows = offsets[g + 1] - offsets[g]
@@ -542,7 +542,7 @@ def sit_down(table, index, offsets, masses, labels, sweeps, keep, key, shares):
                 for k in range(atoms):
                     total += counts[k] * row[k]
                     running[k] = total
-                aim = uniform(key, sweep * n + i) * total
+                aim = uniform(key, sweep * total_rows + first + i) * total
                 k = np.searchsorted(running, aim, side="right")
                 labels[i] = min(k, atoms - 1)
                 counts[labels[i]] += 1.0

@@ -155,8 +155,12 @@ class Shards:
     n_shards: int
     binary: bool = False
 
+    @property
+    def edges(self) -> Array:
+        return boundaries(self.X.shape[0], self.n_shards)
+
     def __call__(self, p: int) -> FeatureShard:
-        start, stop = (int(edge) for edge in boundaries(self.X.shape[0], self.n_shards)[p : p + 2])
+        start, stop = self.edges[p : p + 2].tolist()
         columns = self.likelihood.columns
         fill = np.rint(columns.mean) if self.likelihood.counts else columns.mean
         centre = getattr(self.likelihood, "centre", np.zeros(columns.size))

@@ -50,11 +50,10 @@ class HierarchicalState:
 
     def arrays(self) -> dict[str, Array]:
         scalars = {"round": np.array(self.round), "n_shared": np.array(self.n_shared), "hyper": np.array(self.hyper)}
-        columns = self.table._asdict()
-        if sparse.issparse(self.table.statistics):
-            columns |= {name: getattr(columns["statistics"], name) for name in ("indptr", "indices", "data")}
-            del columns["statistics"]
-        return {**scalars, "n_private": self.n_private, **columns}
+        return {
+            **scalars, "n_private": self.n_private, "counts": self.table.counts, "tables": self.table.tables,
+            "owner": self.table.owner, **_packed(self.table.statistics),
+        }  # fmt: skip
 
     @property
     def occupied(self) -> Array:
@@ -132,6 +131,10 @@ class Shards:
     @cached_property
     def _groups(self) -> list[Array]:
         return _cut(self.sizes, self.n_shards)
+
+    @property
+    def edges(self) -> Array:
+        return np.array([0, *(own[-1] for own in self._groups)])
 
     def __call__(self, p: int) -> GroupShard:
         own = self._groups[p]
@@ -448,27 +451,22 @@ class Hierarchical:
         return all_labels(state, engine)
 
     def snapshot(self, state: HierarchicalState, engine: Engine) -> dict[str, Array]:
-        """Of words without statistics, which labels say."""
         live = state.occupied
         small = np.uint8 if len(live) <= 256 else np.uint16 if len(live) <= 65536 else np.int32
-        whole = {} if isinstance(self.likelihood, BoundTokens) else {"statistics": state.table.statistics[live]}
         return {
             "labels": self.assignments(state, engine).astype(small),
             "hyper": np.array(state.hyper),
             "counts": state.table.counts[live],
             "tables": state.table.tables[live],
-            **whole,
+            **_packed(state.table.statistics[live]),
         }
 
     def restore(self, arrays: Arrays) -> HierarchicalState:
-        columns: dict[str, Any] = dict(arrays)
-        if "indptr" in arrays:
-            shape = (len(arrays["counts"]), self.likelihood.n_features)
-            columns["statistics"] = sparse.csr_matrix(tuple(arrays[n] for n in ("data", "indices", "indptr")), shape)
+        statistics = unpacked(arrays, self.likelihood.n_features)
         return HierarchicalState(
             int(arrays["round"]),
             Hyper(*(float(v) for v in arrays["hyper"])),
-            Table(*(columns[name] for name in Table._fields)),
+            Table(arrays["counts"], arrays["tables"], statistics, arrays["owner"]),
             int(arrays["n_shared"]),
             arrays["n_private"],
         )
@@ -476,6 +474,20 @@ class Hierarchical:
 
 def _among(parameters: Parameters | None, chosen: Any) -> Any:
     return None if parameters is None else {name: value[chosen] for name, value in parameters.items()}
+
+
+def _packed(statistics: Any) -> dict[str, Array]:
+    """Statistics of atoms as plain arrays, also when they are sparse."""
+    if not sparse.issparse(statistics):
+        return {"statistics": statistics}
+    return {name: getattr(statistics, name) for name in ("indptr", "indices", "data")}
+
+
+def unpacked(arrays: Arrays, n_features: int) -> Any:
+    if "indptr" not in arrays:
+        return arrays["statistics"]
+    parts = tuple(arrays[name] for name in ("data", "indices", "indptr"))
+    return sparse.csr_matrix(parts, (len(arrays["counts"]), n_features))
 
 
 def _stack(parts: list[Any]) -> Any:

@@ -61,12 +61,15 @@ def fold_in(
 
 
 def gibbs(
-    table: Array, index: Array, masses: Array, sizes: Array, sweeps: int, key: np.uint64, keep: int
-) -> tuple[Array, Array]:
+    table: Array, index: Array, masses: Array, sizes: Array, sweeps: int, key: np.uint64, keep: int, first: int = 0,
+    total: int | None = None,
+) -> tuple[Array, Array]:  # fmt: skip
+    """`fold_in` given the table of likelihoods; of `total` rows these may be some, from the first onwards."""
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     labels = np.zeros(len(index), np.int32)
     shares = np.zeros((len(sizes), table.shape[1]))
-    sit_down(table, index, offsets, masses, labels, sweeps, keep, key, shares)
+    total = len(index) if total is None else total
+    sit_down(table, index, offsets, masses, labels, sweeps, keep, key, shares, first, total)
     return labels, shares
 
 

@@ -7,6 +7,7 @@ those that the words support; then all documents join them. Other rows begin as 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -21,9 +22,10 @@ from unbounded.likelihoods.tokens import BoundTokens
 from unbounded.measures import DirichletProcess, Gamma
 from unbounded.randomness import generator, key
 from unbounded.samplers import mixture, start
-from unbounded.samplers.hierarchical import Array, Hierarchical, HierarchicalState, Shards
-from unbounded.samplers.hierarchical_predictive import Draw, fold_in
+from unbounded.samplers.hierarchical import Array, GroupShard, Hierarchical, HierarchicalState, Shards
+from unbounded.samplers.hierarchical_predictive import Draw, gibbs, predictives
 from unbounded.samplers.hybrid import rounds
+from unbounded.sources import Words
 
 NAMES = ("grown", "one")
 PILOT_TOKENS = 200_000
@@ -61,23 +63,20 @@ def check(init: Any, n_rows: int) -> None:
 
 
 def _ungrouped(model: Hierarchical, engine: Engine, X: Any) -> HierarchicalState:
-    plain = mixture.Mixture(DirichletProcess(), model.likelihood, Ghosts(), model.n_rows, 1, model.seed)
-    whole = Serial(mixture.Shards(X, model.likelihood, 1))
-    try:
-        state = start.begin(plain, whole, X, "kmeans++")
-        return model.begin(engine, plain.assignments(state, whole))
-    finally:
-        whole.close()
+    plain = mixture.Mixture(DirichletProcess(), model.likelihood, Ghosts(), model.n_rows, model.n_shards, model.seed)
+    rng = generator(model.seed, "start")
+    labels, state = start.pilot(plain, X, rng)
+    if len(labels) < model.n_rows:
+        labels = plain.assignments(start.extend(plain, engine, state, rng), engine)
+    return model.begin(engine, labels)
 
 
-def _grown(model: Hierarchical, engine: Engine, words: Array) -> HierarchicalState:
+def _grown(model: Hierarchical, engine: Engine, words: Any) -> HierarchicalState:
     rng = generator(model.seed, "start")
     order = rng.permutation(len(model.sizes))
     enough = np.searchsorted(np.cumsum(model.sizes[order]), PILOT_TOKENS) + 1
     groups = np.sort(order[:enough])
-    chosen = np.zeros(len(model.sizes), bool)
-    chosen[groups] = True
-    part, sizes = words[np.repeat(chosen, model.sizes)], model.sizes[groups]
+    part, sizes = _of_groups(words, model.sizes, groups), model.sizes[groups]
     likelihood = _sharp(model.likelihood)
     pilot = replace(
         model, likelihood=likelihood, sizes=sizes, n_shards=1, rule=Ghosts(), sweeps=1, seed=int(rng.integers(2**62))
@@ -97,9 +96,27 @@ def _grown(model: Hierarchical, engine: Engine, words: Array) -> HierarchicalSta
     if enough >= len(model.sizes):
         return model.begin(engine, labels, hyper)
     draw = Draw(state.table.counts, state.table.tables, state.table.statistics, state.hyper)
+    table, _, _ = predictives(model.likelihood, draw, part[:0])
     extend_key = key(pilot.seed, "extend")
-    labels, _ = fold_in(model.likelihood, draw, words, model.sizes, EXTENDING_SWEEPS, extend_key)
+    join = partial(_join, table=table, masses=draw.masses, extend_key=extend_key, n_rows=model.n_rows)
+    labels = np.concatenate(engine.map(join))
     return model.begin(engine, np.minimum(labels, len(draw.counts) - 1), hyper)
+
+
+def _of_groups(words: Any, sizes: Array, groups: Array) -> Array:
+    """The words of some documents, in memory."""
+    if isinstance(words, Words):
+        return words.of(groups)
+    chosen = np.zeros(len(sizes), bool)
+    chosen[groups] = True
+    part: Array = words[np.repeat(chosen, sizes)]
+    return part
+
+
+def _join(shard: GroupShard, table: Array, masses: Array, extend_key: np.uint64, n_rows: int) -> Array:
+    """Labels of a shard's words, which join the pilot's topics."""
+    sizes = np.diff(shard.offsets)
+    return gibbs(table, shard.data, masses, sizes, EXTENDING_SWEEPS, extend_key, 1, shard.first, n_rows)[0]
 
 
 def _sharp(likelihood: Any) -> Any:

@@ -144,8 +144,12 @@ class Shards:
     likelihood: Bound
     n_shards: int
 
+    @property
+    def edges(self) -> Array:
+        return boundaries(self.X.shape[0], self.n_shards)
+
     def __call__(self, p: int) -> LabelShard:
-        start, stop = (int(edge) for edge in boundaries(self.X.shape[0], self.n_shards)[p : p + 2])
+        start, stop = self.edges[p : p + 2].tolist()
         shard = LabelShard(p, start, rows_of(self.X, start, stop), stop - start, self.likelihood.imputed)
         shard.fill(self.likelihood.columns.mean)
         return shard

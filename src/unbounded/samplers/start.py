@@ -72,27 +72,33 @@ def _prior_labels(model: Mixture) -> Array:
 
 def _grown(model: Mixture, engine: Engine, X: Any) -> MixtureState:
     rng = generator(model.seed, "start")
+    labels, state = pilot(model, X, rng)
+    if len(labels) == model.n_rows:
+        return model.begin(engine, labels, state.hyper)
+    return extend(model, engine, state, rng)
+
+
+def pilot(model: Mixture, X: Any, rng: np.random.Generator) -> tuple[Array, MixtureState]:
+    """Clusters of some of the rows, or of all when they are few."""
     most = max(PILOT_ROWS, PILOT_ROWS_PER_FEATURE * (0 if model.likelihood.sparse else model.likelihood.n_features))
     rows = np.sort(rng.choice(model.n_rows, min(model.n_rows, most), replace=False))
-    pilot = replace(model, n_rows=len(rows), n_shards=1, rule=Ghosts(), sweeps=1, seed=int(rng.integers(2**62)))
-    few = Serial(Shards(X[rows], model.likelihood, 1))
+    short = replace(model, n_rows=len(rows), n_shards=1, rule=Ghosts(), sweeps=1, seed=int(rng.integers(2**62)))
+    part = X[rows]
+    few = Serial(Shards(part, model.likelihood, 1))
     try:
         (completed,) = few.map(LabelShard.completed)
-        filled = X[rows] if completed is None else completed
-        state = pilot.begin(few, _seed_labels(model, filled, rng))
+        filled = part if completed is None else completed
+        state = short.begin(few, _seed_labels(model, filled, rng))
         for _ in range(CYCLES):
-            state = next(islice(rounds(pilot, few, state), ROUNDS_PER_CYCLE - 1, None))
-            labels = _merged(pilot, state, filled, pilot.assignments(state, few))
-            labels = _split(pilot, state.hyper, filled, labels, rng)
-            state = pilot.begin(few, labels, state.hyper, state.round)
-        state = next(islice(rounds(pilot, few, state), ROUNDS_PER_CYCLE - 1, None))
-        labels = _merged(pilot, state, filled, pilot.assignments(state, few))
-        state = pilot.begin(few, labels, state.hyper, state.round)
+            state = next(islice(rounds(short, few, state), ROUNDS_PER_CYCLE - 1, None))
+            labels = _merged(short, state, filled, short.assignments(state, few))
+            labels = _split(short, state.hyper, filled, labels, rng)
+            state = short.begin(few, labels, state.hyper, state.round)
+        state = next(islice(rounds(short, few, state), ROUNDS_PER_CYCLE - 1, None))
+        labels = _merged(short, state, filled, short.assignments(state, few))
+        return labels, short.begin(few, labels, state.hyper, state.round)
     finally:
         few.close()
-    if len(rows) == model.n_rows:
-        return model.begin(engine, labels, state.hyper)
-    return _extend(model, engine, state, rng)
 
 
 def _seed_labels(model: Mixture, X: Any, rng: np.random.Generator) -> Array:
@@ -207,7 +213,7 @@ def _gain_of_split(model: Mixture, hyper: Hyper, X: Any, half: Array) -> float:
     return _freedom(model, X, half) - float(_gains(model, hyper, counts, statistics, alone, 0, np.array([1]))[0])
 
 
-def _extend(model: Mixture, engine: Engine, pilot: MixtureState, rng: np.random.Generator) -> MixtureState:
+def extend(model: Mixture, engine: Engine, pilot: MixtureState, rng: np.random.Generator) -> MixtureState:
     """All rows join the pilot's clusters, given parameters drawn from them."""
     counts = pilot.table.counts[pilot.occupied].astype(float)
     parameters = model.likelihood.draw(counts, pilot.table.statistics[pilot.occupied], rng)

@@ -7,10 +7,12 @@
 - `formats.py` reads the rows of one piece: .npy, CSR .npz, .parquet, .zarr, .csv.
 - `source.py` joins pieces into one table of rows, and keeps the manifest that `unbounded shard` writes.
 - `writing.py` cuts any source into pieces.
+- `words.py` reads documents as their words.
 """
 
 from unbounded.sources.files import SourceError
 from unbounded.sources.source import Source, open
+from unbounded.sources.words import Words
 from unbounded.sources.writing import shard
 
-__all__ = ["Source", "SourceError", "open", "shard"]
+__all__ = ["Source", "SourceError", "Words", "open", "shard"]

@@ -108,14 +108,17 @@ def _split(groups: Array, labels: Array) -> int:
     n_labels = int(labels.max()) + 1
     most = min(len(groups), (int(groups.max()) + 1) * n_labels)
     slots = np.full((1 << int(2 * most - 1).bit_length(), 2), -1, np.int64)
-    return int(_hash_pairs(groups, labels.astype(np.int64), n_labels, slots))
+    found = 0
+    for start in range(0, len(labels), _BLOCK):
+        block = slice(start, start + _BLOCK)
+        found = _hash_pairs(groups[block], labels[block].astype(np.int64), n_labels, slots, found)
+    return int(found)
 
 
 @jit
-def _hash_pairs(groups: Array, labels: Array, n_labels: int, slots: Array) -> int:
+def _hash_pairs(groups: Array, labels: Array, n_labels: int, slots: Array, found: int) -> int:
     """Number the pairs (group, label) by first occurrence, through a table of slots (pair, number) that never fills."""
     mask = np.uint64(len(slots) - 1)
-    found = 0
     for i in range(len(groups)):
         pair = groups[i] * n_labels + labels[i]
         slot = mix(np.uint64(pair)) & mask
@@ -174,15 +177,23 @@ class _Items:
             yield block, codes
 
 
+def _sizes_and_firsts(labels: Array, size: int) -> tuple[Array, Array]:
+    """How many rows each label has, and the first of them; in blocks, since there may be very many rows."""
+    sizes, first = np.zeros(size, np.int64), np.full(size, len(labels))
+    for start in reversed(range(0, len(labels), _BLOCK)):
+        block = labels[start : start + _BLOCK]
+        np.add.at(sizes, block, 1)
+        first[block[::-1]] = np.arange(start, start + len(block))[::-1]
+    return sizes, first
+
+
 def _items(draws: Sequence[Array]) -> _Items:
     of_row = np.zeros(len(draws[0]), np.int64)
     n_items = 0
     for draw in draws:
         n_items = _split(of_row, draw)
-    rows = np.zeros(n_items, np.int64)
-    rows[of_row[::-1]] = np.arange(len(of_row))[::-1]
-    weights = np.bincount(of_row, minlength=n_items).astype(float)
-    return _Items(draws, of_row, rows, weights, np.array([int(draw.max()) + 1 for draw in draws]))
+    weights, rows = _sizes_and_firsts(of_row, n_items)
+    return _Items(draws, of_row, rows, weights.astype(float), np.array([int(draw.max()) + 1 for draw in draws]))
 
 
 # ---- tables
@@ -385,10 +396,13 @@ def _starts(items: _Items, loss: str) -> list[Array]:
 
 def _by_size(labels: Array) -> Array:
     """Labels 0 .. C-1 by decreasing size; clusters of one size in the order of their first rows."""
-    _, first, inverse, sizes = np.unique(labels, return_index=True, return_inverse=True, return_counts=True)
+    sizes, first = _sizes_and_firsts(labels, int(labels.max()) + 1)
     rank = np.empty(len(sizes), np.int64)
     rank[np.lexsort((first, -sizes))] = np.arange(len(sizes))
-    return rank[inverse]
+    out = np.empty(len(labels), np.int64)
+    for start in range(0, len(labels), _BLOCK):
+        out[start : start + _BLOCK] = rank[labels[start : start + _BLOCK]]
+    return out
 
 
 def _best_draw(draws: Sequence[Array], loss: str) -> Array:
@@ -403,6 +417,8 @@ def point_estimate(draws: Sequence[Array], loss: str = "vi") -> Array:
     """
     _check_loss(loss)
     draws = _checked(draws)
+    if len(draws) == 1:
+        return _by_size(draws[0])
     items = _items(draws)
     if items.n_codes * int(items.n_clusters.max()) > _MAX_CELLS:
         return _by_size(_best_draw(draws, loss))

@@ -1,0 +1,55 @@
+"""Documents of a source as their words, one after the other; no word is anywhere before it is needed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from unbounded.arrays import Array
+from unbounded.sources.source import Source
+
+
+def lengths(documents: Source) -> Array:
+    """Words of each document, in one pass."""
+    return np.concatenate([_lengths(rows) for _, rows in documents.blocks()])
+
+
+def _lengths(rows: Any) -> Array:
+    return np.asarray(sparse.csr_matrix(rows).astype(np.int64).sum(1)).ravel()
+
+
+@dataclass(frozen=True)
+class Words:
+    """A vector of words, document after document and in the order of the columns, that is cut between documents."""
+
+    documents: Source
+    sizes: Array
+
+    @cached_property
+    def _offsets(self) -> Array:
+        return np.concatenate([[0], np.cumsum(self.sizes)])
+
+    @property
+    def shape(self) -> tuple[int]:
+        return (int(self._offsets[-1]),)
+
+    def __getitem__(self, which: slice) -> Array:
+        first, last = np.searchsorted(self._offsets, [which.start, which.stop]).tolist()
+        parts = [_expanded(rows) for _, rows in self.documents.blocks(first, last)]
+        return np.concatenate([np.empty(0, np.int32), *parts])
+
+    def of(self, documents: Array) -> Array:
+        """The words of some documents, given in ascending order."""
+        return _expanded(self.documents[documents])
+
+    def fingerprint(self) -> str:
+        return self.documents.fingerprint()
+
+
+def _expanded(rows: Any) -> Array:
+    counts = sparse.csr_matrix(rows)
+    return np.repeat(counts.indices, counts.data.astype(np.int64)).astype(np.int32)
