@@ -1,8 +1,9 @@
 """What a round costs beyond the work: a message for everybody and a summary as large from each shard, no kernel.
 
     python benchmarks/engines.py [engine ...]
+    mpiexec -n 2 python -m unbounded.engines.mpi benchmarks/engines.py mpi
 
-Beside each engine: the time until its workers stand ready, and what a worker's death costs.
+Beside each engine: the time until its workers stand ready, and what a worker's death costs (of MPI: the job).
 """
 
 from __future__ import annotations
@@ -64,12 +65,12 @@ def main() -> None:
             message = Message(np.zeros(int(megabytes * 2**17)), [np.zeros(100)] * n_shards)
             for name in names:
                 began = time.perf_counter()
-                engine = engines.build(name, Shards(n_shards), 2)
+                engine = engines.build(name, Shards(n_shards), None if name == "mpi" else 2)
                 start = time.perf_counter() - began
                 median = median_round(engine, message)
                 other = [worker for worker in set(engine.map(pid)) if worker != os.getpid()]
                 lost = 0.0
-                if other:
+                if other and name != "mpi":
                     os.kill(other[0], signal.SIGKILL)
                     began = time.perf_counter()
                     engine.run(echo, message)

@@ -45,6 +45,15 @@ def _plainly(command: Callable[..., None]) -> Callable[..., None]:
     return wrapper
 
 
+def _serves(engine: str) -> bool:
+    """Under MPI every rank is given the command: the first one does what it says, the others help until it is done."""
+    if engine != "mpi":
+        return False
+    from unbounded.engines import mpi
+
+    return not mpi.join()
+
+
 @app.command()
 @_plainly
 def fit(
@@ -90,6 +99,8 @@ def fit(
     quiet: Annotated[bool, typer.Option(help="No progress bar.")] = False,
 ) -> None:
     """Fit a model and write draws, a summary, point estimates and pictures to a run directory."""
+    if _serves(engine):
+        return
     if RunStore(out).exists():
         raise RunError(f"{out} already holds a run; resume it or choose another directory.")
     settings: dict[str, Any] = {
@@ -172,11 +183,16 @@ def _image_shape(command: dict[str, Any]) -> tuple[int, int] | None:
 def resume(
     run: Annotated[Path, typer.Argument(help="A run directory.")],
     draws: Annotated[int | None, typer.Option(help="Extend the run to this many draws per chain.")] = None,
+    engine: Annotated[str | None, typer.Option(help="Where to go on; any engine, with any number of workers.")] = None,
     workers: int | None = None,
     quiet: bool = False,
 ) -> None:
     """Go on with a run that was interrupted, or extend a finished one."""
     command = _command(run)
+    if engine is not None:
+        command["settings"] |= {"engine": engine, "n_workers": workers}
+    if _serves(command["settings"]["engine"]):
+        return
     if draws is not None:
         command["settings"]["n_draws"] = draws
     if workers is not None:
@@ -210,6 +226,7 @@ def predict(
     command = _command(run)
     if not _finished(run, command["settings"]):
         raise RunError(f"{run} is not finished; resume it first.")
+    command["settings"] |= {"engine": "threads", "n_workers": None}  # all draws are made
     estimator, _ = _fitted(run, command, quiet=True)
     X = datasets.load(data)
     if _has_topics(estimator):
@@ -300,7 +317,7 @@ def _run(run: Path, command: dict[str, Any], quiet: bool) -> None:
     before = path.read_text() if path.exists() else None
     try:
         run.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(command, indent=2) + "\n")
+        _write(path, json.dumps(command, indent=2) + "\n")
     except OSError as error:
         raise RunError(f"cannot write to the run directory {run}: {error.strerror or error}.") from error
     try:
@@ -314,10 +331,17 @@ def _run(run: Path, command: dict[str, Any], quiet: bool) -> None:
         console.print(f"Interrupted; this is what there is so far. Go on with: unbounded resume {run}")
 
 
+def _write(path: Path, text: str) -> None:
+    """At once, since other ranks may be reading it."""
+    new = path.with_suffix(".new")
+    new.write_text(text)
+    new.replace(path)
+
+
 def _put_back(path: Path, before: str | None) -> None:
     """A command that was refused leaves no trace."""
     if before is not None:
-        path.write_text(before)
+        _write(path, before)
     elif not RunStore(path.parent).exists():
         path.unlink()
         if not any(path.parent.iterdir()):

@@ -7,19 +7,35 @@ from typing import Any
 
 from unbounded.contracts import Engine, Recipe
 
-MEMBERS = {"serial": "local.Serial", "threads": "local.Threads", "processes": "processes.Processes"}
+MEMBERS = {
+    "serial": "local.Serial",
+    "threads": "local.Threads",
+    "processes": "processes.Processes",
+    "mpi": "mpi.Mpi",
+}
+
+MORTAL = {  # those that end with a worker, so that nobody is left to say what to do then
+    "mpi": "If a rank dies, the job ends; start it again, with any number of ranks, and it goes on from {0} "
+    "(a job of `unbounded fit` with `unbounded resume {0}`)."
+}
 
 
 def check(name: str, n_workers: int | None = None) -> None:
+    """Before anything is read or written."""
     if name not in MEMBERS:
         raise ValueError(f"engine must be one of {sorted(MEMBERS)}, got {name!r}.")
     if n_workers is not None and n_workers < 1:
         raise ValueError(f"n_workers must be at least 1, got {n_workers}.")
+    getattr(_member(name), "check", lambda n_workers: None)(n_workers)
 
 
 def build(name: str, recipe: Recipe, n_workers: int | None = None, **options: Any) -> Engine:
     """The engine of this name with the shards of the recipe; options are its own, such as a timeout."""
     check(name, n_workers)
-    module, member = MEMBERS[name].split(".")
-    engine: Engine = getattr(import_module(f"{__name__}.{module}"), member)(recipe, n_workers, **options)
+    engine: Engine = _member(name)(recipe, n_workers, **options)
     return engine
+
+
+def _member(name: str) -> Any:
+    module, member = MEMBERS[name].split(".")
+    return getattr(import_module(f"{__name__}.{module}"), member)

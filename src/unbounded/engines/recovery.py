@@ -10,13 +10,23 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from unbounded.contracts import Arrays, Gathered, Message, Recipe, Step, restore, state_of
 from unbounded.engines.local import one_blas_thread
-from unbounded.engines.tree import Sum
-from unbounded.engines.worker import Build, Failure, Map, Order, Run, blocks, parts_of
+from unbounded.engines.worker import (
+    Build,
+    Failure,
+    Map,
+    Order,
+    Run,
+    blocks,
+    gather,
+    name_of,
+    parts_of,
+    settled,
+    shards_of,
+)
 
 MOST_ORDERS, MOST_BYTES, MOST_SECONDS = 64, 2**28, 10.0  # to be repeated when a worker dies
 DEATHS = 5  # of a worker without an answer in between
@@ -72,7 +82,7 @@ class Remote:
         self._crew, self._n_shards = crew, recipe.n_shards
         self._blocks = blocks(recipe.n_shards, n_workers)
         self._deaths = [0] * n_workers
-        self._build = _Entry("the recipe", crew.pack(Build(recipe), self._blocks))
+        self._build = self._packed(Build(recipe), self._blocks)
         self._log: list[_Entry] = []
         self._seconds, self._patience = 0.0, MOST_SECONDS
         self._point: Sequence[Arrays] | None = None
@@ -85,12 +95,7 @@ class Remote:
             raise
 
     def run(self, step: Step, message: Message) -> Gathered:
-        answers = self._do(Run(step, message.shared), message.own)
-        added = Sum(self._n_shards)
-        for answer in answers:
-            for node, value in answer.nodes.items():
-                added.add(node, value)
-        return Gathered(added.total, [part for answer in answers for part in answer.private])
+        return gather(self._n_shards, self._do(Run(step, message.shared), message.own))
 
     def map(self, function: Callable[..., Any], own: Sequence[Any] | None = None) -> list[Any]:
         return [value for answer in self._do(Map(function), own) for value in answer]
@@ -122,7 +127,10 @@ class Remote:
         return answers
 
     def _entry(self, order: Order, own: Sequence[Any] | None) -> _Entry:
-        return _Entry(_name(order), self._crew.pack(order, parts_of(own, self._blocks)))
+        return self._packed(order, parts_of(own, self._blocks))
+
+    def _packed(self, order: Order, own: Sequence[Any]) -> _Entry:
+        return _Entry(name_of(order), self._crew.pack(order, own))
 
     def _set_point(self, parts: Sequence[Arrays]) -> None:
         self._point, self._seconds = parts, 0.0
@@ -153,27 +161,11 @@ class Remote:
                 todo[w].popleft()
             if w in todo:
                 self._crew.send(w, todo[w][0].packet)
-        for w, block in enumerate(self._blocks):
-            if isinstance(answers[w], Failure):
-                error = answers[w].error
-                error.add_note(f"during {entry.name} on worker {w}, which holds {_words(block)}")
-                raise error
-        return [answers[w] for w in range(len(self._blocks))]
+        return settled(entry.name, [answers[w] for w in range(len(self._blocks))], self._blocks)
 
     def _count_death(self, w: int, name: str, reason: str) -> None:
         self._deaths[w] += 1
         if self._deaths[w] >= DEATHS:
             raise EngineError(
-                f"worker {w} with {_words(self._blocks[w])} died {DEATHS} times in a row during {name} ({reason})."
+                f"worker {w} with {shards_of(self._blocks[w])} died {DEATHS} times in a row during {name} ({reason})."
             )
-
-
-def _words(block: range) -> str:
-    return f"shard {block.start}" if len(block) == 1 else f"shards {block.start} to {block.stop - 1}"
-
-
-def _name(order: Order) -> str:
-    function: Any = order[0]
-    while isinstance(function, partial):
-        function = function.func
-    return str(getattr(function, "__qualname__", type(function).__name__))

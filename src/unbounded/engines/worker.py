@@ -8,9 +8,10 @@ from __future__ import annotations
 import pickle
 import traceback
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
-from unbounded.contracts import Arrays, Recipe, Step
+from unbounded.contracts import Arrays, Gathered, Recipe, Step
 from unbounded.engines.local import one_blas_thread
 from unbounded.engines.tree import Node, Sum
 
@@ -85,6 +86,38 @@ def blocks(n_shards: int, n_workers: int) -> list[range]:
 def parts_of(own: Sequence[Any] | None, blocks: Sequence[range]) -> list[Any]:
     """The shards' own parts, by worker."""
     return [None if own is None else list(own[block.start : block.stop]) for block in blocks]
+
+
+def gather(n_shards: int, answers: Sequence[Reduced]) -> Gathered:
+    """All workers' answers to a step, in their order, put together."""
+    added = Sum(n_shards)
+    for answer in answers:
+        for node, value in answer.nodes.items():
+            added.add(node, value)
+    return Gathered(added.total, [part for answer in answers for part in answer.private])
+
+
+def settled(name: str, answers: Sequence[Any], blocks: Sequence[range]) -> list[Any]:
+    """All workers' answers, in their order; where one has failed, its exception is raised."""
+    for w, (answer, block) in enumerate(zip(answers, blocks, strict=True)):
+        if isinstance(answer, Failure):
+            answer.error.add_note(f"during {name} on worker {w}, which holds {shards_of(block)}")
+            raise answer.error
+    return list(answers)
+
+
+def name_of(order: Order) -> str:
+    """What an order is called in messages."""
+    if isinstance(order, Build):
+        return "the recipe"
+    function: Any = order[0]
+    while isinstance(function, partial):
+        function = function.func
+    return str(getattr(function, "__qualname__", type(function).__name__))
+
+
+def shards_of(block: range) -> str:
+    return f"shard {block.start}" if len(block) == 1 else f"shards {block.start} to {block.stop - 1}"
 
 
 def failure(error: Exception) -> Failure:

@@ -6,6 +6,7 @@ the seed to the run directory, is here once.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
 from typing import Any, ClassVar
@@ -116,6 +117,8 @@ class ChainEstimator(BaseEstimator):
             )
         self._prior, self._n_rows, self._seed = model.measure, n_rows, model.seed
         store = self._open_store(X, held, model)
+        if store and self.engine in engines.MORTAL:
+            print(engines.MORTAL[self.engine].format(store.path), file=sys.stderr, flush=True)
         chains = []
         with show_progress(self.progress, self.n_chains * length.n_rounds, n_rows) as report:
             for index in range(self.n_chains):

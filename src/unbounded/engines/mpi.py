@@ -1,0 +1,206 @@
+"""Workers as MPI ranks: rank 0 drives and holds the first block of shards, the others serve it until it ends.
+
+    mpiexec -n 4 unbounded fit dp data.npy --out run --engine mpi
+    mpiexec -n 4 python -m unbounded.engines.mpi script.py arguments
+
+An order travels once, by broadcast; own parts and answers go from rank to rank. Whoever waits sleeps, so that ranks may
+be more than cores. When a rank dies, MPI ends the job: there is nothing to recover here, the run directory is enough.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import runpy
+import signal
+import sys
+import traceback
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from itertools import count
+from types import ModuleType
+from typing import Any
+
+from unbounded.contracts import Arrays, Gathered, Message, Recipe, Step, restore, state_of
+from unbounded.engines import post
+from unbounded.engines.local import one_blas_thread
+from unbounded.engines.recovery import EngineError
+from unbounded.engines.worker import Build, Map, Order, Run, Worker, blocks, failure, gather, name_of, parts_of, settled
+
+_SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")  # what launchers say
+
+
+class _World:
+    """All ranks, as this one sees them."""
+
+    def __init__(self) -> None:
+        try:
+            from mpi4py import MPI
+        except (ImportError, RuntimeError) as error:  # the latter where there is no MPI library
+            raise EngineError(
+                f"engine='mpi' needs mpi4py and an MPI library: pip install 'unbounded[mpi]' ({error})."
+            ) from None
+        self.comm = MPI.COMM_WORLD.Dup()  # nobody else's messages
+        self.rank, self.size = self.comm.rank, self.comm.size
+        self.served = self.size == 1
+        self.waiting = False  # for answers
+        self.engines = count()
+        launched = max(int(os.environ.get(name, 1)) for name in _SIZES)
+        if self.size == 1 < launched:
+            raise EngineError(
+                f"the launcher started {launched} processes that know nothing of each other: it belongs to another MPI "
+                "than mpi4py's."
+            )
+
+    def ask(self, engine: int, order: Order | None, own: Sequence[Any], here: Callable[[], Any]) -> list[Any]:
+        """The answers of all ranks; here: that of rank 0. No order: the engine is closed."""
+        if self.waiting:
+            raise EngineError("a step was interrupted, and ranks may still be at it: this job cannot go on.")
+        self.waiting = True
+        post.broadcast(self.comm, (engine, order), own)
+        answers = {0: here()} if order else dict.fromkeys(range(self.size))
+        while len(answers) < self.size:
+            rank, answer = post.receive(self.comm)
+            answers[rank] = answer
+        self.waiting = False
+        return [answers[rank] for rank in range(self.size)]
+
+    def release(self) -> None:
+        """Rank 0 ends, one way or another, and with it all others; those who are in the middle of a step by force."""
+        sys.stdout.flush()
+        sys.stderr.flush()
+        if self.waiting:
+            self.comm.Abort(1)
+        post.broadcast(self.comm, None, [None] * self.size)
+
+    def serve(self) -> None:
+        """The life of a rank that is not the first. Ctrl-C is for rank 0 to hear, which decides what to do."""
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        workers: defaultdict[int, Worker] = defaultdict(Worker)
+        while True:
+            answer: Any = None
+            try:
+                said, own = post.attend(self.comm)
+                if said is None:
+                    return
+                engine, order = said
+                if order is None:
+                    workers.pop(engine, None)
+                    continue
+                answer = workers[engine].handle(order, own)
+            except Exception as error:
+                answer = failure(error)
+            post.send(self.comm, answer)
+
+
+_world: _World | None = None
+
+
+def world() -> _World:
+    """Made when it is asked for: MPI starts as mpi4py is imported."""
+    global _world
+    if _world is None:
+        _world = _World()
+    return _world
+
+
+def join() -> bool:
+    """All ranks come here first. It is true for rank 0, at once; the others serve, and come back when rank 0 ends."""
+    us = world()
+    if us.rank == 0:
+        if not us.served:
+            us.served = True
+            atexit.register(us.release)
+        return True
+    try:
+        us.serve()
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+        us.comm.Abort(1)
+    return False
+
+
+class Mpi:
+    """Blocks of shards on ranks; surplus ranks have none."""
+
+    def __init__(self, recipe: Recipe, n_workers: int | None = None):
+        self._limits = one_blas_thread()
+        self._world, self._worker, self._n_shards = world(), Worker(), recipe.n_shards
+        self._blocks = blocks(recipe.n_shards, self._world.size)
+        self._number = next(self._world.engines)
+        try:
+            self._answers(Build(recipe), self._blocks)
+        except BaseException:
+            self.close()
+            raise
+
+    @staticmethod
+    def check(n_workers: int | None) -> None:
+        size = world().size
+        if not world().served:
+            raise EngineError(
+                f"engine='mpi' on {size} ranks: start a script by `mpiexec -n {size} python -m unbounded.engines.mpi "
+                "script.py`, with what it does under `if __name__ == '__main__':`."
+            )
+        if n_workers not in (None, size):
+            raise ValueError(f"n_workers is {n_workers}, but the number of MPI ranks is {size}.")
+
+    def run(self, step: Step, message: Message) -> Gathered:
+        return gather(self._n_shards, self._ask(Run(step, message.shared), message.own))
+
+    def map(self, function: Callable[..., Any], own: Sequence[Any] | None = None) -> list[Any]:
+        return [value for answer in self._ask(Map(function), own) for value in answer]
+
+    def save(self) -> list[Arrays]:
+        return self.map(state_of)
+
+    def load(self, parts: Sequence[Arrays]) -> None:
+        self.map(restore, parts)
+
+    def close(self) -> None:
+        if not self._world.waiting:
+            self._world.ask(self._number, None, [None] * self._world.size, lambda: None)
+        self._worker = Worker()
+        self._limits.restore_original_limits()
+
+    def _ask(self, order: Order, own: Sequence[Any] | None) -> list[Any]:
+        return self._answers(order, parts_of(own, self._blocks))
+
+    def _answers(self, order: Order, own: Sequence[Any]) -> list[Any]:
+        answers = self._world.ask(self._number, order, own, lambda: self._here(order, own[0]))
+        return settled(name_of(order), answers, self._blocks)
+
+    def _here(self, order: Order, own: Any) -> Any:
+        try:
+            return self._worker.handle(order, own)
+        except Exception as error:
+            return failure(error)
+
+
+def main() -> None:
+    """Rank 0 runs a script; should it ask the others for something of the script's own, they look at it, too."""
+    if len(sys.argv) < 2:
+        sys.exit("usage: mpiexec -n 4 python -m unbounded.engines.mpi script.py [arguments]")
+    del sys.argv[0]
+    sys.path[0] = os.path.dirname(os.path.abspath(sys.argv[0]))
+    sys.modules["__main__"] = _Script("__main__")
+    if join():
+        runpy.run_path(sys.argv[0], run_name="__main__")
+
+
+class _Script(ModuleType):
+    """The script, as ranks see it that do not run it: read when somebody needs a name of it."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or "__script__" in vars(self):
+            raise AttributeError(name)
+        self.__dict__["__script__"] = sys.argv[0]
+        self.__dict__.update(runpy.run_path(sys.argv[0], run_name="__mp_main__"))
+        return getattr(self, name)
+
+
+if __name__ == "__main__":
+    from unbounded.engines import mpi
+
+    mpi.main()

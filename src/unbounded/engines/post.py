@@ -1,0 +1,120 @@
+"""What travels between MPI ranks: pickles whose large arrays go beside them, as they are, from where they lie to memory
+of the receiver's own, writable as compiled code wants it.
+
+Nobody spins: a rank that waits gives its core away, and sleeps for a part of the time it has waited already.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+ALONG = 2**16  # bytes of an array that goes within the pickle
+MOST = 2**30  # bytes of one message
+AT_ONCE, SHARE, LONGEST = 1e-3, 0.1, 2e-3  # seconds of waiting awake; sleep as a share of what was waited; its most
+
+Parts = list[Any]  # buffers: a pickle and its large arrays
+
+
+def broadcast(comm: Any, thing: Any, own: Sequence[Any]) -> None:
+    """From rank 0: a thing to all, and to each of them its own."""
+    shared = _dump(thing)
+    sending: list[Any] = []
+    kept = []
+    for rank in range(1, comm.size):
+        parts = _dump(own[rank])
+        head = pickle.dumps((_sizes(shared), _sizes(parts)))
+        kept.append((head, parts))
+        sending += [comm.Isend(head, rank), *(comm.Isend(chunk, rank) for chunk in _chunks(parts))]
+    if comm.size > 1:
+        sending += [comm.Ibcast(chunk) for chunk in _chunks(shared)]
+    _finish(sending)
+
+
+def attend(comm: Any) -> tuple[Any, Any]:
+    """On another rank: what is broadcast, and our own."""
+    _, (of_all, of_own) = _head(comm, 0)
+    shared, parts = _room(of_all), _room(of_own)
+    coming = [comm.Irecv(chunk, 0) for chunk in _chunks(parts)] + [comm.Ibcast(chunk) for chunk in _chunks(shared)]
+    _finish(coming)
+    return _load(shared), _load(parts)
+
+
+def send(comm: Any, thing: Any) -> None:
+    """To rank 0."""
+    parts = _dump(thing)
+    head = pickle.dumps(_sizes(parts))
+    _finish([comm.Isend(head, 0), *(comm.Isend(chunk, 0) for chunk in _chunks(parts))])
+
+
+def receive(comm: Any) -> tuple[int, Any]:
+    """On rank 0: whoever has sent something, and what."""
+    rank, sizes = _head(comm)
+    parts = _room(sizes)
+    _finish([comm.Irecv(chunk, rank) for chunk in _chunks(parts)])
+    return rank, _load(parts)
+
+
+def _dump(thing: Any) -> Parts:
+    large: Parts = []
+
+    def along(buffer: pickle.PickleBuffer) -> bool:
+        raw = buffer.raw()
+        if raw.nbytes >= ALONG:
+            large.append(raw)
+        return raw.nbytes < ALONG
+
+    return [memoryview(pickle.dumps(thing, 5, buffer_callback=along)), *large]
+
+
+def _load(parts: Parts) -> Any:
+    return pickle.loads(parts[0], buffers=parts[1:])
+
+
+def _sizes(parts: Parts) -> list[int]:
+    return [part.nbytes for part in parts]
+
+
+def _room(sizes: list[int]) -> Parts:
+    return [np.empty(size, np.uint8) for size in sizes]
+
+
+def _chunks(parts: Parts) -> Iterator[Any]:
+    return (part[at : at + MOST] for part in parts for at in range(0, part.nbytes, MOST))
+
+
+def _head(comm: Any, rank: int = -1) -> tuple[int, Any]:
+    """The first message from a rank, or from any: it says how long those are that follow."""
+    from mpi4py import MPI
+
+    status = MPI.Status()
+    found: list[Any] = []
+
+    def look() -> bool:
+        found[:] = [comm.Improbe(MPI.ANY_SOURCE if rank < 0 else rank, MPI.ANY_TAG, status)]
+        return found[0] is not None
+
+    _wait(look)
+    head = bytearray(status.Get_count(MPI.BYTE))
+    found[0].Recv(head)
+    return status.Get_source(), pickle.loads(head)
+
+
+def _finish(requests: list[Any]) -> None:
+    if requests:
+        _wait(lambda: requests[0].Testall(requests))
+
+
+def _wait(ready: Callable[[], bool]) -> None:
+    began = time.monotonic()
+    while not ready():
+        waited = time.monotonic() - began
+        if waited < AT_ONCE:
+            os.sched_yield()
+        else:
+            time.sleep(min(SHARE * waited, LONGEST))

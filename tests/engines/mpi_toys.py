@@ -1,0 +1,85 @@
+"""Run on ranks: one scene with toys for shards, by its name."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import numpy as np
+import pytest
+import toys
+
+from unbounded import engines
+from unbounded.contracts import Message, Summary
+
+P = 5
+X = np.random.default_rng(0).normal(size=23)
+
+
+def rows(shard, shared, own):
+    """A step of the script's own, with arrays that travel within a pickle and beside it."""
+    flags = [array.flags for array in (shard.rows, shared, own)]
+    shared += 1.0
+    return Summary({"sum": shared[:3] + own[:3]}, {"ok": all(flag.writeable and flag.aligned for flag in flags)})
+
+
+def ranks_and_blocks():
+    engine = engines.build("mpi", toys.Rows(X, P))
+    other = engines.build("mpi", toys.Rows(X, 1))
+    assert len(set(engine.map(toys.pid))) == min(P, int(sys.argv[2]))
+    assert len(set(other.map(toys.pid))) == 1
+    other.close()
+    for size in (3, 200_000):
+        seen = engine.run(rows, Message(np.zeros(size), [np.ones(size)] * P))
+        assert all(part["ok"] for part in seen.private)
+    parts = engine.save()
+    advanced = [engine.run(toys.advance, Message({"a": X}, list(range(P)))).shared["sum"] for _ in range(2)]
+    engine.load([{"values": np.zeros_like(part["values"])} for part in parts])
+    assert engine.run(toys.advance, Message({"a": X}, list(range(P)))).shared["sum"] == advanced[0]
+    engine.close()
+
+
+def errors():
+    """An exception on another rank is an exception here, and the engine goes on."""
+    engine = engines.build("mpi", toys.Rows(X, P))
+    for kind, error in (("plain", KeyError), ("strange", RuntimeError)):
+        with pytest.raises(error) as raised:
+            engine.run(toys.fail, Message(kind, [None] * P))
+        notes = "\n".join(raised.value.__notes__)
+        assert "in shard 3" in notes, notes
+        assert "during fail on worker 1, which holds shards 2 to 4" in notes, notes
+    assert len(set(engine.map(toys.pid))) == 2
+
+
+def fails():
+    engines.build("mpi", toys.Rows(X, P))
+    raise ZeroDivisionError("of the script")
+
+
+def leaves():
+    engines.build("mpi", toys.Rows(X, P))
+    sys.exit(7)
+
+
+def die(shard):
+    if shard.index == 3:
+        os._exit(5)
+
+
+def dies():
+    engines.build("mpi", toys.Rows(X, P)).map(die)
+
+
+def interrupted_here(shard):
+    if shard.index == 0:
+        raise KeyboardInterrupt
+    toys.sleep(shard)
+
+
+def interrupted():
+    engines.build("mpi", toys.Rows(X, P)).map(interrupted_here)
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]]()
+    print("done")

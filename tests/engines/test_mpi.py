@@ -1,0 +1,173 @@
+"""MPI: the same bits on any number of ranks, and no end of a rank that leaves others behind."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_engines import FITS, compiled, everything
+
+HERE = Path(__file__).parent
+MPIEXEC = Path(sys.executable).parent / "mpiexec"
+ENGINE = ["-m", "unbounded.engines.mpi"]
+DRAWS = 400
+RESULTS = ["draws.csv", "labels.npy"]
+
+pytest.importorskip("mpi4py")
+pytestmark = pytest.mark.skipif(not MPIEXEC.exists(), reason="no mpiexec beside this Python")
+
+
+def start(n_ranks, *words):
+    command = [MPIEXEC, "-n", n_ranks, sys.executable, *words]
+    return subprocess.Popen(
+        [str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=HERE
+    )
+
+
+def end(job, seconds=120):
+    try:
+        out, err = job.communicate(timeout=seconds)
+    finally:
+        job.kill()
+    return job.returncode, out, err
+
+
+def ok(*words):
+    code, out, err = end(start(*words))
+    assert code == 0, out + err
+    return out
+
+
+@pytest.fixture(scope="module")
+def serial():
+    return {name: everything(fit(engine="serial")) for name, fit in FITS.items()}
+
+
+@pytest.mark.parametrize("n_ranks", [1, 2, 4])
+def test_ranks_change_no_bit(serial, n_ranks, tmp_path):
+    """One fit after another in a script; no rank compiles what was compiled."""
+    kernels = compiled()
+    ok(n_ranks, *ENGINE, HERE / "mpi_fits.py", tmp_path / "fitted")
+    fitted = pickle.loads((tmp_path / "fitted").read_bytes())
+    assert fitted.keys() == serial.keys()
+    for name, said in serial.items():
+        assert fitted[name] == said, name
+    assert compiled() == kernels
+
+
+@pytest.mark.parametrize(("n_ranks", "scene"), [(6, "ranks_and_blocks"), (2, "errors")])
+def test_orders(n_ranks, scene):
+    """A rank more than there are shards has none."""
+    assert ok(n_ranks, *ENGINE, HERE / "mpi_toys.py", scene, n_ranks) == "done\n"
+
+
+@pytest.mark.parametrize(
+    ("scene", "expected", "words"),
+    [
+        ("fails", 1, "ZeroDivisionError: of the script"),
+        ("leaves", 7, ""),
+        ("dies", 5, ""),
+        ("interrupted", 1, "KeyboardInterrupt"),
+    ],
+)
+def test_every_end_of_a_rank_ends_the_job(scene, expected, words):
+    """Also in the middle of a step of others that would take minutes."""
+    code, out, err = end(start(2, *ENGINE, HERE / "mpi_toys.py", scene), 30)
+    assert code == expected, out + err
+    assert words in err
+    assert "done" not in out
+
+
+def test_a_script_that_every_rank_runs_is_told_so():
+    code, _, err = end(start(2, HERE / "mpi_toys.py", "fails"), 30)
+    assert code == 1
+    assert "mpiexec -n 2 python -m unbounded.engines.mpi script.py" in err
+
+
+def test_without_mpi4py_there_is_one_sentence(tmp_path):
+    (tmp_path / "mpi4py.py").write_text("raise ImportError('not here')")
+    job = subprocess.run(
+        [sys.executable, "-m", "unbounded.cli", "fit", "dp", "x.npy", "--out", tmp_path / "run", "--engine", "mpi"],
+        env=os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"},
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert job.returncode == 2
+    (line,) = job.stderr.splitlines()
+    assert "pip install 'unbounded[mpi]'" in line
+
+
+# ---- the command line
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    path = tmp_path_factory.mktemp("data") / "x.npy"
+    rng = np.random.default_rng(0)
+    np.save(path, np.array([[0.0, 0.0], [6.0, 1.0], [1.0, 7.0]])[rng.integers(0, 3, 4000)] + rng.normal(size=(4000, 2)))
+    return path
+
+
+def fit(data, out):
+    options = ["--shards", 5, "--warmup", 2, "--draws", DRAWS, "--engine", "mpi", "--quiet"]
+    return [HERE / "mpi_cli.py", "fit", "dp", data, "--out", out, *options]
+
+
+def rank(job, number):
+    """The process of a rank, among those that mpiexec has started."""
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            environment = (path / "environ").read_bytes().split(b"\0")
+            parent = int((path / "stat").read_text().rpartition(")")[2].split()[1])
+            grandparent = int(Path(f"/proc/{parent}/stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+        if f"PMI_RANK={number}".encode() in environment and grandparent == job.pid:
+            return int(path.name)
+    raise AssertionError(f"rank {number} is not there")
+
+
+def draws_in(run):
+    path = run / "chain-0" / "trace.jsonl"
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+@pytest.fixture(scope="module")
+def undisturbed(data, tmp_path_factory):
+    run = tmp_path_factory.mktemp("runs") / "undisturbed"
+    out = ok(2, *fit(data, run))
+    assert out.startswith("rows"), "rank 0 alone speaks"
+    assert out.count("clusters (estimate)") == 1
+    return {name: (run / name).read_bytes() for name in RESULTS}
+
+
+@pytest.mark.parametrize(("number", "fewer"), [(2, 2), (0, 1)])
+def test_a_killed_rank_ends_the_job_and_fewer_ranks_go_on(undisturbed, data, tmp_path, number, fewer):
+    run = tmp_path / "run"
+    job = start(3, *fit(data, run))
+    until = time.monotonic() + 60
+    while not (run / "chain-0" / "checkpoint.ub").exists() or draws_in(run) < 20:
+        assert job.poll() is None, end(job)
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    os.kill(rank(job, number), signal.SIGKILL)
+    code, _, err = end(job, 30)
+    assert code != 0
+    assert f"unbounded resume {run}" in err
+    assert 20 <= draws_in(run) < DRAWS
+    ok(fewer, HERE / "mpi_cli.py", "resume", run, "--quiet")
+    assert {name: (run / name).read_bytes() for name in RESULTS} == undisturbed
+
+
+def test_refused_commands(undisturbed, data, tmp_path):
+    code, out, err = end(start(2, *fit(data, tmp_path / "run"), "--workers", 3), 60)
+    assert code == 2
+    assert out == ""
+    assert err.splitlines() == ["error: n_workers is 3, but the number of MPI ranks is 2."]
+    assert not (tmp_path / "run").exists()
