@@ -73,6 +73,8 @@ def test_fit_writes_a_run_directory(done):
     assert "clusters (estimate)  2" in said
     labels = np.load(out / "labels.npy")
     assert sorted(np.bincount(labels)) == [25, 35]
+    by_shard = [np.load(out / "labels" / f"shard-{p:05d}.npy") for p in range(2)]  # a .npy is a source
+    np.testing.assert_array_equal(np.concatenate(by_shard), labels)
     draws = pd.read_csv(out / "draws.csv")
     assert len(draws) == 5
     assert {"n_clusters", "alpha", "log_joint", "entropy", "largest"} <= set(draws.columns)
@@ -326,6 +328,8 @@ def test_groups_of_rows(documents, tmp_path):
     ok("fit", "hdp", documents / "x.npy", "--out", tmp_path / "run", *options, *BRIEF)
     assert np.load(tmp_path / "run" / "proportions.npy").shape[0] == 2
     assert "holdout" in (tmp_path / "run" / "draws.csv").read_text()
+    ok("fit", "hdp", documents / "x.npy", "--out", tmp_path / "all", *options[:2], *options[4:], *BRIEF)
+    assert (tmp_path / "all" / "labels" / "shards.json").exists()
 
 
 @pytest.mark.parametrize(
@@ -336,7 +340,7 @@ def test_groups_of_rows(documents, tmp_path):
         ("hdp", "counts.npz", ["--vocabulary", "groups.npy"], "error"),
         ("hdp", "counts.npz", ["--vocabulary", "x.csv"], "has 61 words, the documents have 3 columns"),
         ("hdp", "x.npy", ["--groups", "x.npy"], "--groups has 120 ids for 60 rows"),
-        ("hdp", "x.npy", [], "cannot be negative"),
+        ("hdp", "x.npy", [], "counts that are not 0, 1, 2"),
     ],
 )
 def test_wrong_topics(documents, tmp_path, model, name, options, words):

@@ -122,7 +122,7 @@ def fitted(folder, n_rows):
     while driver.poll() is None:
         sizes = [held(pid) for pid in family(driver.pid)]
         own, together = max(own, sizes[0]), max(together, sum(sizes))
-        time.sleep(0.02)
+        time.sleep(0.05)
     assert driver.returncode == 0
     assert driver.stdout.read().split() == [str(n_rows), str(PARTS)]
     print(f"{n_rows * WIDE * 4 / 2**20:.0f} MB: driver {own:.0f} MB, all processes {together:.0f} MB")

@@ -218,9 +218,10 @@ class ChainEstimator(BaseEstimator):
                 f"the rows of the source are sparse, which {self._wanted()!r} does not take; store dense ones."
             )
         if X.n_rows < least:
-            raise ValueError(f"the source has {X.n_rows} row, a minimum of {least} is required.")
+            raise ValueError(f"the source has n_rows={X.n_rows}, a minimum of {least} is required.")
         if reset:
             self.n_features_in_ = X.shape[1]
+            vars(self).pop("feature_names_in_", None)  # of an earlier fit
         elif X.shape[1] != self.n_features_in_:
             name = type(self).__name__
             raise ValueError(f"X has {X.shape[1]} features, but {name} is expecting {self.n_features_in_} features.")
