@@ -69,7 +69,7 @@ def main() -> None:
                 start = time.perf_counter() - began
                 median = median_round(engine, message)
                 other = [worker for worker in set(engine.map(pid)) if worker != os.getpid()]
-                lost = 0.0
+                lost = float("nan")
                 if other and name != "mpi":
                     os.kill(other[0], signal.SIGKILL)
                     began = time.perf_counter()

@@ -16,6 +16,13 @@ P = 5
 X = np.random.default_rng(0).normal(size=23)
 
 
+class Own:
+    """Something of the script's own, to be sent back."""
+
+    def __init__(self, shard):
+        self.index = shard.index
+
+
 def rows(shard, shared, own):
     """A step of the script's own, with arrays that travel within a pickle and beside it."""
     flags = [array.flags for array in (shard.rows, shared, own)]
@@ -29,6 +36,7 @@ def ranks_and_blocks():
     assert len(set(engine.map(toys.pid))) == min(P, int(sys.argv[2]))
     assert len(set(other.map(toys.pid))) == 1
     other.close()
+    assert [(type(value), value.index) for value in engine.map(Own)] == [(Own, p) for p in range(P)]
     for size in (3, 200_000):
         seen = engine.run(rows, Message(np.zeros(size), [np.ones(size)] * P))
         assert all(part["ok"] for part in seen.private)
@@ -48,6 +56,8 @@ def errors():
         notes = "\n".join(raised.value.__notes__)
         assert "in shard 3" in notes, notes
         assert "during fail on worker 1, which holds shards 2 to 4" in notes, notes
+    with pytest.raises(AttributeError, match="local object"):
+        engine.map(lambda shard: shard)
     assert len(set(engine.map(toys.pid))) == 2
 
 

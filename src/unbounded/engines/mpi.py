@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import atexit
 import os
-import runpy
 import signal
 import sys
 import traceback
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import count
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -43,7 +44,7 @@ class _World:
         self.comm = MPI.COMM_WORLD.Dup()  # nobody else's messages
         self.rank, self.size = self.comm.rank, self.comm.size
         self.served = self.size == 1
-        self.waiting = False  # for answers
+        self.torn = False
         self.engines = count()
         launched = max(int(os.environ.get(name, 1)) for name in _SIZES)
         if self.size == 1 < launched:
@@ -52,39 +53,50 @@ class _World:
                 "than mpi4py's."
             )
 
-    def ask(self, engine: int, order: Order | None, own: Sequence[Any], here: Callable[[], Any]) -> list[Any]:
-        """The answers of all ranks; here: that of rank 0. No order: the engine is closed."""
-        if self.waiting:
-            raise EngineError("a step was interrupted, and ranks may still be at it: this job cannot go on.")
-        self.waiting = True
-        post.broadcast(self.comm, (engine, order), own)
-        answers = {0: here()} if order else dict.fromkeys(range(self.size))
-        while len(answers) < self.size:
-            rank, answer = post.receive(self.comm)
-            answers[rank] = answer
-        self.waiting = False
+    def ask(self, thing: Any, own: Sequence[Any], here: Callable[[], Any]) -> list[Any]:
+        """The answers of all ranks; here: that of rank 0."""
+        packed = post.pack(thing, own)
+        with self._whole():
+            post.broadcast(self.comm, packed)
+            answers = {0: here()}
+            while len(answers) < self.size:
+                rank, answer = post.receive(self.comm)
+                answers[rank] = answer
         return [answers[rank] for rank in range(self.size)]
 
+    def tell(self, thing: Any) -> None:
+        """What nobody answers."""
+        with self._whole():
+            post.broadcast(self.comm, post.pack(thing, [None] * self.size))
+
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
+        """An exchange that is left halfway is the last one: ranks would not agree on whose turn it is."""
+        if self.torn:
+            raise EngineError("a step was interrupted, and ranks may still be at it: this job cannot go on.")
+        self.torn = True
+        yield
+        self.torn = False
+
     def release(self) -> None:
-        """Rank 0 ends, one way or another, and with it all others; those who are in the middle of a step by force."""
+        """Rank 0 ends, one way or another, and with it all others; those in the middle of a step by force."""
         sys.stdout.flush()
         sys.stderr.flush()
-        if self.waiting:
+        if self.torn:
             self.comm.Abort(1)
-        post.broadcast(self.comm, None, [None] * self.size)
+        self.tell(None)
 
     def serve(self) -> None:
         """The life of a rank that is not the first. Ctrl-C is for rank 0 to hear, which decides what to do."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         workers: defaultdict[int, Worker] = defaultdict(Worker)
         while True:
-            answer: Any = None
             try:
                 said, own = post.attend(self.comm)
                 if said is None:
                     return
                 engine, order = said
-                if order is None:
+                if order is None:  # the engine is closed
                     workers.pop(engine, None)
                     continue
                 answer = workers[engine].handle(order, own)
@@ -159,16 +171,15 @@ class Mpi:
         self.map(restore, parts)
 
     def close(self) -> None:
-        if not self._world.waiting:
-            self._world.ask(self._number, None, [None] * self._world.size, lambda: None)
-        self._worker = Worker()
+        if not self._world.torn:
+            self._world.tell((self._number, None))
         self._limits.restore_original_limits()
 
     def _ask(self, order: Order, own: Sequence[Any] | None) -> list[Any]:
         return self._answers(order, parts_of(own, self._blocks))
 
     def _answers(self, order: Order, own: Sequence[Any]) -> list[Any]:
-        answers = self._world.ask(self._number, order, own, lambda: self._here(order, own[0]))
+        answers = self._world.ask((self._number, order), own, lambda: self._here(order, own[0]))
         return settled(name_of(order), answers, self._blocks)
 
     def _here(self, order: Order, own: Any) -> Any:
@@ -179,24 +190,33 @@ class Mpi:
 
 
 def main() -> None:
-    """Rank 0 runs a script; should it ask the others for something of the script's own, they look at it, too."""
+    """Rank 0 runs a script."""
     if len(sys.argv) < 2:
         sys.exit("usage: mpiexec -n 4 python -m unbounded.engines.mpi script.py [arguments]")
     del sys.argv[0]
     sys.path[0] = os.path.dirname(os.path.abspath(sys.argv[0]))
-    sys.modules["__main__"] = _Script("__main__")
+    script = _Script(sys.argv[0])
+    sys.modules["__main__"] = sys.modules["__mp_main__"] = script
     if join():
-        runpy.run_path(sys.argv[0], run_name="__main__")
+        script.read("__main__")
 
 
 class _Script(ModuleType):
-    """The script, as ranks see it that do not run it: read when somebody needs a name of it."""
+    """On other ranks the script is read when an order has a name of it, and is told that it is not the main one."""
+
+    def __init__(self, path: str):
+        super().__init__("__main__")
+        self.__file__ = path
+
+    def read(self, name: str) -> None:
+        self.__class__ = ModuleType  # type: ignore[assignment]  # so that it is read once
+        self.__name__ = name
+        exec(compile(Path(str(self.__file__)).read_bytes(), str(self.__file__), "exec"), vars(self))
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or "__script__" in vars(self):
+        if name.startswith("__"):
             raise AttributeError(name)
-        self.__dict__["__script__"] = sys.argv[0]
-        self.__dict__.update(runpy.run_path(sys.argv[0], run_name="__mp_main__"))
+        self.read("__mp_main__")
         return getattr(self, name)
 
 

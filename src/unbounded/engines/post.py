@@ -21,18 +21,18 @@ AT_ONCE, SHARE, LONGEST = 1e-3, 0.1, 2e-3  # seconds of waiting awake; sleep as 
 Parts = list[Any]  # buffers: a pickle and its large arrays
 
 
-def broadcast(comm: Any, thing: Any, own: Sequence[Any]) -> None:
-    """From rank 0: a thing to all, and to each of them its own."""
-    shared = _dump(thing)
-    sending: list[Any] = []
-    kept = []
-    for rank in range(1, comm.size):
-        parts = _dump(own[rank])
-        head = pickle.dumps((_sizes(shared), _sizes(parts)))
-        kept.append((head, parts))
-        sending += [comm.Isend(head, rank), *(comm.Isend(chunk, rank) for chunk in _chunks(parts))]
-    if comm.size > 1:
-        sending += [comm.Ibcast(chunk) for chunk in _chunks(shared)]
+def pack(thing: Any, own: Sequence[Any]) -> list[Parts]:
+    """A thing for all, and for each of the ranks its own; rank 0 needs none."""
+    return [_dump(part) for part in (thing, *own[1:])]
+
+
+def broadcast(comm: Any, packed: list[Parts]) -> None:
+    """From rank 0 to all others."""
+    shared, *own = packed
+    heads = [pickle.dumps((_sizes(shared), _sizes(parts))) for parts in own]
+    sending = [comm.Isend(head, rank) for rank, head in enumerate(heads, 1)]
+    sending += [comm.Isend(chunk, rank) for rank, parts in enumerate(own, 1) for chunk in _chunks(parts)]
+    sending += [comm.Ibcast(chunk) for chunk in _chunks(shared)] if own else []
     _finish(sending)
 
 
