@@ -7,7 +7,12 @@ from typing import Any
 
 from unbounded.contracts import Engine, Recipe
 
-MEMBERS = {"serial": "local.Serial", "threads": "local.Threads", "processes": "processes.Processes"}
+MEMBERS = {
+    "serial": "local.Serial",
+    "threads": "local.Threads",
+    "processes": "processes.Processes",
+    "ray": "ray.Ray",
+}
 
 
 def check(name: str, n_workers: int | None = None) -> None:
