@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import sys
 import textwrap
 import time
 import warnings
@@ -156,7 +157,7 @@ def _connect(address: str, n_workers: int | None) -> bool:
     if ray.is_initialized():
         return False
     local = {"num_cpus": max(available_cores(), n_workers or 1), "include_dashboard": False}
-    with _no_usage_reports():
+    with _environment(RAY_USAGE_STATS_ENABLED="0", PYTHONPATH=os.pathsep.join(filter(None, sys.path))):
         try:
             ray.init(address, log_to_driver=False, logging_level="error", **local if address == "local" else {})
         except ConnectionError as error:
@@ -173,12 +174,13 @@ def _end_all(members: dict[int, _Member], ours: bool) -> None:
 
 
 @contextmanager
-def _no_usage_reports() -> Iterator[None]:
-    name = "RAY_USAGE_STATS_ENABLED"
-    before = os.environ.get(name)
-    os.environ[name] = before or "0"
+def _environment(**variables: str) -> Iterator[None]:
+    """Of a Ray that starts here: it reports to nobody, and its actors find the modules that we find."""
+    before = dict(os.environ)
+    os.environ.update(variables)
     try:
         yield
     finally:
-        if before is None:
+        for name in variables:
             del os.environ[name]
+            os.environ.update({name: before[name]} if name in before else {})
