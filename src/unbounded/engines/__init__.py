@@ -11,6 +11,7 @@ MEMBERS = {
     "serial": "local.Serial",
     "threads": "local.Threads",
     "processes": "processes.Processes",
+    "ray": "ray.Ray",
     "mpi": "mpi.Mpi",
 }
 

@@ -168,9 +168,10 @@ class DirichletProcessMixture(_MixtureEstimator):
         L, the sweeps over the rows between two synchronisations.
     n_warmup, n_draws, thin, n_chains : int
         Rounds before the first draw, draws per chain, rounds per draw, and independent chains.
-    engine : {"threads", "serial", "processes", "mpi"}, n_workers : int or None, engine_options : dict or None
+    engine : {"threads", "serial", "processes", "ray", "mpi"}, n_workers : int or None, engine_options : dict or None
         Where shards run, and on how many workers (None: all cores). Neither changes the result. Options are the
-        engine's own: {"timeout": 60} is for how many seconds a process may show no sign of life.
+        engine's own: {"timeout": 60} is for how many seconds a process may show no sign of life; with Ray, for how many
+        an actor may wait for a CPU, and {"address": "auto"} is the cluster of this machine.
     sampler : {"hybrid"}
     instantiate : str or rule, default "ghosts"
         "ghosts", "one_open", "published-cold", "published-warm", "published-decreasing", "published-hot", or an object.

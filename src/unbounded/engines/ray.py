@@ -1,0 +1,186 @@
+"""Workers as Ray actors, on this machine or on a cluster.
+
+A message is put into the object store once: every node fetches the part for everybody once, and of the workers' own
+parts only those of its actors. The driver owns all of it and keeps what a new actor would have to repeat, so that no
+node but the driver's is needed. Ray tells of dead actors and nodes; it does not tell of an actor that hangs, which no
+timeout here ends: look for it with `ray list actors`.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+import textwrap
+import time
+import warnings
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from unbounded.contracts import Recipe
+from unbounded.engines.local import available_cores
+from unbounded.engines.recovery import EngineError, Lost, Remote
+from unbounded.engines.worker import Order, Worker, failure
+
+try:
+    import ray
+    from ray.exceptions import RayError
+except ImportError as error:
+    raise ImportError("engine='ray' needs Ray: pip install 'unbounded[ray]'.") from error
+
+LOOK = 1.0  # seconds between two looks at actors that have not started
+PATIENCE = 15.0  # seconds until we say that we wait
+INHERITED = ("NUMBA_CACHE_DIR",)  # by actors from the driver, wherever Ray was started
+
+
+class Ray(Remote):
+    """Blocks of shards on actors of one CPU each.
+
+    address: of a cluster, "auto" on one of its machines; None: RAY_ADDRESS, or else Ray starts on this machine. Where
+    ray.init has been called already, that is where we are. timeout: seconds in which an actor must find a free CPU and
+    start.
+    """
+
+    def __init__(
+        self, recipe: Recipe, n_workers: int | None = None, address: str | None = None, timeout: float = 600.0
+    ):
+        if not timeout > 0.0:
+            raise ValueError(f"timeout must be positive, got {timeout}.")
+        ours = _connect(address or os.environ.get("RAY_ADDRESS", "local"), n_workers)
+        crew = _Crew(timeout, ours)
+        n_workers = min(recipe.n_shards, n_workers or max(1, int(ray.cluster_resources().get("CPU", 1))))
+        super().__init__(crew, recipe, n_workers)
+
+
+class _Packet(NamedTuple):
+    """References to what lies in the store; as long as they are kept, it does."""
+
+    order: Any
+    own: list[Any]
+    size: int
+
+
+class _Member:
+    """An actor, and what it has been asked."""
+
+    def __init__(self, kind: Any):
+        self.actor, self.began, self.warned = kind.remote(), time.monotonic(), False
+        self.ready = self.actor.__ray_ready__.remote()
+        self.answer: Any = None
+
+
+class _Crew:
+    def __init__(self, timeout: float, ours: bool):
+        inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
+        self._kind = ray.remote(num_cpus=1, max_restarts=0, runtime_env={"env_vars": inherited})(_Actor)
+        self._timeout = timeout
+        self._members: dict[int, _Member] = {}
+        self.close = weakref.finalize(self, _end_all, self._members, ours)
+
+    def start(self, w: int) -> None:
+        if w in self._members:
+            ray.kill(self._members[w].actor)
+        self._members[w] = _Member(self._kind)
+
+    def pack(self, order: Order, own: Sequence[Any]) -> _Packet:
+        sealed = [_seal(thing) for thing in (order, *own)]
+        first, *rest = map(ray.put, sealed)
+        return _Packet(first, rest, sum(memoryview(chunk).nbytes for chunks in sealed for chunk in chunks))
+
+    def send(self, w: int, packet: Any) -> None:
+        member = self._members[w]
+        member.answer = member.actor.handle.remote(packet.order, packet.own[w])
+
+    def receive(self) -> tuple[int, Any]:
+        while True:
+            asked = {member.answer: w for w, member in self._members.items() if member.answer is not None}
+            done, _ = ray.wait(list(asked), timeout=LOOK)
+            if done:
+                w = asked[done[0]]
+                self._members[w].answer = None
+                return w, _answer(done[0])
+            for w in asked.values():
+                self._look_after(w)
+
+    def _look_after(self, w: int) -> None:
+        """Ray waits for a free CPU in silence, and for ever: a dead node may come back, but somebody should know."""
+        member, waited = self._members[w], time.monotonic() - self._members[w].began
+        limit = self._timeout if member.warned else min(PATIENCE, self._timeout)
+        if waited < limit or ray.wait([member.ready], timeout=0)[0]:
+            return
+        free, every = (resources().get("CPU", 0.0) for resources in (ray.available_resources, ray.cluster_resources))
+        words = f"worker {w} has not started for {waited:.0f} seconds: {free:g} of {every:g} CPUs of Ray are free"
+        if waited >= self._timeout:
+            raise EngineError(words + ". It needs one: add nodes, ask for fewer workers, or raise `timeout`.")
+        warnings.warn(words + ". It goes on waiting for one.", stacklevel=2)
+        member.warned = True
+
+
+class _Actor:
+    """A worker that Ray can reach."""
+
+    def __init__(self) -> None:
+        self._worker = Worker()
+
+    def handle(self, order: list[Any], own: list[Any]) -> list[Any]:
+        try:
+            return _seal(self._worker.handle(_open(order), _open(own)))
+        except Exception as error:
+            return _seal(failure(error))
+
+
+def _seal(thing: Any) -> list[Any]:
+    """A pickle and the buffers of its arrays, which Ray writes into the store as they are."""
+    buffers: list[pickle.PickleBuffer] = []
+    body = ray.cloudpickle.dumps(thing, 5, buffer_callback=buffers.append)
+    return [body, *(pickle.PickleBuffer(buffer.raw()) for buffer in buffers)]
+
+
+def _open(sealed: list[Any]) -> Any:
+    """With copies of the buffers: the store is read-only, and for such arrays every kernel would be compiled anew."""
+    body, *buffers = sealed
+    return pickle.loads(body, buffers=[bytearray(buffer) for buffer in buffers])
+
+
+def _answer(reference: Any) -> Any:
+    """An answer that was lost with the node where it lay is as good as none."""
+    try:
+        return _open(ray.get(reference))
+    except RayError as error:
+        return Lost(textwrap.shorten(str(error), 300))
+
+
+def _connect(address: str, n_workers: int | None) -> bool:
+    """Whether Ray is ours to end."""
+    if ray.is_initialized():
+        return False
+    local = {"num_cpus": max(available_cores(), n_workers or 1), "include_dashboard": False}
+    with _environment(RAY_USAGE_STATS_ENABLED="0", PYTHONPATH=os.pathsep.join(filter(None, sys.path))):
+        try:
+            ray.init(address, log_to_driver=False, logging_level="error", **local if address == "local" else {})
+        except ConnectionError as error:
+            raise EngineError(f"there is no Ray cluster at {address!r}: {error}") from error
+    return True
+
+
+def _end_all(members: dict[int, _Member], ours: bool) -> None:
+    if ray.is_initialized():  # else they have ended with it
+        for member in members.values():
+            ray.kill(member.actor)
+        if ours:
+            ray.shutdown()
+
+
+@contextmanager
+def _environment(**variables: str) -> Iterator[None]:
+    """Of a Ray that starts here: it reports to nobody, and its actors find the modules that we find."""
+    before = dict(os.environ)
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name in variables:
+            del os.environ[name]
+            os.environ.update({name: before[name]} if name in before else {})

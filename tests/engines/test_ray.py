@@ -1,0 +1,220 @@
+"""Ray: two nodes on this machine, of which one dies; actors killed at random moments; what Ray leaves behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from itertools import islice
+from pathlib import Path
+
+import pytest
+import toys
+from test_engines import (
+    FITS,
+    compiled,
+    every_chain,
+    everything,
+    fit_mixture,
+    kill_and_compare,
+    mixture_chain,
+    tell,
+)
+from test_processes import P, X, alive, messages, said, script, serial, wait_for
+
+from unbounded import EngineError, engines
+from unbounded.chain import run
+from unbounded.contracts import Message
+from unbounded.engines import recovery
+from unbounded.samplers.hybrid import rounds
+
+ray = pytest.importorskip("ray")
+from ray.cluster_utils import Cluster  # noqa: E402
+
+from unbounded.engines import ray as actors  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Two CPUs here and one on another node, so that three actors are on both."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))  # so that nodes find the toys
+        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
+        cluster.other = cluster.add_node(num_cpus=1)
+        ray.init(cluster.address, log_to_driver=False, logging_level="error")
+        yield cluster
+    ray.shutdown()
+    cluster.shutdown()
+
+
+@pytest.fixture
+def engine(cluster):
+    engine = engines.build("ray", toys.Rows(X, P), 3)
+    yield engine
+    engine.close()
+
+
+def actor_pids():
+    """Of this test: children of children of ours."""
+    return [pid for pid in processes() if title(pid).startswith("ray::_Actor") and parent(parent(pid)) == os.getpid()]
+
+
+def processes():
+    return [int(path.name) for path in Path("/proc").glob("[0-9]*")]
+
+
+def title(pid):
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    except OSError:
+        return ""
+
+
+def parent(pid):
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+def ways():
+    """Every model on three actors; few on fewer, since each new one imports the package."""
+    for name, fit in FITS.items():
+        for workers in (1, 2, 3):
+            often = workers == 3 or (name, workers) == ("features", 1)
+            yield pytest.param(fit, workers, id=f"{name}-{workers}", marks=[] if often else pytest.mark.long)
+
+
+@pytest.mark.parametrize(("fit", "workers"), ways())
+def test_actors_change_no_bit(cluster, fit, workers):
+    """Nor do they compile anything that the driver has compiled."""
+    first = everything(fit(engine="serial"))
+    kernels = compiled()
+    assert everything(fit(engine="ray", n_workers=workers)) == first
+    assert compiled() == kernels
+    assert ray.is_initialized(), "only who has started Ray may end it"
+
+
+def test_resumed_from_a_checkpoint_of_threads(cluster, tmp_path, monkeypatch):
+    whole = everything(fit_mixture(engine="serial"))
+    record = run._record
+
+    def stop(chain, model, engine, state, draw, *rest):
+        record(chain, model, engine, state, draw, *rest)
+        if draw == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(run, "_record", stop)
+    assert fit_mixture(engine="threads", checkpoint=tmp_path).interrupted_
+    monkeypatch.undo()
+    assert everything(fit_mixture(engine="ray", n_workers=2, checkpoint=tmp_path)) == whole
+
+
+def test_blocks_arrays_and_errors(engine):
+    """Both nodes have actors; arrays arrive as compiled code wants them; an exception is the user's, not a death."""
+    pids = engine.map(toys.pid)
+    assert len(set(pids)) == 3
+    assert pids == sorted(pids, key=pids.index), "blocks are contiguous"
+    assert len({parent(pid) for pid in pids}) == 2
+    seen = engine.run(toys.writable, Message(X.copy(), [X[:2]] * P))
+    assert all(part["ok"] for part in seen.private)
+    assert seen.shared["sum"].flags.writeable, "answers, too"
+    for kind, error in (("plain", KeyError), ("strange", RuntimeError)):
+        with pytest.raises(error, match=r"three|Strange: 1 and 2") as raised:
+            engine.run(toys.fail, Message(kind, [None] * P))
+        notes = "\n".join(raised.value.__notes__)
+        assert "in shard 3" in notes
+        assert "worker 2" in notes
+        assert "toys.py" in notes
+    assert engine.map(toys.pid) == pids
+
+
+def test_killed_with_and_without_a_past(engine, monkeypatch):
+    monkeypatch.setattr(recovery, "MOST_ORDERS", 4)
+    faults = {0: [0], 3: [2], 5: [0, 4]}
+    done = []
+    for i, message in enumerate(messages(8)):
+        pids = engine.map(toys.pid) if i in faults else []
+        for p in faults.get(i, []):
+            os.kill(pids[p], signal.SIGKILL)
+        done.append(said(engine.run(toys.advance, message)))
+    assert done == serial(8)
+    monkeypatch.setattr(recovery, "DEATHS", 2)
+    with pytest.raises(EngineError, match=r"worker 2 with shards 3 to 4 died 2 times in a row during die \(The actor"):
+        engine.run(toys.die, Message(None, [None] * P))
+
+
+def test_killed_at_random_moments(cluster):
+    kill_and_compare(mixture_chain, kills=3, seed=0, name="ray", pids=actor_pids)
+
+
+@pytest.mark.long
+@every_chain
+def test_killed_at_twenty_random_moments(cluster, chain):
+    kill_and_compare(chain, kills=20, seed=1, name="ray", pids=actor_pids)
+
+
+def test_a_node_dies_in_the_middle_and_another_comes_late(cluster, monkeypatch):
+    monkeypatch.setattr(actors, "PATIENCE", 2.0)
+    model, recipe, start = mixture_chain()
+
+    def trouble():
+        cluster.remove_node(cluster.other, allow_graceful=False)
+        time.sleep(6.0)
+        cluster.other = cluster.add_node(num_cpus=1)
+
+    def history(name, at=None):
+        engine, told = engines.build(name, recipe, 3), []
+        try:
+            for i, state in enumerate(islice(rounds(model, engine, model.begin(engine, start)), 12)):
+                told.append(tell(model, engine, state))
+                if i == at:
+                    threading.Timer(0.02, trouble).start()
+                    time.sleep(0.02)
+        finally:
+            engine.close()
+        return told
+
+    with pytest.warns(UserWarning, match="has not started for .* CPUs of Ray are free"):
+        disturbed = history("ray", at=4)
+    assert disturbed == history("serial")
+
+
+def test_no_place(cluster):
+    with pytest.raises(EngineError, match=r"worker \d has not started .* ask for fewer workers"):
+        engines.build("ray", toys.Rows(X, P), 5, timeout=1.5)
+    with pytest.raises(ValueError, match="timeout"):
+        engines.build("ray", toys.Rows(X, P), 5, timeout=0.0)
+
+
+OWN = """
+    import os, numpy as np, ray, toys
+    from unbounded import engines
+    def local(shard):  # which no worker can import
+        return shard.index
+    if __name__ == "__main__":
+        engine = engines.build("ray", toys.Rows(np.zeros(10), 4), 3)
+        print(*set(engine.map(toys.pid)), flush=True)
+        assert engine.map(local) == [0, 1, 2, 3]
+        assert "RAY_USAGE_STATS_ENABLED" not in os.environ
+        {then}
+"""
+
+
+@pytest.mark.parametrize("how", ["close", "kill"])
+def test_nothing_stays(tmp_path, how):
+    """Ray that we have started, with a place for every worker, ends when the engine does or the driver is killed."""
+    closing = "engine.close(); assert not ray.is_initialized(); print('closed', flush=True); input()"
+    driver = script(tmp_path, OWN.format(then=closing if how == "close" else "engine.map(toys.sleep)"))
+    pids = [int(word) for word in driver.stdout.readline().split()]
+    assert len(pids) == 3
+    if how == "close":
+        assert driver.stdout.readline() == "closed\n"
+    os.kill(driver.pid, signal.SIGKILL)
+    assert wait_for(lambda: not any(alive(pid) for pid in pids))
+    assert driver.stderr.read() == ""
+    group = ["pgrep", "-g", str(driver.pid)]
+    assert wait_for(lambda: subprocess.run(group, capture_output=True).returncode == 1)
