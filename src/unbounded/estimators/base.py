@@ -221,7 +221,8 @@ class ChainEstimator(BaseEstimator):
             raise ValueError(f"the source has n_rows={X.n_rows}, a minimum of {least} is required.")
         if reset:
             self.n_features_in_ = X.shape[1]
-            vars(self).pop("feature_names_in_", None)  # of an earlier fit
+            if hasattr(self, "feature_names_in_"):  # of an earlier fit
+                del self.feature_names_in_
         elif X.shape[1] != self.n_features_in_:
             name = type(self).__name__
             raise ValueError(f"X has {X.shape[1]} features, but {name} is expecting {self.n_features_in_} features.")
