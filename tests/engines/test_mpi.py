@@ -31,7 +31,7 @@ def start(n_ranks, *words):
     )
 
 
-def end(job, seconds=120):
+def end(job, seconds=300):
     try:
         out, err = job.communicate(timeout=seconds)
     finally:
