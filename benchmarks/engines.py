@@ -58,7 +58,7 @@ def median_round(engine: object, message: Message) -> float:
 
 
 def main() -> None:
-    names = sys.argv[1:] or ["serial", "threads", "processes"]
+    names = sys.argv[1:] or ["serial", "threads", "processes", "ray"]
     print(f"{'engine':>10} {'P':>4} {'message':>8} {'ms a round':>11} {'start, s':>9} {'a death, s':>10}")
     for n_shards in (8, 64):
         for megabytes in (0.01, 1, 16):

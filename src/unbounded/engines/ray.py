@@ -31,7 +31,7 @@ except ImportError as error:
     raise ImportError("engine='ray' needs Ray: pip install 'unbounded[ray]'.") from error
 
 LOOK = 1.0  # seconds between two looks at actors that have not started
-PATIENCE = 15.0  # seconds until we say that we wait
+PATIENCE = 30.0  # seconds until we say that we wait
 INHERITED = ("NUMBA_CACHE_DIR",)  # by actors from the driver, wherever Ray was started
 
 
