@@ -357,7 +357,7 @@ def test_wrong_topics(documents, tmp_path, model, name, options, words):
     [
         (None, "missing.npy", "does not exist"),
         (b"1,2\n", "x.txt", "unknown ending"),
-        (b"nonsense", "x.npy", "not a readable"),
+        (b"nonsense", "x.npy", "cannot be read"),
         (b"nonsense", "x.npz", "not a CSR matrix"),
         (b"nonsense", "x.parquet", "cannot be read"),
         (b"", "x.csv", "cannot be read"),
