@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export OPENBLAS_NUM_THREADS = 1
 
-.PHONY: demo test lint exactness mutants bench bench-speed bench-features bench-peers bench-million bench-topics bench-topic-peers bench-engines clean
+.PHONY: demo test lint exactness faults mutants bench bench-speed bench-features bench-peers bench-million bench-topics bench-topic-peers bench-engines clean
 
 demo: .setup-done
 	$(BIN)/python examples/demo.py
@@ -18,6 +18,9 @@ lint: .setup-done
 
 exactness: .setup-done
 	$(BIN)/python -m pytest -m "long" tests/exactness -s
+
+faults: .setup-done
+	$(BIN)/python -m pytest -m "long" tests/engines tests/sources -s
 
 mutants: .setup-done
 	$(BIN)/python tests/exactness/mutants.py
@@ -39,7 +42,8 @@ bench-topic-peers: .setup-done
 	$(BIN)/python benchmarks/topic_peers.py synthetic $(if $(DATA),--data $(DATA) ap bbc_news 20newsgroups)
 
 bench-engines: .setup-done
-	$(BIN)/python benchmarks/engines.py
+	$(BIN)/python benchmarks/engines.py serial threads processes ray
+	$(BIN)/mpiexec -n 2 $(BIN)/python -m unbounded.engines.mpi benchmarks/engines.py mpi
 
 bench-million: .setup-done
 	$(BIN)/python benchmarks/million.py
