@@ -142,12 +142,13 @@ def _serve(w: int, driver: socket.socket, driver_id: int) -> None:
     """The life of a worker."""
     threading.Thread(target=_beat, args=(driver, driver_id), daemon=True).start()
     worker = Worker()
-    while True:
-        data, fds, _, _ = socket.recv_fds(driver, 1, 1)
-        if not data:
-            return
-        answer = _answer(worker, fds[0], w)
-        socket.send_fds(driver, [b"!"], [answer.fd])
+    with suppress(ConnectionError):  # the driver has closed its end, for whatever reason
+        while True:
+            data, fds, _, _ = socket.recv_fds(driver, 1, 1)
+            if not data:
+                return
+            answer = _answer(worker, fds[0], w)
+            socket.send_fds(driver, [b"!"], [answer.fd])
 
 
 def _answer(worker: Worker, fd: int, w: int) -> parcels.Parcel:
