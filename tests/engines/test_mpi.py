@@ -73,20 +73,20 @@ def test_orders(n_ranks, scene):
     [
         ("fails", 1, "ZeroDivisionError: of the script"),
         ("leaves", 7, ""),
-        ("dies", 5, ""),
+        ("dies", None, ""),  # the launcher kills the others, and which end it reports is a race
         ("interrupted", 1, "KeyboardInterrupt"),
     ],
 )
 def test_every_end_of_a_rank_ends_the_job(scene, expected, words):
     """Also in the middle of a step of others that would take minutes."""
-    code, out, err = end(start(2, *ENGINE, HERE / "mpi_toys.py", scene), 30)
-    assert code == expected, out + err
+    code, out, err = end(start(2, *ENGINE, HERE / "mpi_toys.py", scene), 120)
+    assert code == expected if expected is not None else code != 0, out + err
     assert words in err
     assert "done" not in out
 
 
 def test_a_script_that_every_rank_runs_is_told_so():
-    code, _, err = end(start(2, HERE / "mpi_toys.py", "fails"), 30)
+    code, _, err = end(start(2, HERE / "mpi_toys.py", "fails"), 120)
     assert code == 1
     assert "mpiexec -n 2 python -m unbounded.engines.mpi script.py" in err
 
