@@ -1,4 +1,4 @@
-"""Set up before anything imports numba: a compilation cache that notices every change of the sources.
+"""Set up before anything imports numba: a compilation cache that notices every change of the sources, and Ctrl-C.
 
 Numba's own cache looks at the file of the cached function only, not at the modules it calls: after an edit of a
 likelihood, a kernel would run with the old one inside.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import signal
 import sys
 import time
 from pathlib import Path
@@ -41,3 +42,5 @@ os.environ["NUMBA_CACHE_DIR"] = str(here)
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
 if "numba" in sys.modules:
     sys.modules["numba"].config.reload_config()
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a job in the background; tests press Ctrl-C
+    signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -124,12 +124,9 @@ def test_a_step_that_always_kills_its_worker(processes, monkeypatch):
         processes.run(toys.die, Message(None, [None] * P))
 
 
-HEAR = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a job in the background would not
-
-
 def script(tmp_path, text):
     path = tmp_path / "script.py"
-    path.write_text(f"import sys\nsys.path.insert(0, {str(Path(__file__).parent)!r})\n{HEAR}" + textwrap.dedent(text))
+    path.write_text(f"import sys\nsys.path.insert(0, {str(Path(__file__).parent)!r})\n" + textwrap.dedent(text))
     return subprocess.Popen(
         [sys.executable, str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
