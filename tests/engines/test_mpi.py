@@ -73,7 +73,7 @@ def test_orders(n_ranks, scene):
     [
         ("fails", 1, "ZeroDivisionError: of the script"),
         ("leaves", 7, ""),
-        ("dies", None, ""),  # the launcher kills the others, and which end it reports is a race
+        pytest.param("dies", None, "", marks=pytest.mark.long),  # which end the launcher reports is a race
         ("interrupted", 1, "KeyboardInterrupt"),
     ],
 )
