@@ -369,6 +369,7 @@ def battery() -> dict[str, Callable[[], Any]]:
     import feature_problems
     import feature_truth
     import flat
+    import franchise_geweke
     import franchise_problems
     import franchise_truth
     import geweke
@@ -393,7 +394,9 @@ def battery() -> dict[str, Callable[[], Any]]:
         "served": seats("bernoulli", "fixed", GroupedRun("franchise", Ghosts(0))),
         "direct": seats("bit", "fixed", GroupedRun("direct", Ghosts(1), 2, 3, rounds=160)),
         "words": seats("words", "fixed", GroupedRun("direct", Ghosts(2), 2)),
-        "page": seats("words", "fixed", GroupedRun("direct", Ghosts(1))),
+        "page": lambda: franchise_geweke.check(
+            franchise_geweke.Joint("direct", "words", Ghosts(0), 1, replicates=60, rounds=100)
+        ),  # with a document of one word
         "lone": seats("words", "fixed", GroupedRun("direct", OneOpen(3), 2, 3, rounds=160)),
         "crowd": seats("words", "fixed", GroupedRun("direct", Ghosts(50), 2)),
         "eta": seats("words-eta", "sampled", GroupedRun("direct", Ghosts(), 2)),
