@@ -86,6 +86,8 @@ def fit(
     chains: int = 1,
     engine: str = "threads",
     workers: Annotated[int | None, typer.Option(help="Default: all cores.")] = None,
+    sampler: Annotated[str, typer.Option(help="hybrid, or one that the paper compares with.")] = "hybrid",
+    sampler_option: Annotated[list[str] | None, typer.Option(help="name=number, an option of the sampler.")] = None,
     instantiate: str = "ghosts",
     init: Annotated[
         str | None, typer.Option(help="kmeans++, of features and topics grown; one; prior; a number of topics.")
@@ -106,6 +108,7 @@ def fit(
     settings: dict[str, Any] = {
         "n_shards": shards, "sweeps_per_round": sweeps, "n_warmup": warmup, "n_draws": draws, "thin": thin,
         "n_chains": chains, "engine": engine, "n_workers": workers, "instantiate": instantiate, "dtype": dtype,
+        "sampler": sampler, "sampler_options": dict(map(_option, sampler_option or [])),
         "keep_assignments": keep_assignments, "random_state": seed,
     }  # fmt: skip
     wishes = {
@@ -123,6 +126,14 @@ def fit(
     command |= {"vocabulary": vocabulary and str(vocabulary.resolve()), "groups": groups and str(groups.resolve())}
     _image_shape(command)
     _run(out, command, quiet)
+
+
+def _option(text: str) -> tuple[str, Any]:
+    name, _, value = text.partition("=")
+    try:
+        return name, json.loads(value)
+    except json.JSONDecodeError:
+        raise ValueError(f"--sampler-option must be name=number, got {text!r}.") from None
 
 
 def _estimator(model: str) -> Any:

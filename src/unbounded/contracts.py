@@ -10,7 +10,8 @@ the *kernel*'s local step on every shard, and the summaries of the shards are su
 - A **kernel** (`kernels/`) is the local step: `local_step(shard, shared, own) -> Summary`. It knows no engine.
 - A **recipe** makes shard p anywhere; an **engine** (`engines/`) holds shards and runs a step on each of them. It
   knows no model, and may lose a worker between any two calls: what it is given travels, so it must pickle.
-- A **model** (`samplers/`) is a measure, a likelihood and an instantiation rule put together: the global step.
+- A **model** (`samplers/`) is a measure, a likelihood and an instantiation rule put together: the global step. A
+  **sampler** makes one; the samplers that the paper compares with are models with other steps.
 - A **chain** (`chain/`) records draws of any model on any engine: traces, snapshots, checkpoints.
 
 Nothing below assumes that Z is a vector of labels.
@@ -117,6 +118,9 @@ class Model(Protocol):
 
     @property
     def n_shards(self) -> int: ...
+
+    def recipe(self, X: Any) -> Recipe:
+        """The shards of these rows."""
 
     def jump(self, state: Any, engine: Engine) -> Any:
         """Moves of whole atoms before the round, which take exchanges of their own with the shards; or none."""

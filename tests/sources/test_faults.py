@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 import unbounded as ub
-from unbounded import DirichletProcessMixture
 from unbounded.chain.run import run
 from unbounded.chain.store import RunError
 from unbounded.samplers.mixture import Mixture
@@ -103,14 +102,14 @@ def test_a_piece_that_breaks_when_a_worker_needs_it_again(tmp_path, pieces, undi
 
 
 def test_a_piece_that_is_gone_when_workers_start(tmp_path, pieces, undisturbed, monkeypatch):
-    recipe, broken = DirichletProcessMixture._recipe, []
+    recipe, broken = Mixture.recipe, []
 
     def disturbed(self, *args):
         broken.append(damaged(pieces, vanish))
         return recipe(self, *args)
 
     with monkeypatch.context() as patch:
-        patch.setattr(DirichletProcessMixture, "_recipe", disturbed)
+        patch.setattr(Mixture, "recipe", disturbed)
         with pytest.raises(ub.SourceError, match="disappeared") as error:
             model(engine="processes", n_workers=2, checkpoint=tmp_path / "run").fit(pieces)
     assert any("in shard 2" in note for note in error.value.__notes__)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
+from inspect import signature
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,7 +17,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from unbounded import engines
+from unbounded import engines, samplers
 from unbounded.arrays import Array, is_csr
 from unbounded.chain import export
 from unbounded.chain.run import Chain, Length, run
@@ -52,6 +53,7 @@ class ChainEstimator(BaseEstimator):
     n_workers: int | None = None
     engine_options: Any = None
     sampler: str = "hybrid"
+    sampler_options: Any = None
     instantiate: Any = "ghosts"
     n_snapshots: int = 32
     keep_assignments: bool = False
@@ -61,7 +63,7 @@ class ChainEstimator(BaseEstimator):
 
     _likelihoods: ClassVar[Any]  # those that have a name
     _kind: ClassVar[Any]  # what a likelihood is once it is bound to columns
-    _sampler: ClassVar[Any]  # the global step
+    _samplers: ClassVar[Any]  # those that have a name
     _start: ClassVar[Any]  # a module: where chains begin
     _of_rows: ClassVar[tuple[str, str]] = ("labels", "labels_")  # what is said of every row: its folder, the attribute
 
@@ -85,10 +87,6 @@ class ChainEstimator(BaseEstimator):
         """What the sampler must know of the size of the data."""
         return X.shape[0]
 
-    def _recipe(self, X: Any, model: Any) -> Any:
-        """A `Recipe`, and the rows at which its shards begin."""
-        raise NotImplementedError
-
     def _score(self, model: Any, engine: Engine, held: Any, state: Any) -> float:
         """The held-out score of a draw."""
         raise NotImplementedError
@@ -106,9 +104,10 @@ class ChainEstimator(BaseEstimator):
         """Run all chains on checked rows; held: what is scored with every draw, if anything."""
         n_rows = X.shape[0]
         length = Length(self.n_warmup, self.n_draws, self.thin, max(1, self.n_snapshots // self.n_chains))
-        model = self._sampler(
+        model = self._samplers[self.sampler](
             self._measure(), self._likelihood, resolve_rule(self.instantiate), self._extent(X), self.n_shards,
             self.seed(), length.n_rounds, self.sweeps_per_round, self.dtype, **self._moves(),
+            **self.sampler_options or {},
         )  # fmt: skip
         if model.settled() > self.n_warmup:
             raise ValueError(
@@ -133,14 +132,14 @@ class ChainEstimator(BaseEstimator):
         self._finish(chains)
         if store and isinstance(X, Source | Words):
             folder, name = self._of_rows
-            store.save_shards(folder, getattr(self, name), self._recipe(X, model).edges)
+            store.save_shards(folder, getattr(self, name), model.recipe(X).edges)
         return self
 
     def _run_chain(
         self, model: Any, X: Any, index: int, length: Length, store: RunStore | None, held: Any, report: Any
     ) -> Chain:
         model = model.reseeded(int(key(model.seed, "chain", index) >> np.uint64(2)))
-        engine = engines.build(self.engine, self._recipe(X, model), self.n_workers, **self.engine_options or {})
+        engine = engines.build(self.engine, model.recipe(X), self.n_workers, **self.engine_options or {})
         extra: Callable[[Any], dict[str, float]] | None = None
         if held is not None:
             extra = lambda state: {"holdout": self._score(model, engine, held, state)}  # noqa: E731
@@ -263,13 +262,23 @@ class ChainEstimator(BaseEstimator):
             if not isinstance(value, int | np.integer) or value < low:
                 raise ValueError(f"{name} must be an integer of at least {low}, got {value!r}.")
         self._check_shards(n_rows)
-        if self.sampler != "hybrid":
-            raise ValueError(f"sampler must be 'hybrid', got {self.sampler!r}.")
+        self._check_sampler()
         resolve_rule(self.instantiate).plan(0, 1, n_rows, self.n_shards, np.random.default_rng(0))
         if self.dtype not in ("float64", "float32"):
             raise ValueError(f"dtype must be 'float64' or 'float32', got {self.dtype!r}.")
         self._check_init(n_rows)
         engines.check(self.engine, self.n_workers)
+
+    def _check_sampler(self) -> None:
+        if self.sampler not in self._samplers:
+            raise ValueError(f"sampler must be one of {sorted(self._samplers)}, got {self.sampler!r}.")
+        if self.sampler != "hybrid" and self.instantiate != "ghosts":
+            raise ValueError(f"instantiate belongs to sampler='hybrid', not to {self.sampler!r}.")
+        known = list(signature(self._samplers[self.sampler]).parameters)[samplers.N_COMMON :]
+        known = [name for name in known if name not in self._moves()]
+        for name in self.sampler_options or {}:
+            if name not in known:
+                raise ValueError(f"sampler {self.sampler!r} has options {known}, got {name!r}.")
 
     def _check_shards(self, n_rows: int) -> None:
         if self.n_shards > n_rows:
@@ -312,6 +321,7 @@ class ChainEstimator(BaseEstimator):
             "likelihood": _describe(resolve_likelihood(self._wanted(), self._likelihoods)),
             "measure": _describe(self._measure()),
             "instantiate": _describe(resolve_rule(self.instantiate)),
+            "sampler": {"name": self.sampler} | (self.sampler_options or {}),
             "init": self.init if isinstance(self.init, str | int) else fingerprint(np.asarray(self.init)),
             "dtype": self.dtype,
             "seed": seed,

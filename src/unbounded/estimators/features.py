@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from unbounded import likelihoods
+from unbounded import likelihoods, samplers
 from unbounded.arrays import Array
 from unbounded.chain.run import Chain
 from unbounded.contracts import Engine
@@ -22,7 +22,7 @@ from unbounded.measures.features import FeatureMeasure
 from unbounded.randomness import key
 from unbounded.samplers import feature_predictive, feature_start
 from unbounded.samplers.feature_predictive import Cells, Draw
-from unbounded.samplers.features import Features, FeatureState, Shards
+from unbounded.samplers.features import Features, FeatureState
 from unbounded.sources import Source
 from unbounded.summary.features import FeatureDraw, point_estimate
 
@@ -40,7 +40,7 @@ class _FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Chain
 
     _likelihoods: ClassVar[Any] = likelihoods.FEATURE_MEMBERS
     _kind: ClassVar[Any] = FeatureBound
-    _sampler: ClassVar[Any] = Features
+    _samplers: ClassVar[Any] = samplers.FEATURES
     _start: ClassVar[Any] = feature_start
     _of_rows: ClassVar[tuple[str, str]] = ("Z", "assignments_")
 
@@ -67,9 +67,6 @@ class _FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Chain
 
     def _check_init(self, n_rows: int) -> None:
         feature_start.check(self.init, n_rows, self._measure().binary)
-
-    def _recipe(self, X: Any, model: Features) -> Shards:
-        return Shards(X, model.likelihood, self.n_shards, model.measure.binary)
 
     def _score(self, model: Features, engine: Engine, held: Cells, state: FeatureState) -> float:
         return feature_predictive.held_out(model, state, engine, held)

@@ -12,7 +12,7 @@ from scipy.special import logsumexp
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from unbounded import likelihoods
+from unbounded import likelihoods, samplers
 from unbounded.arrays import Array, is_sparse
 from unbounded.chain.run import Chain
 from unbounded.contracts import Engine
@@ -24,7 +24,7 @@ from unbounded.measures import HierarchicalDirichletProcess as Measure
 from unbounded.measures.hierarchical import Hyper
 from unbounded.randomness import generator, key
 from unbounded.samplers import hierarchical_start
-from unbounded.samplers.hierarchical import FORMS, Hierarchical, HierarchicalState, Shards, unpacked
+from unbounded.samplers.hierarchical import FORMS, Hierarchical, HierarchicalState, unpacked
 from unbounded.samplers.hierarchical_predictive import Draw, completion, fold_in
 from unbounded.sources import Source, Words
 from unbounded.sources.words import lengths
@@ -94,7 +94,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
 
     _likelihoods: ClassVar[Any] = (Tokens, *likelihoods.MEMBERS)
     _kind: ClassVar[Any] = Bound
-    _sampler: ClassVar[Any] = Hierarchical
+    _samplers: ClassVar[Any] = samplers.HIERARCHICAL
     _start: ClassVar[Any] = hierarchical_start
 
     def _wanted(self) -> Any:
@@ -139,9 +139,6 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         if not isinstance(X, tuple) or len(X) != 2:
             raise ValueError("groups of rows come as a pair (rows, groups).")
         return X
-
-    def _recipe(self, X: Any, model: Hierarchical) -> Shards:
-        return Shards(X, self._sizes, model.likelihood, self.n_shards, self.form)
 
     def _score(self, model: Hierarchical, engine: Engine, held: Any, state: HierarchicalState) -> float:
         live = state.occupied

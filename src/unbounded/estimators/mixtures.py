@@ -11,7 +11,7 @@ from scipy.special import logsumexp
 from sklearn.base import ClusterMixin, DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
-from unbounded import likelihoods
+from unbounded import likelihoods, samplers
 from unbounded.chain.run import Chain
 from unbounded.contracts import Engine
 from unbounded.data import fingerprint, row_blocks
@@ -19,7 +19,7 @@ from unbounded.estimators.base import ChainEstimator
 from unbounded.likelihoods import Bound
 from unbounded.measures import Beta, DirichletProcess, Gamma, Hyper, PitmanYor
 from unbounded.samplers import start
-from unbounded.samplers.mixture import Mixture, MixtureState, Shards
+from unbounded.samplers.mixture import Mixture, MixtureState
 from unbounded.samplers.predictive import log_predictive, with_new
 from unbounded.summary import partition
 
@@ -36,7 +36,7 @@ class _MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
 
     _likelihoods: ClassVar[Any] = likelihoods.MEMBERS
     _kind: ClassVar[Any] = Bound
-    _sampler: ClassVar[Any] = Mixture
+    _samplers: ClassVar[Any] = samplers.PITMAN_YOR
     _start: ClassVar[Any] = start
 
     score = ChainEstimator.score  # which the empty one of scikit-learn's mixin would hide
@@ -53,9 +53,6 @@ class _MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
         self._likelihood = self._bind(X, training=True)
         self._check_settings(X.shape[0])
         return self._sample(X, None if holdout is None else self._checked(holdout))
-
-    def _recipe(self, X: Any, model: Mixture) -> Shards:
-        return Shards(X, model.likelihood, self.n_shards)
 
     def _score(self, model: Mixture, engine: Engine, held: Any, state: MixtureState) -> float:
         counts = state.table.counts[state.occupied]
@@ -172,7 +169,8 @@ class DirichletProcessMixture(_MixtureEstimator):
         Where shards run, and on how many workers (None: all cores). Neither changes the result. Options are the
         engine's own: {"timeout": 60} is for how many seconds a process may show no sign of life; with Ray, for how many
         an actor may wait for a CPU, and {"address": "auto"} is the cluster of this machine.
-    sampler : {"hybrid"}
+    sampler : str, default "hybrid"; sampler_options : dict or None
+        "hybrid" or another one that has been published (docs/rivals.md), and its own options.
     instantiate : str or rule, default "ghosts"
         "ghosts", "one_open", "published-cold", "published-warm", "published-decreasing", "published-hot", or an object.
     init : str or array of labels, default "kmeans++"
@@ -205,6 +203,8 @@ class DirichletProcessMixture(_MixtureEstimator):
 
     likelihood: Any = field(default="gaussian", kw_only=False)
     concentration: float | Gamma | None = None
+
+    _samplers: ClassVar[Any] = samplers.DIRICHLET
 
     def _measure(self) -> PitmanYor:
         return DirichletProcess(self.concentration)

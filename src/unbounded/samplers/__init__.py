@@ -1,0 +1,28 @@
+"""Samplers by name. A new one is one file and one line for each model that has it (docs/rivals.md).
+
+A sampler makes a `Model` of (measure, likelihood, rule, extent of the data, n_shards, seed, n_rounds, sweeps, dtype)
+and options of its own, which come by keyword.
+"""
+
+from __future__ import annotations
+
+from unbounded.samplers import collapsed
+from unbounded.samplers.features import Features
+from unbounded.samplers.hierarchical import Hierarchical
+from unbounded.samplers.mixture import Mixture
+
+N_COMMON = 9  # parameters that all samplers have
+
+PITMAN_YOR = {
+    "hybrid": Mixture,
+    "collapsed": collapsed.mixture,
+}
+DIRICHLET = PITMAN_YOR | {}
+FEATURES = {
+    "hybrid": Features,
+    "collapsed": collapsed.features,
+}
+HIERARCHICAL = {
+    "hybrid": Hierarchical,
+    "collapsed": collapsed.hierarchical,
+}

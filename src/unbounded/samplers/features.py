@@ -191,6 +191,9 @@ class Features:
     def settled(self) -> int:
         return self.rule.settled(self.n_rounds)
 
+    def recipe(self, X: Any) -> Shards:
+        return Shards(X, self.likelihood, self.n_shards, self.measure.binary)
+
     def begin(
         self, engine: Engine, Z: Array, hyper: Hyper | None = None, scales: Any = None, round_: int = 0
     ) -> FeatureState:

@@ -178,6 +178,9 @@ class Hierarchical:
     def reseeded(self, seed: int) -> Hierarchical:
         return replace(self, seed=seed)
 
+    def recipe(self, X: Any) -> Shards:
+        return Shards(X, self.sizes, self.likelihood, self.n_shards, self.form)
+
     def begin(
         self, engine: Engine, labels: Array, hyper: Hyper | None = None, seats: Array | None = None, round_: int = 0
     ) -> HierarchicalState:

@@ -180,6 +180,9 @@ class Mixture:
     def settled(self) -> int:
         return self.rule.settled(self.n_rounds)
 
+    def recipe(self, X: Any) -> Shards:
+        return Shards(X, self.likelihood, self.n_shards)
+
     def begin(self, engine: Engine, labels: Array, hyper: Hyper | None = None, round_: int = 0) -> MixtureState:
         """The state with these labels (any integers)."""
         codes, labels = np.unique(np.asarray(labels), return_inverse=True)
