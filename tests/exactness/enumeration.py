@@ -23,8 +23,8 @@ from unbounded.engines import build
 from unbounded.likelihoods import Bound
 from unbounded.measures import Beta, Gamma, PitmanYor
 from unbounded.measures.pitman_yor import Hyper
+from unbounded.samplers import DIRICHLET
 from unbounded.samplers.hybrid import rounds
-from unbounded.samplers.mixture import Mixture, Shards
 
 Array = np.ndarray
 LEVEL = 1e-5  # chance that a right sampler fails one comparison
@@ -196,10 +196,21 @@ class Run:
     chains: int = 40
     rounds: int = 125
     seed: int = 0
+    sampler: str = "hybrid"
+    options: tuple[tuple[str, Any], ...] = ()  # of the sampler
 
     def __str__(self) -> str:
         words = f"{self.rule}-P{self.n_shards}-L{self.sweeps}-{self.engine}-{self.dtype}"
+        words = words if self.sampler == "hybrid" else f"{self.sampler}-{words}"
+        words += "".join(f"-{name}{value}" for name, value in self.options)
         return words.replace("ghosts=", "").replace("schedule=", "")
+
+    def model(self, members: dict[str, Any], measure: Any, likelihood: Any, extent: Any, seed: int, **more: Any) -> Any:
+        """The sampler of this name among the members."""
+        return members[self.sampler](
+            measure, likelihood, self.rule, extent, self.n_shards, seed, 4 * self.rounds, self.sweeps, self.dtype,
+            **more, **dict(self.options),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -230,13 +241,11 @@ def simulate(problem: Problem, run: Run) -> Tally:
     index = {tuple(z): b for b, z in enumerate(problem.partitions.tolist())}
     frequencies = np.zeros((run.chains, len(index)))
     hypers = {name: np.zeros(run.chains) for name in problem.hyper_means}
-    engine = build(run.engine, Shards(problem.X, problem.likelihood, run.n_shards))
+    model = run.model(DIRICHLET, problem.measure, problem.likelihood, problem.n, 0)
+    engine = build(run.engine, model.recipe(problem.X))
     rng = np.random.default_rng([run.seed, 2024])
     for c in range(run.chains):
-        model = Mixture(
-            problem.measure, problem.likelihood, run.rule, problem.n, run.n_shards,
-            seed=1000 * run.seed + c, sweeps=run.sweeps, dtype=run.dtype,
-        )  # fmt: skip
+        model = model.reseeded(1000 * run.seed + c)
         labels, hyper, values = problem.draw(rng)
         put_holes(engine, problem.holes, values)
         start = model.begin(engine, labels, hyper)

@@ -25,7 +25,8 @@ from unbounded.data import describe
 from unbounded.engines import build
 from unbounded.likelihoods import LinearGaussian, PoissonFactors
 from unbounded.measures import BetaBernoulli, BetaNegativeBinomial, Gamma, GammaPoisson
-from unbounded.samplers.features import Features, Shards
+from unbounded.samplers import FEATURES
+from unbounded.samplers.features import Features
 from unbounded.samplers.hybrid import rounds
 
 Array = np.ndarray
@@ -508,13 +509,12 @@ def simulate(problem: Problem, run: FeatureRun, asked: Questions) -> Array:
     known: dict[bytes, Array] = {}
     seen = np.zeros((run.chains, len(asked.names)))
     measure = problem.law.measure
-    engine = build(run.engine, Shards(problem.X.copy(), problem.bound, run.n_shards, measure.binary))
+    lanes = {"lanes": run.lanes} if run.sampler == "hybrid" else {}
+    model = run.model(FEATURES, measure, problem.bound, problem.n, 0, jumps=run.jumps, **lanes)
+    engine = build(run.engine, model.recipe(problem.X.copy()))
     rng = np.random.default_rng([run.seed, 2024])
     for c in range(run.chains):
-        model = Features(
-            measure, problem.bound, run.rule, problem.n, run.n_shards, seed=1000 * run.seed + c,
-            n_rounds=4 * run.rounds, sweeps=run.sweeps, dtype=run.dtype, lanes=run.lanes, jumps=run.jumps,
-        )  # fmt: skip
+        model = model.reseeded(1000 * run.seed + c)
         start = problem.likelihood.begin(model, engine, problem.draw(rng), rng)
         for state in islice(rounds(model, engine, start), run.rounds):
             Z = np.asarray(model.assignments(state, engine), np.int64)

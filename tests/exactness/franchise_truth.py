@@ -13,24 +13,14 @@ from itertools import combinations, islice, pairwise, product
 from typing import Any
 
 import numpy as np
-from enumeration import (
-    Array,
-    Tally,
-    Verdict,
-    canonical,
-    hole_nodes,
-    judge,
-    log_eppf,
-    partitions,
-    put_holes,
-)
+from enumeration import Array, Run, Tally, Verdict, canonical, hole_nodes, judge, log_eppf, partitions, put_holes
 from scipy import special
 
 from unbounded.engines import build
 from unbounded.likelihoods.tokens import ETA_RANGE
 from unbounded.measures import Gamma
 from unbounded.measures.hierarchical import HierarchicalDirichletProcess, Hyper
-from unbounded.samplers.hierarchical import Hierarchical, Shards
+from unbounded.samplers import HIERARCHICAL
 from unbounded.samplers.hybrid import rounds
 
 ETA_NODES = 400
@@ -192,9 +182,13 @@ class GroupedRun:
     chains: int = 40
     rounds: int = 125
     seed: int = 0
+    sampler: str = "hybrid"
+    options: tuple[tuple[str, Any], ...] = ()  # of the sampler
+
+    model = Run.model
 
     def __str__(self) -> str:
-        words = f"{self.form}-{self.rule}-P{self.n_shards}-L{self.sweeps}-{self.engine}-{self.dtype}"
+        words = f"{self.form}-{self.sampler}-{self.rule}-P{self.n_shards}-L{self.sweeps}-{self.engine}-{self.dtype}"
         return words.replace("ghosts=", "").replace("schedule=", "")
 
 
@@ -225,13 +219,11 @@ def simulate(problem: Franchise, run: GroupedRun) -> Tally:
     frequencies = np.zeros((run.chains, len(index)))
     hypers = {name: np.zeros(run.chains) for name in problem.hyper_means}
     sizes = np.array(problem.sizes)
-    engine = build(run.engine, Shards(problem.X, sizes, problem.likelihood, run.n_shards, run.form))
+    model = run.model(HIERARCHICAL, problem.measure, problem.likelihood, sizes, 0, form=run.form)
+    engine = build(run.engine, model.recipe(problem.X))
     rng = np.random.default_rng([run.seed, 77])
     for c in range(run.chains):
-        model = Hierarchical(
-            problem.measure, problem.likelihood, run.rule, sizes, run.n_shards, 1000 * run.seed + c,
-            sweeps=run.sweeps, form=run.form, dtype=run.dtype,
-        )  # fmt: skip
+        model = model.reseeded(1000 * run.seed + c)
         seats, labels, hyper, value = problem.draw(rng)
         put_holes(engine, problem.holes, value)
         for state in islice(rounds(model, engine, model.begin(engine, labels, hyper, seats)), run.rounds):
