@@ -350,8 +350,11 @@ MUTANTS = [
         "shard.offsets, 0, row, shared.finite,", "words",
     ),
     Mutant(
-        "hierarchical: gamma without one table of every group", GROUP_MEASURE, "tables.sum() - first",
-        "tables.sum() - len(sizes)", "eta",
+        "hierarchical: gamma without one table of every group", GROUP_MEASURE, "float(tables.sum()), sizes",
+        "float(tables.sum() - len(sizes)), sizes", "eta",
+    ),
+    Mutant(
+        "hierarchical: gamma without its Jacobian", GROUP_MEASURE, " + 2.0 * math.log1p(g)", "", "eta",
     ),
     Mutant(
         "hierarchical: concentrations updated with rows", GROUPS, "self.measure.update(state.hyper, tables, ",

@@ -72,7 +72,9 @@ class BoundTokens(Bound):
         if not isinstance(self.prior, Gamma):
             return eta
         prior, words = self.prior, self.n_features
-        values, times = np.unique(statistics.data, return_counts=True)
+        times = np.bincount(statistics.data)
+        values = np.flatnonzero(times)
+        times = times[values]
 
         def log_density(log_eta: float) -> float:
             e = math.exp(log_eta)

@@ -14,11 +14,12 @@ from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import gammaln
 
 from unbounded.arrays import Array
 from unbounded.measures import pitman_yor
 from unbounded.measures.pitman_yor import PitmanYor
-from unbounded.measures.priors import Gamma
+from unbounded.measures.priors import Gamma, slice_within
 
 
 class Hyper(NamedTuple):
@@ -63,10 +64,7 @@ class HierarchicalDirichletProcess:
         alpha = self.top.update(pitman_yor.Hyper(hyper.alpha, 0.0), tables, rng).alpha
         gamma = hyper.gamma
         if isinstance(self.group_concentration, Gamma):
-            log_v = np.log(rng.beta(gamma + 1.0, sizes)).sum()
-            first = (rng.random(len(sizes)) < sizes / (sizes + gamma)).sum()
-            shape = self.group_concentration.shape + tables.sum() - first
-            gamma = max(float(rng.gamma(shape, 1.0 / (self.group_concentration.rate - log_v))), 1e-300)
+            gamma = _group_concentration(self.group_concentration, gamma, float(tables.sum()), sizes, rng)
         return hyper._replace(alpha=alpha, gamma=gamma)
 
     def ghosts(self, hyper: Hyper, tables: Array, total: int, rng: np.random.Generator) -> tuple[Array, Array]:
@@ -75,3 +73,18 @@ class HierarchicalDirichletProcess:
 
     def scalars(self, hyper: Hyper) -> dict[str, float]:
         return {"alpha": hyper.alpha, "gamma": hyper.gamma}
+
+
+def _group_concentration(prior: Gamma, gamma: float, n_tables: float, sizes: Array, rng: np.random.Generator) -> float:
+    """Slice move of u = gamma / (1 + gamma); groups of one size weigh the same, so it costs by sizes, not by groups."""
+    times = np.bincount(sizes)
+    rows = np.flatnonzero(times)
+    times = times[rows]
+
+    def log_density(u: float) -> float:
+        g = max(u, 1e-300) / (1.0 - u)
+        seatings = times @ (math.lgamma(g) - gammaln(g + rows))
+        return prior.log_density(g) + n_tables * math.log(g) + float(seatings) + 2.0 * math.log1p(g)
+
+    u = slice_within(log_density, gamma / (1.0 + gamma), 0.0, 1.0, rng)
+    return max(u, 1e-300) / (1.0 - u)
