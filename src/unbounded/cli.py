@@ -16,6 +16,7 @@ from rich.console import Console
 from unbounded import datasets, sources
 from unbounded.arrays import is_sparse
 from unbounded.chain.store import RunError, RunStore
+from unbounded.disk import write_whole
 from unbounded.engines.recovery import EngineError
 from unbounded.estimators import MEMBERS
 from unbounded.sources.files import absolute
@@ -328,7 +329,7 @@ def _run(run: Path, command: dict[str, Any], quiet: bool) -> None:
     before = path.read_text() if path.exists() else None
     try:
         run.mkdir(parents=True, exist_ok=True)
-        _write(path, json.dumps(command, indent=2) + "\n")
+        write_whole(path, lambda file: file.write(json.dumps(command, indent=2).encode()))  # other ranks may be reading
     except OSError as error:
         raise RunError(f"cannot write to the run directory {run}: {error.strerror or error}.") from error
     try:
@@ -342,17 +343,10 @@ def _run(run: Path, command: dict[str, Any], quiet: bool) -> None:
         console.print(f"Interrupted; this is what there is so far. Go on with: unbounded resume {run}")
 
 
-def _write(path: Path, text: str) -> None:
-    """At once, since other ranks may be reading it."""
-    new = path.with_suffix(".new")
-    new.write_text(text)
-    new.replace(path)
-
-
 def _put_back(path: Path, before: str | None) -> None:
     """A command that was refused leaves no trace."""
     if before is not None:
-        _write(path, before)
+        write_whole(path, lambda file: file.write(before.encode()))
     elif not RunStore(path.parent).exists():
         path.unlink()
         if not any(path.parent.iterdir()):

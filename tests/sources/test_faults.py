@@ -123,7 +123,7 @@ def test_a_disk_that_fills_up_at_a_checkpoint(tmp_path, pieces, undisturbed, mon
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        at_round_three(patch, lambda: patch.setattr("unbounded.chain.store.os.fsync", full))
+        at_round_three(patch, lambda: patch.setattr("unbounded.disk.os.fsync", full))
         with pytest.raises(RunError, match="No space left on device; make room") as error:
             model(checkpoint=tmp_path / "run").fit(pieces)
     assert str(error.value).count(". ") == 0
@@ -141,7 +141,7 @@ def test_a_disk_that_fills_up_as_labels_are_written(tmp_path, pieces, undisturbe
         replace(old, new)
 
     with monkeypatch.context() as patch:
-        patch.setattr("unbounded.chain.store.os.replace", full)
+        patch.setattr("unbounded.disk.os.replace", full)
         with pytest.raises(RunError, match=r"labels.*No space left on device"):
             model(checkpoint=tmp_path / "run").fit(pieces)
     same(model(checkpoint=tmp_path / "run").fit(pieces), undisturbed)

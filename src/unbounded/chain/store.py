@@ -9,8 +9,7 @@
     labels/shard-00003.npy        of a source: the point estimate for the rows of a shard (features: Z/), with
     labels/shards.json            which rows these are
 
-`.ub` files are a magic line, a SHA-256 line and an .npz without pickles. They are written to a temporary name, flushed
-to disk and renamed, so that a file is either the old one or the new one, never half of each.
+`.ub` files are a magic line, a SHA-256 line and an .npz without pickles.
 """
 
 from __future__ import annotations
@@ -28,6 +27,7 @@ from typing import IO, Any
 import numpy as np
 
 from unbounded.contracts import Array, Arrays
+from unbounded.disk import write_whole
 
 _MAGIC = b"unbounded 1\n"
 
@@ -46,15 +46,9 @@ def write_arrays(path: Path, arrays: Arrays) -> None:
 
 
 def _write(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
-    temporary = path.with_suffix(f".{os.getpid()}.tmp")
     try:
-        with open(temporary, "wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        write_whole(path, write)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise RunError(
             f"could not write {path}: {error.strerror or error}; make room or fix the permissions, then resume."
         ) from error
@@ -87,9 +81,8 @@ class RunStore:
             raise RunError(f"{self.path} already holds a run; resume it or choose another directory.")
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            temporary = self.path / "run.json.tmp"
-            temporary.write_text(json.dumps(dict(config), indent=2) + "\n")
-            os.replace(temporary, self.path / "run.json")
+            content = json.dumps(dict(config), indent=2) + "\n"
+            write_whole(self.path / "run.json", lambda file: file.write(content.encode()))
         except OSError as error:
             raise RunError(f"cannot write to the run directory {self.path}: {error.strerror or error}.") from error
 

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import Any
 
 from unbounded.contracts import Engine, Recipe
+from unbounded.options import check_options
 
 MEMBERS = {
     "serial": "local.Serial",
@@ -21,18 +22,19 @@ MORTAL = {  # those that end with a worker, so that nobody is left to say what t
 }
 
 
-def check(name: str, n_workers: int | None = None) -> None:
+def check(name: str, n_workers: int | None = None, options: Any = None) -> None:
     """Before anything is read or written."""
     if name not in MEMBERS:
         raise ValueError(f"engine must be one of {sorted(MEMBERS)}, got {name!r}.")
     if n_workers is not None and n_workers < 1:
         raise ValueError(f"n_workers must be at least 1, got {n_workers}.")
+    check_options(f"engine {name!r}", _member(name), options, ("recipe", "n_workers"))
     getattr(_member(name), "check", lambda n_workers: None)(n_workers)
 
 
 def build(name: str, recipe: Recipe, n_workers: int | None = None, **options: Any) -> Engine:
     """The engine of this name with the shards of the recipe; options are its own, such as a timeout."""
-    check(name, n_workers)
+    check(name, n_workers, options)
     engine: Engine = _member(name)(recipe, n_workers, **options)
     return engine
 

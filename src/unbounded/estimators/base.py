@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
-from inspect import signature
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,6 +25,7 @@ from unbounded.contracts import Engine
 from unbounded.data import describe, fingerprint, row_blocks
 from unbounded.instantiation import resolve as resolve_rule
 from unbounded.likelihoods import resolve as resolve_likelihood
+from unbounded.options import check_options
 from unbounded.progress import show_progress
 from unbounded.randomness import generator, key
 from unbounded.sources import Source, Words
@@ -267,18 +267,15 @@ class ChainEstimator(BaseEstimator):
         if self.dtype not in ("float64", "float32"):
             raise ValueError(f"dtype must be 'float64' or 'float32', got {self.dtype!r}.")
         self._check_init(n_rows)
-        engines.check(self.engine, self.n_workers)
+        engines.check(self.engine, self.n_workers, self.engine_options)
 
     def _check_sampler(self) -> None:
         if self.sampler not in self._samplers:
             raise ValueError(f"sampler must be one of {sorted(self._samplers)}, got {self.sampler!r}.")
         if self.sampler != "hybrid" and self.instantiate != "ghosts":
             raise ValueError(f"instantiate belongs to sampler='hybrid', not to {self.sampler!r}.")
-        known = list(signature(self._samplers[self.sampler]).parameters)[samplers.N_COMMON :]
-        known = [name for name in known if name not in self._moves()]
-        for name in self.sampler_options or {}:
-            if name not in known:
-                raise ValueError(f"sampler {self.sampler!r} has options {known}, got {name!r}.")
+        others = {*samplers.COMMON, *self._moves()}
+        check_options(f"sampler {self.sampler!r}", self._samplers[self.sampler], self.sampler_options, others)
 
     def _check_shards(self, n_rows: int) -> None:
         if self.n_shards > n_rows:

@@ -11,7 +11,9 @@ from unbounded.samplers.features import Features
 from unbounded.samplers.hierarchical import Hierarchical
 from unbounded.samplers.mixture import Mixture
 
-N_COMMON = 9  # parameters that all samplers have
+COMMON = (  # parameters that are not options of a sampler
+    "measure", "likelihood", "rule", "n_rows", "sizes", "n_shards", "seed", "n_rounds", "sweeps", "dtype", "lanes",
+)  # fmt: skip
 
 PITMAN_YOR = {
     "hybrid": Mixture,

@@ -6,7 +6,6 @@ A folder under way holds `unfinished.json`, which says what is being written: th
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -16,6 +15,7 @@ import numpy as np
 from scipy import sparse
 
 from unbounded.arrays import Array, block_rows, is_csr
+from unbounded.disk import write_whole
 from unbounded.sources.files import SourceError
 from unbounded.sources.source import MANIFEST, UNFINISHED, Source, scan
 
@@ -105,19 +105,10 @@ def _narrowed(rows: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def _atomically(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
-    """A temporary name first: a piece that is there is whole."""
-    temporary = path.with_name(path.name + ".tmp")
+    """A piece that is there is whole."""
     try:
-        with open(temporary, "wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        write_whole(path, write)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise SourceError(
             f"could not write {path}: {error.strerror or error}; make room or fix the permissions, then run it again."
         ) from error
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
