@@ -6,18 +6,27 @@ and options of its own, which come by keyword.
 
 from __future__ import annotations
 
-from unbounded.samplers import collapsed
+from unbounded.samplers import algorithm8, collapsed, partially_collapsed
+from unbounded.samplers.auxiliary import Auxiliary
 from unbounded.samplers.features import Features
 from unbounded.samplers.hierarchical import Hierarchical
 from unbounded.samplers.mixture import Mixture
+from unbounded.samplers.slice import Slice
+from unbounded.samplers.uncollapsed import Uncollapsed
 
 N_COMMON = 9  # parameters that all samplers have
 
 PITMAN_YOR = {
     "hybrid": Mixture,
     "collapsed": collapsed.mixture,
+    "algorithm8": algorithm8.mixture,
+    "auxiliary": Auxiliary,
+    "slice": Slice,
 }
-DIRICHLET = PITMAN_YOR | {}
+DIRICHLET = PITMAN_YOR | {
+    "partially_collapsed": partially_collapsed.mixture,
+    "uncollapsed": Uncollapsed,
+}
 FEATURES = {
     "hybrid": Features,
     "collapsed": collapsed.features,
