@@ -56,7 +56,7 @@ class Algorithm8(Mixture):
         for sweep in range(self.sweeps):
             for start in range(0, len(shard.labels), BLOCK):
                 size = min(BLOCK, len(shard.labels) - start)
-                lacking = max(0, size - np.count_nonzero(members == 0))
+                lacking = max(0, size - int(np.count_nonzero(members == 0)))
                 members = np.append(members, np.zeros(lacking, np.int64))
                 atoms = np.concatenate([atoms, np.zeros((lacking, atoms.shape[1]))])
                 fresh = self._fresh(size * self.auxiliary, message.round, sweep, start)

@@ -42,8 +42,8 @@ class Slice(Mixture):
     def __post_init__(self) -> None:
         if self.sweeps != 1:
             raise ValueError(
-                "the slice sampler takes sweeps_per_round=1: given slices and weights the labels are independent draws, "
-                f"and {self.sweeps} of them are no better than the last one."
+                "the slice sampler takes sweeps_per_round=1: given slices and weights, labels are independent draws and "
+                f"the last of {self.sweeps} is no better than the first."
             )
 
     @property
