@@ -152,11 +152,12 @@ def test_more_empty_atoms_are_less_biased():
 # ---- all of them
 
 ROWS = (np.random.default_rng(1).random((40, 4)) < np.repeat([[0.9, 0.2], [0.1, 0.8]], 2, 1)[[0, 1] * 20]).astype(float)
-BRIEF = {"n_shards": 3, "n_warmup": 2, "n_draws": 6, "n_snapshots": 3, "n_workers": 2, "init": "one", "random_state": 4}
+FIVE = np.arange(40) % 5
+BRIEF = {"n_shards": 3, "n_warmup": 2, "n_draws": 6, "n_snapshots": 3, "n_workers": 2, "random_state": 4}
 
 
-def fitted(sampler, kind=DirichletProcessMixture, X=ROWS, likelihood="bernoulli", **options):
-    return kind(likelihood, sampler=sampler, keep_assignments=True, **BRIEF | options).fit(X)
+def fitted(sampler, kind=DirichletProcessMixture, X=ROWS, likelihood="bernoulli", init=FIVE, **options):
+    return kind(likelihood, sampler=sampler, init=init, keep_assignments=True, **BRIEF | options).fit(X)
 
 
 def everything(model):
@@ -210,7 +211,7 @@ def test_sparse_rows_that_join_the_clusters_of_a_pilot(monkeypatch, sampler):
 
 def test_auxiliary_processors_refuse_what_cannot_move(tmp_path):
     with pytest.raises(ValueError, match="missing values"):
-        fitted("auxiliary", X=CASES["gaussian-hole"][0], likelihood="gaussian")
+        fitted("auxiliary", X=CASES["gaussian-hole"][0], likelihood="gaussian", init="one")
     np.save(tmp_path / "rows.npy", ROWS)
     with pytest.raises(ValueError, match="no source"):
         fitted("auxiliary", X=sources.open(tmp_path / "rows.npy"))
@@ -225,9 +226,9 @@ IMPUTED = ("gaussian-holes", "gaussian-empty-row", "mixed-holes")
 def grid(sampler: str) -> list[Run]:
     runs = {
         "collapsed": [ran(sampler)],
-        "algorithm8": [ran(sampler, 1, sweeps, auxiliary=m) for m in (1, 3, 10) for sweeps in (1, 2)],
-        "slice": [ran(sampler, p) for p in (1, 2, 3)] + [replace(ran(sampler, 2), dtype="float32")],
-        "auxiliary": [ran(sampler, p, sweeps) for p in (1, 2, 3) for sweeps in (1, 3)],
+        "algorithm8": [ran(sampler, auxiliary=1), ran(sampler, 1, 2), ran(sampler, auxiliary=10)],
+        "slice": [ran(sampler), replace(ran(sampler, 2), dtype="float32"), ran(sampler, 3)],
+        "auxiliary": [ran(sampler), ran(sampler, 2, 3), ran(sampler, 3)],
     }[sampler]
     return [replace(run, seed=10 + i) for i, run in enumerate(runs)]
 
@@ -245,11 +246,9 @@ def joined(tiny, runs) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("sampler", ["collapsed", "algorithm8", "slice", "auxiliary"])
-@pytest.mark.parametrize("measure", ["dp", "py", "py-negative"])
+@pytest.mark.parametrize("measure", ["dp", "py"])
 @pytest.mark.parametrize("case", LIKELIHOODS)
 def test_exact_samplers_on_every_likelihood(case, measure, sampler):
-    if sampler == "auxiliary" and measure == "py-negative":
-        pytest.skip("auxiliary processors need a positive concentration")
     joined(problem(case, measure), grid(sampler))
 
 
@@ -257,7 +256,7 @@ def test_exact_samplers_on_every_likelihood(case, measure, sampler):
 @pytest.mark.parametrize("sampler", ["algorithm8", "slice"])
 @pytest.mark.parametrize("case", IMPUTED)
 def test_imputed_holes(case, sampler):
-    joined(problem(case, "py"), grid(sampler)[:2])
+    joined(problem(case, "py-negative"), grid(sampler)[:2])
 
 
 @pytest.mark.long

@@ -42,7 +42,7 @@ class Slice(Mixture):
     def __post_init__(self) -> None:
         if self.sweeps != 1:
             raise ValueError(
-                "the slice sampler takes sweeps_per_round=1: given slices and weights, labels are independent draws and "
+                "the slice sampler takes sweeps_per_round=1: given slices and weights, labels are independent draws: "
                 f"the last of {self.sweeps} is no better than the first."
             )
 
