@@ -18,8 +18,8 @@ from unbounded.data import describe
 from unbounded.engines import build
 from unbounded.likelihoods import Bernoulli
 from unbounded.measures import PitmanYor
+from unbounded.samplers import DIRICHLET
 from unbounded.samplers.hybrid import rounds
-from unbounded.samplers.mixture import Mixture, Shards
 
 QUESTIONS = ["K", "singletons", "pairs", "triples"]
 
@@ -34,10 +34,11 @@ class Flat:
     sweeps: int = 1
     chains: int = 60
     rounds: int = 60
+    sampler: str = "hybrid"
 
     def __str__(self) -> str:
         words = f"PY({self.alpha},{self.sigma})-n{self.n_rows}-{self.rule}-P{self.n_shards}-L{self.sweeps}"
-        return words.replace("ghosts=", "")
+        return words.replace("ghosts=", "") + ("" if self.sampler == "hybrid" else f"-{self.sampler}")
 
 
 def expected_atoms(alpha: float, sigma: float, n: int) -> float:
@@ -63,13 +64,14 @@ def check(flat: Flat) -> Verdict:
     """Chains that start from prior draws against the prior."""
     X = np.full((flat.n_rows, 1), np.nan)
     likelihood = Bernoulli(1.0, 1.0).bind(describe(X))
-    engine = build("serial", Shards(X, likelihood, flat.n_shards))
+    model = DIRICHLET[flat.sampler](
+        PitmanYor(flat.alpha, flat.sigma), likelihood, flat.rule, flat.n_rows, flat.n_shards, 0, 1000, flat.sweeps,
+        "float64",
+    )  # fmt: skip
+    engine = build("serial", model.recipe(X))
     rng, seen = np.random.default_rng(0), []
     for chain in range(flat.chains):
-        model = Mixture(
-            PitmanYor(flat.alpha, flat.sigma), likelihood, flat.rule, flat.n_rows, flat.n_shards, seed=chain,
-            sweeps=flat.sweeps,
-        )  # fmt: skip
+        model = model.reseeded(chain)
         start = model.begin(engine, seat(flat.n_rows, flat.alpha, flat.sigma, rng))
         states = islice(rounds(model, engine, start), flat.rounds)
         seen.append(np.mean([answers(state.table.counts[state.occupied]) for state in states], axis=0))

@@ -30,6 +30,7 @@ FEATURES, LINEAR, FACTORS = "kernels/features.py", "likelihoods/linear_gaussian.
 BUFFET, ROUND, JUMP = "measures/features.py", "samplers/features.py", "samplers/feature_jump.py"
 TABLES, TOKENS, TOPICS = "kernels/tables.py", "kernels/tokens.py", "likelihoods/tokens.py"
 GROUPS, GROUP_MEASURE = "samplers/hierarchical.py", "measures/hierarchical.py"
+RIVALS, SLICE, PROCESSORS = "kernels/instantiated.py", "samplers/slice.py", "samplers/auxiliary.py"
 TAIL_WEIGHT = "columns[slot, r] + math.log(members[slot] - law.discount) + log_common"
 
 
@@ -360,6 +361,39 @@ MUTANTS = [
         "hierarchical: concentrations updated with rows", GROUPS, "self.measure.update(state.hyper, tables, ",
         "self.measure.update(state.hyper, table.counts.astype(float), ", "eta",
     ),
+    # ---- rivals
+    Mutant(
+        "algorithm 8: a lone row's own atom is discarded", RIVALS, "weights[slots] = share + values[column[old], r]",
+        "alone = False", "eight",
+    ),
+    Mutant(
+        "algorithm 8: alpha for each auxiliary atom", RIVALS, "(law.birth + law.extra * atoms) / auxiliary)",
+        "(law.birth + law.extra * atoms))", "eight",
+    ),
+    Mutant("algorithm 8: counts include the row itself", RIVALS, "        members[old] -= 1\n        alone = ",
+        "        members[old] -= members[old] == 1\n        alone = ", "eight",
+    ),
+    Mutant(
+        "slice: some atoms above the smallest slice are left out", SLICE, "len(live), lowest, rng)",
+        "len(live), 30.0 * lowest, rng)", "slice",
+    ),
+    Mutant(
+        "slice: labels drawn by weight once more", SLICE, "super().finite(parameters, np.zeros(len(log_weights)))",
+        "super().finite(parameters, log_weights)", "slice",
+    ),
+    Mutant("slice: the rest without its atoms", SLICE, "birth(hyper, n_atoms, rng)", "birth(hyper, 0, rng)", "slice"),
+    Mutant(
+        "processors: alpha, not alpha / P", PROCESSORS, "TailLaw(sigma, alpha / self.n_shards, sigma)",
+        "TailLaw(sigma, alpha, sigma)", "processors",
+    ),
+    Mutant(
+        "processors: the urn ignores the discount", PROCESSORS, "weights[homes[k]] += hyper.sigma", "pass",
+        "processors",
+    ),
+    Mutant(
+        "processors: clusters are given out once", PROCESSORS, '"processors", state.round)', '"processors", 0)',
+        "processors",
+    ),
 ]  # fmt: skip
 
 
@@ -422,6 +456,9 @@ def battery() -> dict[str, Callable[[], Any]]:
         "sampled": cells("bernoulli", "py-sampled", Run(Ghosts(), 2)),
         "joint": lambda: geweke.check(geweke.Joint("dp", "bernoulli", Ghosts(), 3), 8000),
         "hole": cells("gaussian-hole", "dp", Run(Ghosts(), 2)),
+        "eight": cells("sharp", "py", Run(Ghosts(), sampler="algorithm8")),
+        "slice": cells("bernoulli", "py", Run(Ghosts(), 2, sampler="slice")),
+        "processors": cells("bernoulli", "py-high", Run(Ghosts(), 3, sampler="auxiliary")),
     }
 
 

@@ -91,7 +91,7 @@ def scratch(features: int, atoms: int, slots: int, lanes: int, dtype: Any) -> Sc
 
 
 @jit
-def _draw_mobile(work, key, row):
+def draw_mobile(work, key, row):
     """Inverse-CDF draw of a mobile label for each row of the block; leaves the sum of its weights in `total`.
 
     Atoms go four by four, which saves traffic on the running values.
@@ -206,7 +206,7 @@ def sweep(families, data, labels, first, begin, finite, usable, shared, law, tai
     for start in range(begin, n, lanes):
         size = min(lanes, n - start)
         logits(finite, families, data, start, size, work.features, work.logits, work.top)
-        _draw_mobile(work, label_key, first + start)
+        draw_mobile(work, label_key, first + start)
         for r in range(size):
             z = labels[start + r]
             labels[start + r] = np.int32(work.choice[r]) if z < usable else z

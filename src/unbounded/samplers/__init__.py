@@ -6,10 +6,13 @@ and options of its own, which come by keyword.
 
 from __future__ import annotations
 
-from unbounded.samplers import collapsed
+from unbounded.samplers import algorithm8, collapsed, partially_collapsed
+from unbounded.samplers.auxiliary import Auxiliary
 from unbounded.samplers.features import Features
 from unbounded.samplers.hierarchical import Hierarchical
 from unbounded.samplers.mixture import Mixture
+from unbounded.samplers.slice import Slice
+from unbounded.samplers.uncollapsed import Uncollapsed
 
 COMMON = (  # parameters that are not options of a sampler
     "measure", "likelihood", "rule", "n_rows", "sizes", "n_shards", "seed", "n_rounds", "sweeps", "dtype", "lanes",
@@ -18,8 +21,14 @@ COMMON = (  # parameters that are not options of a sampler
 PITMAN_YOR = {
     "hybrid": Mixture,
     "collapsed": collapsed.mixture,
+    "algorithm8": algorithm8.mixture,
+    "auxiliary": Auxiliary,
+    "slice": Slice,
 }
-DIRICHLET = PITMAN_YOR | {}
+DIRICHLET = PITMAN_YOR | {
+    "partially_collapsed": partially_collapsed.mixture,
+    "uncollapsed": Uncollapsed,
+}
 FEATURES = {
     "hybrid": Features,
     "collapsed": collapsed.features,

@@ -42,7 +42,15 @@ def begin(model: Mixture, engine: Engine, X: Any, init: Any) -> MixtureState:
         return model.begin(engine, np.zeros(model.n_rows, np.int64))
     if init == "prior":
         return model.begin(engine, _prior_labels(model))
-    return _grown(model, engine, X)
+    return _grown(hybrid(model), model, engine, X)
+
+
+def hybrid(model: Mixture) -> Mixture:
+    """The hybrid sampler of the same posterior, which finds the first state for all samplers."""
+    return Mixture(
+        model.measure, model.likelihood, Ghosts(), model.n_rows, model.n_shards, model.seed, model.n_rounds,
+        model.sweeps, model.dtype,
+    )  # fmt: skip
 
 
 def check(init: Any, n_rows: int) -> None:
@@ -70,12 +78,12 @@ def _prior_labels(model: Mixture) -> Array:
     return rng.choice(len(weights), size=model.n_rows, p=weights / weights.sum())
 
 
-def _grown(model: Mixture, engine: Engine, X: Any) -> MixtureState:
+def _grown(starter: Mixture, model: Mixture, engine: Engine, X: Any) -> MixtureState:
     rng = generator(model.seed, "start")
-    labels, state = pilot(model, X, rng)
+    labels, state = pilot(starter, X, rng)
     if len(labels) == model.n_rows:
         return model.begin(engine, labels, state.hyper)
-    return extend(model, engine, state, rng)
+    return extend(starter, engine, state, rng)
 
 
 def pilot(model: Mixture, X: Any, rng: np.random.Generator) -> tuple[Array, MixtureState]:
