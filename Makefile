@@ -58,4 +58,4 @@ bench-peers: .setup-done
 	touch $@
 
 clean:
-	rm -rf .venv .setup-done .numba_cache demo-run build src/*.egg-info
+	rm -rf .venv .setup-done .numba_cache .browser demo-run build src/*.egg-info

@@ -35,6 +35,7 @@ from unbounded.measures import (
 )
 from unbounded.sources import Source, SourceError
 from unbounded.sources import open as open_source
+from unbounded.summary.page import report
 
 __version__ = "0.1.0"
 
@@ -71,4 +72,5 @@ __all__ = [
     "SourceError",
     "Tokens",
     "open_source",
+    "report",
 ]

@@ -1,4 +1,4 @@
-"""The command line: fit, resume, summary, predict, shard."""
+"""The command line: fit, resume, summary, report, predict, shard."""
 
 from __future__ import annotations
 
@@ -225,6 +225,48 @@ def summary(run: Annotated[Path, typer.Argument(help="A run directory.")]) -> No
 
 @app.command()
 @_plainly
+def report(
+    run: Annotated[Path, typer.Argument(help="A run directory, finished or not.")],
+    out: Annotated[Path | None, typer.Option(help="Where to write the page; default report.html in the run.")] = None,
+) -> None:
+    """Write one HTML page about a run, with pictures and diagnostics, that opens anywhere."""
+    from unbounded.summary import page
+
+    if not (run / _COMMAND).exists():  # an estimator's
+        console.print(f"report written to {page.report(run, out)}")
+        return
+    command = _command(run)
+    loss = command["settings"].get("loss", "vi")
+    words = _words_at_hand(command)
+    written = page.report(run, out, _rows_at_hand(command), words, _image_shape(command), loss)
+    console.print(f"report written to {written}")
+
+
+def _words_at_hand(command: dict[str, Any]) -> list[str] | None:
+    try:
+        return _vocabulary(command)
+    except OSError:
+        return None
+
+
+def _rows_at_hand(command: dict[str, Any]) -> Any:
+    """The rows of a mixture as its fit saw them; None where they are gone."""
+    estimator = _estimator(command["model"])
+    if _has_features(estimator) or _has_topics(estimator):
+        return None
+    try:
+        return _split(_whole(command), command["holdout"], command["settings"]["random_state"])[0]
+    except (OSError, ValueError, sources.SourceError):
+        return None
+
+
+def _whole(command: dict[str, Any]) -> Any:
+    X = datasets.load(command["data"])
+    return _in_memory(X, "--holdout") if command["holdout"] > 0 else X
+
+
+@app.command()
+@_plainly
 def predict(
     run: Annotated[Path, typer.Argument(help="A run directory.")],
     data: Annotated[str, typer.Argument(help="New rows.")],
@@ -290,12 +332,10 @@ def _finished(run: Path, settings: dict[str, Any]) -> bool:
 def _fitted(run: Path, command: dict[str, Any], quiet: bool) -> tuple[Any, Any]:
     """The estimator, fitted or resumed, and its training rows."""
     estimator = _estimator(command["model"])(**command["settings"], checkpoint=run, progress=not quiet)
-    X = datasets.load(command["data"])
     if command.get("groups"):
-        return _fitted_groups(estimator, X, command)
+        return _fitted_groups(estimator, datasets.load(command["data"]), command)
+    X = _whole(command)
     _vocabulary(command, X.shape[1])
-    if command["holdout"] > 0:
-        X = _in_memory(X, "--holdout")
     split = _mask if _has_features(estimator) else _split
     train, kept_out = split(X, command["holdout"], command["settings"]["random_state"])
     shape = _image_shape(command)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from unbounded.chain.store import ChainStore, RunError
+from unbounded.clock import Clock
 from unbounded.contracts import Array, Engine, Model
 from unbounded.samplers.hybrid import rounds
 
@@ -71,22 +72,27 @@ def run(
     """
     chain = Chain(model.exact, assignments=[] if keep_assignments else None)
     state = _resume(chain, model, engine, store, length) if store else None
-    state = start() if state is None else state
+    clock = Clock() if store is None or state is None else store.clock()
+    if state is None:
+        with clock.phase("start"):
+            state = start()
     saved = shown = time.monotonic()
     with _stop_flag() as stopped:
-        states = rounds(model, engine, state)
+        states = rounds(model, engine, state, clock)
         while state.round < length.n_rounds:
             state = next(states)
             draw = length.draw_at(state.round)
             if draw is not None:
-                _record(chain, model, engine, state, draw, length, store, extra)
+                _record(chain, model, engine, state, draw, length, store, extra, clock)
             if report and (state.round == length.n_rounds or time.monotonic() - shown > 0.1):
                 report(state.round, chain.draws[-1] if chain.draws else model.scalars(state))
                 shown = time.monotonic()
             chain.interrupted = stopped.is_set()
             due = time.monotonic() - saved > checkpoint_seconds or state.round == length.n_rounds
             if store and (due or chain.interrupted):
-                store.save_checkpoint(_checkpoint(state, engine, len(chain.draws)))
+                with clock.phase("checkpoint"):
+                    store.save_checkpoint(_checkpoint(state, engine, len(chain.draws)))
+                store.save_clock(clock)
                 saved = time.monotonic()
             if chain.interrupted:
                 if chain.draws and not chain.snapshots:  # something to predict with, though none was due yet
@@ -104,8 +110,25 @@ def _record(
     length: Length,
     store: ChainStore | None,
     extra: Any,
+    clock: Clock,
 ) -> None:
-    scalars = model.scalars(state) | (extra(state) if extra else {})
+    with clock.phase("score"):
+        score = extra(state) if extra else {}
+    with clock.phase("record"):
+        _keep(chain, model, engine, state, draw, length, store, score)
+
+
+def _keep(
+    chain: Chain,
+    model: Model,
+    engine: Engine,
+    state: Any,
+    draw: int,
+    length: Length,
+    store: ChainStore | None,
+    score: dict[str, float],
+) -> None:
+    scalars = model.scalars(state) | score
     kept = None if chain.assignments is None else model.assignments(state, engine)
     whole = model.snapshot(state, engine) if length.is_snapshot(draw) else None
     if store:

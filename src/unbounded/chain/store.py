@@ -6,6 +6,8 @@
     chain-0/assignments/000012.ub the same for matrices Z, whose width changes from draw to draw
     chain-0/snapshots/000012.ub   whole draws, for prediction and point estimates
     chain-0/checkpoint.ub         the last complete round
+    about.json                    where the last session ran: engine, versions, size of the data; no chain reads it
+    chain-0/timing.json           seconds in each phase up to the checkpoint, over all sessions; likewise
     labels/shard-00003.npy        of a source: the point estimate for the rows of a shard (features: Z/), with
     labels/shards.json            which rows these are
 
@@ -26,6 +28,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from unbounded.clock import PHASES, Clock
 from unbounded.contracts import Array, Arrays
 from unbounded.disk import write_whole
 
@@ -52,6 +55,19 @@ def _write(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
         raise RunError(
             f"could not write {path}: {error.strerror or error}; make room or fix the permissions, then resume."
         ) from error
+
+
+def write_json(path: Path, content: Any) -> None:
+    _write(path, lambda file: file.write((json.dumps(content, indent=1) + "\n").encode()))
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A file that only informs: empty where it is missing or damaged."""
+    try:
+        content = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
 
 
 def read_arrays(path: Path) -> dict[str, Array]:
@@ -100,6 +116,10 @@ class RunStore:
             raise RunError(f"{self.path / 'run.json'} is not the configuration of a run.")
         return config
 
+    def note(self, about: Mapping[str, Any]) -> None:
+        """Where this session runs; for readers, not for the chain."""
+        write_json(self.path / "about.json", about)
+
     def save_shards(self, folder: str, values: Array, edges: Array) -> None:
         """What a fit says of each row, in a file for each shard; the list of them comes last."""
         where = self.path / folder
@@ -112,7 +132,7 @@ class RunStore:
             name = f"shard-{p:05d}.npy"
             _write(where / name, partial(np.save, arr=values[start:stop], allow_pickle=False))
             shards.append({"file": name, "first": start, "rows": stop - start})
-        _write(where / "shards.json", lambda file: file.write((json.dumps(shards, indent=1) + "\n").encode()))
+        write_json(where / "shards.json", shards)
 
     def chain(self, index: int) -> ChainStore:
         own = {name: value for name, value in self.config().items() if name != "n_draws"} | {"chain": index}
@@ -149,6 +169,17 @@ class ChainStore:
         except OSError as error:
             raise RunError(f"could not write the trace in {self.path}: {error.strerror or error}.") from error
         write_arrays(self.path / "checkpoint.ub", {**arrays, "run": self._run})
+
+    def clock(self) -> Clock:
+        """The time that the chain has taken up to its checkpoint, as far as it was written down."""
+        saved = read_json(self.path / "timing.json")
+        seconds = saved.get("seconds")
+        known = {name: float(seconds[name]) for name in PHASES if name in seconds} if isinstance(seconds, dict) else {}
+        return Clock(known, int(saved.get("rounds", 0)))
+
+    def save_clock(self, clock: Clock) -> None:
+        rounded = {name: round(value, 6) for name, value in clock.seconds.items()}
+        write_json(self.path / "timing.json", {"rounds": clock.rounds, "seconds": rounded})
 
     def append_draw(self, draw: int, scalars: Mapping[str, float], assignments: Array | None) -> None:
         try:

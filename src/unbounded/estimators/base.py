@@ -29,6 +29,8 @@ from unbounded.options import check_options
 from unbounded.progress import show_progress
 from unbounded.randomness import generator, key
 from unbounded.sources import Source, Words
+from unbounded.summary import page
+from unbounded.versions import versions
 
 LARGEST = 1e100
 _LEAST = {
@@ -184,6 +186,14 @@ class ChainEstimator(BaseEstimator):
         check_is_fitted(self, "posterior_")
         return export.to_arviz(self.posterior_)
 
+    def report(self, path: Any = None, X: Any = None, vocabulary: Any = None, shape: Any = None) -> Any:
+        """Write the run directory of the fit as one HTML page, by default to its report.html (docs/report.md)."""
+        check_is_fitted(self, "posterior_")
+        if self.checkpoint is None:
+            raise ValueError("a report is made from a run directory; fit with checkpoint=path.")
+        words = getattr(self, "vocabulary_", None) if vocabulary is None else vocabulary
+        return page.report(self.checkpoint, path, X, words, shape, getattr(self, "loss", "vi"))
+
     def _sampling(self, n_samples: int, random_state: Any) -> tuple[np.random.Generator, Array]:
         """A generator, and which snapshot each of n new rows comes from."""
         check_is_fitted(self, "posterior_")
@@ -309,7 +319,15 @@ class ChainEstimator(BaseEstimator):
                 )
         else:
             store.prepare(config)
+        store.note(self._about(X, model))
         return store
+
+    def _about(self, X: Any, model: Any) -> dict[str, Any]:
+        """What a reader of the run directory may ask and no chain depends on."""
+        return {
+            "exact": bool(model.exact), "rows": int(X.shape[0]), "columns": int(self.n_features_in_),
+            "engine": self.engine, "n_workers": self.n_workers, "versions": versions(),
+        }  # fmt: skip
 
     def _config(self, X: Any, held: Any, seed: int) -> dict[str, Any]:
         """Everything the chain is a function of, in plain words; engine and workers are not among it."""

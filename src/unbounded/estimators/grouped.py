@@ -28,9 +28,8 @@ from unbounded.samplers.hierarchical import FORMS, Hierarchical, HierarchicalSta
 from unbounded.samplers.hierarchical_predictive import Draw, completion, fold_in
 from unbounded.sources import Source, Words
 from unbounded.sources.words import lengths
-from unbounded.summary import partition
+from unbounded.summary import topics
 
-_REFERENCE_ROWS = 20_000
 _SWEEPS = 20
 
 
@@ -153,14 +152,15 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
     def _config(self, X: Any, held: Any, seed: int) -> dict[str, Any]:
         return super()._config(X, held, seed) | {"groups": fingerprint(self._sizes)}
 
+    def _about(self, X: Any, model: Any) -> dict[str, Any]:
+        return super()._about(X, model) | {"groups": len(self._sizes)}
+
     # ---- point estimates
 
     def _estimate(self, chains: Sequence[Chain]) -> None:
         self._snapshots = [snap for chain in chains for _, snap in sorted(chain.snapshots.items())]
         labels = [snap["labels"] for snap in self._snapshots]
-        reference = labels[_medoid(labels)].astype(np.int64)
-        rank = np.argsort(np.argsort(-np.bincount(reference), kind="stable"))
-        self._reference = rank[reference]
+        self._reference = topics.reference(labels)
         sizes = np.bincount(self._reference)
         self.n_topics_ = self._n_features_out = len(sizes)
         self.topic_shares_ = sizes / sizes.sum()
@@ -171,7 +171,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         words = np.zeros((self.n_topics_, self._likelihood.n_features)) if self._words else None
         history = []
         for draw, snap, share in self._draws():
-            history.append(draw.counts @ share / draw.counts.sum())
+            history.append(topics.sizes(draw.counts, share))
             counts = np.zeros((len(self._sizes), len(draw.counts)))
             np.add.at(counts, (group, snap["labels"]), 1.0)
             mean = counts + draw.masses[:-1]
@@ -186,11 +186,10 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
     def _draws(self) -> Iterator[tuple[Draw, Any, Array]]:
         """Snapshots as draws, each with [K, n_topics_]: how an atom's rows are spread over the reference topics."""
         for snap in self._snapshots:
-            share = np.zeros((len(snap["counts"]), self.n_topics_))
-            np.add.at(share, (snap["labels"], self._reference), 1.0)
+            share = topics.spread(snap["labels"], self._reference)
             statistics = unpacked(snap, self._likelihood.n_features).astype(float)
             draw = Draw(snap["counts"], snap["tables"], statistics, Hyper(*snap["hyper"]))
-            yield draw, snap, share / share.sum(1, keepdims=True)
+            yield draw, snap, share
 
     # ---- results
 
@@ -381,11 +380,3 @@ def _by_blocks(function: Any, X: Source, groups: Any) -> Array:
     if groups is not None:
         raise ValueError("rows of a source in groups are too many at once; give those of some groups, as an array.")
     return np.concatenate([function(rows) for _, rows in X.blocks()])
-
-
-def _medoid(labels: Sequence[Array]) -> int:
-    """The draw with the least mean variation of information to all others, on some of the rows."""
-    n = len(labels[0])
-    rows = generator(0, "reference").choice(n, min(n, _REFERENCE_ROWS), replace=False)
-    few = [np.unique(z[rows], return_inverse=True)[1] for z in labels]
-    return int(np.argmin([partition.expected_loss(z, few) for z in few]))

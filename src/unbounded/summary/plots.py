@@ -98,7 +98,7 @@ def clusters(X: Any, labels: Array, names: Sequence[str] | None = None, max_rows
     rows = X[shown].astype(float)
     rows = rows if rows.ndim == 2 else rows[:, None]
     complete = np.isfinite(rows).all(1)
-    points, axis_names = _plane(rows[complete], names)
+    points, axis_names = plane(rows[complete], names)
     groups, sizes = labels[shown[complete]], _sizes(labels)
     figure = _figure(8.0, 5.5)
     axes = figure.subplots()
@@ -117,7 +117,7 @@ def _sizes(labels: Array) -> dict[Any, int]:
     return {values[k]: int(counts[k]) for k in order}
 
 
-def _plane(X: Array, names: Sequence[str] | None) -> tuple[Array, list[str]]:
+def plane(X: Array, names: Sequence[str] | None) -> tuple[Array, list[str]]:
     """At most two coordinates of the rows, and what the axes are called."""
     if X.shape[1] > 2:
         return _principal(X)
