@@ -61,7 +61,7 @@ def run(sizes: Sizes, request: Request) -> list[Finding]:
 
 
 def _chain(train: Array, test: Array, method: Method, n_rounds: int, seed: int) -> Rows:
-    model = mixture(train, method, Plan(1, n_rounds, seed=seed))
+    model = mixture(train, method, Plan(1, n_rounds, seed=seed), concentration=1.0)
     return trace(model, train, "one", n_rounds, of_mixture(model, test))
 
 

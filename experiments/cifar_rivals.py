@@ -57,11 +57,13 @@ def run(sizes: Sizes, request: Request) -> list[Finding]:
 
 
 def _chain(train: Array, test: Array, method: Method, n_rounds: int, n_shards: int, seed: int) -> Rows:
-    model = mixture(train, method, Plan(n_shards, n_rounds, seed=seed))
+    model = mixture(train, method, Plan(n_shards, n_rounds, seed=seed), concentration=1.0)
     return with_wall(trace(model, train, "one", n_rounds, of_mixture(model, test)), model, train, "one")
 
 
-def _draw(curves: dict[str, list[Rows]], methods: list[Method], sizes: Sizes, request: Request, notes: list[str]) -> None:  # fmt: skip
+def _draw(
+    curves: dict[str, list[Rows]], methods: list[Method], sizes: Sizes, request: Request, notes: list[str]
+) -> None:
     whole, grid = figures.figure(1, 3, sharey=True)
     kinds = ("critical_s", "critical path (CPU s)"), ("wall_s", "wall time (s)"), ("round", "round (sweep)")
     for axes, (name, label) in zip(grid[0], kinds, strict=True):

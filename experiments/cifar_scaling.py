@@ -47,7 +47,7 @@ def run(sizes: Sizes, request: Request) -> list[Finding]:
 
 
 def _chain(train: Array, test: Array, method: Method, n_rounds: int, n_shards: int, seed: int) -> Rows:
-    model = mixture(train, method, Plan(n_shards, n_rounds, seed=seed))
+    model = mixture(train, method, Plan(n_shards, n_rounds, seed=seed), concentration=1.0)
     return with_wall(trace(model, train, "one", n_rounds, of_mixture(model, test)), model, train, "one")
 
 

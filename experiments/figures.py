@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, RED, PINK = (
     "#000000", "#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7",
 )  # fmt: skip
 GREY = "#595959"
-NAT = "nats"
+LETTERS = 13  # of the notes below a figure, in an inch
 
 
 def figure(down: int, across: int, width: float = 3.3, height: float = 2.7, **options: Any) -> tuple[Figure, Any]:
@@ -46,6 +47,13 @@ def shades(number: int) -> list[Any]:
     return [colormaps["viridis"](v) for v in np.linspace(0.0, 0.92, number)]
 
 
+def doubling(axes: Axes, most: float) -> None:
+    """A logarithmic axis of whole numbers."""
+    axes.set_yscale("log", base=2)
+    ticks = [2**i for i in range(int(np.ceil(np.log2(max(most, 2.0)))) + 1)]
+    axes.set_yticks(ticks, [str(tick) for tick in ticks])
+
+
 def legend(whole: Figure, axes: Axes, title: str | None = None, columns: int = 4) -> None:
     handles, labels = axes.get_legend_handles_labels()
     whole.legend(
@@ -59,7 +67,8 @@ def finish(whole: Figure, request: Request, title: str = "", name: str = "figure
 
     words = [*(["quick run: small sizes"] if request.quick else []), *notes]
     if words:
-        whole.supxlabel("; ".join(words), fontsize="small", color=GREY)
+        width = int(whole.get_figwidth() * LETTERS)
+        whole.supxlabel(textwrap.fill("; ".join(words), width), fontsize="small", color=GREY)
     if title:
         whole.suptitle(title, fontsize="medium")
     with matplotlib.rc_context({"svg.hashsalt": "unbounded"}):
