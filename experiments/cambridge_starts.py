@@ -1,9 +1,9 @@
 """1,000 Cambridge images on 1 to 128 shards: how chains start, and which shards may make features.
 
 A tenth of the pixels, at random, is hidden and scored. (The authors hide half of the pixels of a tenth of the rows;
-rows with that many imputed values hardly move, and their score says more of that than of the features.) As the authors do,
-chains start from a draw of the Indian buffet process, and shards exchange after every 5 sweeps. The paper's rules have
-no jumps of whole features; ours is shown with and without them.
+rows with that many imputed values hardly move, and their score says more of that than of the features.) As the authors
+do, chains start from a draw of the Indian buffet process, and shards exchange after every 5 sweeps. The paper's rules
+have no jumps of whole features; ours is shown with and without them.
 """
 
 from __future__ import annotations

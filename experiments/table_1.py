@@ -32,7 +32,8 @@ SOURCES = {  # sampler -> (paper, does the paper's table call it exact)
     "ghosts": ("ours: hybrid with ghosts", None),
 }
 MODELS = {
-    "beta-Bernoulli": "FEATURES", "other CRMs": "FEATURES", "DP": "DIRICHLET", "HDP": "HIERARCHICAL", "PY": "PITMAN_YOR",
+    "beta-Bernoulli": "FEATURES", "other CRMs": "FEATURES", "DP": "DIRICHLET", "HDP": "HIERARCHICAL",
+    "PY": "PITMAN_YOR",
 }  # fmt: skip
 MARKS = {True: "yes", False: "no", None: ""}
 HYBRIDS = {"published": PUBLISHED, "ghosts": GHOSTS}
@@ -165,8 +166,8 @@ def _judge(rows: Rows) -> list[Finding]:
 
 EXPERIMENT = Experiment(
     "table-1",
-    "Only the hybrid sampler is exact, parallel and distributed for the beta-Bernoulli process, other completely random "
-    "measures, Dirichlet, hierarchical Dirichlet and Pitman-Yor processes.",
+    "Only the hybrid sampler is exact, parallel and distributed for the beta-Bernoulli process, other completely "
+    "random measures, Dirichlet, hierarchical Dirichlet and Pitman-Yor processes.",
     quick=Sizes(4_000),
     full=Sizes(100_000),
     run=run,
