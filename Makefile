@@ -4,7 +4,7 @@ BIN := .venv/bin
 DATA ?=
 export OPENBLAS_NUM_THREADS = 1
 
-.PHONY: demo test lint exactness faults mutants bench bench-speed bench-features bench-peers bench-million bench-topics bench-topic-peers bench-engines paper paper-quick clean
+.PHONY: demo test lint exactness faults mutants bench bench-speed bench-features bench-peers bench-million bench-topics bench-topic-peers bench-engines paper paper-quick paper-docs clean
 
 demo: .setup-done
 	$(BIN)/python examples/demo.py
@@ -56,6 +56,9 @@ paper: .setup-done
 
 paper-quick: .setup-done
 	$(BIN)/unbounded paper all --quick $(if $(DATA),--data $(DATA))
+
+paper-docs: .setup-done
+	$(BIN)/python -m experiments.report paper-run
 
 paper-%: .setup-done
 	$(BIN)/unbounded paper $* $(if $(DATA),--data $(DATA))

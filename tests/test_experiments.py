@@ -23,7 +23,7 @@ from experiments import exactness, synthetic_f1, table_1  # noqa: E402
 from experiments.chains import GHOSTS, Plan, Stopwatch, mixture, of_mixture, trace, wall  # noqa: E402
 from experiments.common import Finding, Request, more, no_worse, overall, perform  # noqa: E402
 
-SHARED = {"__init__", "common", "figures", "chains", "data"}
+SHARED = {"__init__", "common", "figures", "chains", "data", "report"}
 
 
 def paper(*words):
