@@ -23,7 +23,7 @@ def section(folder: Path, page: Path) -> str:
     record = json.loads((folder / "verdict.json").read_text())
     pictures = [_copied(path, page, record["experiment"]) for path in sorted(folder.glob("*.png"))]
     lines = [f"![{record['experiment']}]({picture})" for picture in pictures]
-    found = [f"- **{_word(finding['held'])}**: {finding['statement']}: {finding['evidence']}." for finding in record["findings"]]  # fmt: skip
+    found = [f"- **{_word(f['held'])}**: {f['statement']}: {f['evidence']}." for f in record["findings"]]
     return "\n\n".join([*lines, f"{_how(record)} Verdict: **{record['verdict']}**.", "\n".join(found)])
 
 
