@@ -69,7 +69,7 @@ def _draw(scores: Array, numbers: Array, sizes: Sizes, request: Request, notes: 
     grid[0, 0].set_ylabel("held-out log likelihood\n(nats per pixel)")
     figures.doubling(grid[1, 0], numbers.max())
     grid[1, 0].set_ylabel("number of features\n(dotted: the truth)")
-    figures.legend(whole, grid[0, 0], "number of shards P", columns=8)
+    figures.legend(whole, grid[0, 0], "number of shards P")
     notes = [*notes, f"exchange every {SWEEPS} sweeps, means over {sizes.seeds} seeds"]
     figures.finish(whole, request, notes=notes)
 

@@ -71,7 +71,7 @@ def _draw(
             for number, rows in enumerate(curves[method.label]):
                 x, y = ([row[key] for row in rows[1:]] for key in (name, "score"))
                 axes.plot(x, y, label=method.label if number == 0 else None, **method.look)
-        axes.set_xscale("log")
+        figures.log_seconds(axes)
         axes.set_xlabel(label)
     grid[0, 0].set_ylabel("test log likelihood (nats per image)")
     figures.legend(whole, grid[0, 0])
@@ -109,7 +109,7 @@ EXPERIMENT = Experiment(
     "cifar-rivals",
     "On eight processors the hybrid sampler converges faster than the distributed slice sampler and to a better test "
     "log likelihood than the asynchronous approximation.",
-    quick=Sizes(8, 2_000, 500, 2, 20),
+    quick=Sizes(8, 2_000, 500, 3, 60),
     full=Sizes(16, 20_000, 2_000, 3, 100),
     run=run,
 )

@@ -105,7 +105,7 @@ def _draw(plotted: Rows, target: float, sizes: Sizes, request: Request, notes: l
             axes.set_xlim(sizes.shards[0] - 0.2, sizes.shards[-1] + 0.2)
         notes = [*notes, "shaded: more shards than cores"]
     grid[0, 0].set_ylabel("speed-up over P = 1")
-    figures.legend(whole, grid[0, 0], columns=2)
+    figures.legend(whole, grid[0, 0])
     notes = [*notes, f"{sizes.dimension} dimensions", *figures.beyond_cores(sizes.shards[-1])]
     figures.finish(whole, request, notes=notes)
 
@@ -124,7 +124,7 @@ def _judge(plotted: Rows, sizes: Sizes) -> list[Finding]:
 EXPERIMENT = Experiment(
     "cifar-scaling",
     "The time to a given test log likelihood falls almost in proportion to the number of processors, up to eight.",
-    quick=Sizes((1, 2, 4), 8, 2_000, 500, 1, 20),
+    quick=Sizes((1, 2, 4), 8, 5_000, 500, 2, 60),
     full=Sizes((1, 2, 3, 4, 5, 6, 7, 8), 16, 20_000, 2_000, 2, 60),
     run=run,
 )

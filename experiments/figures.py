@@ -54,11 +54,20 @@ def doubling(axes: Axes, most: float) -> None:
     axes.set_yticks(ticks, [str(tick) for tick in ticks])
 
 
-def legend(whole: Figure, axes: Axes, title: str | None = None, columns: int = 4) -> None:
+def log_seconds(axes: Axes) -> None:
+    """A logarithmic axis below, labelled at powers of ten only."""
+    from matplotlib.ticker import NullFormatter
+
+    axes.set_xscale("log")
+    axes.xaxis.set_minor_formatter(NullFormatter())
+
+
+def legend(whole: Figure, axes: Axes, title: str | None = None) -> None:
+    """Above the figure, in as many columns as fit."""
     handles, labels = axes.get_legend_handles_labels()
-    whole.legend(
-        handles, labels, title=title, loc="outside upper center", ncols=min(columns, len(labels)), frameon=False
-    )
+    columns = int(whole.get_figwidth() * LETTERS / (max(map(len, labels)) + 10))
+    columns = max(1, min(columns, len(labels)))
+    whole.legend(handles, labels, title=title, loc="outside upper center", ncols=columns, frameon=False)
 
 
 def finish(whole: Figure, request: Request, title: str = "", name: str = "figure", notes: Sequence[str] = ()) -> None:
