@@ -69,9 +69,9 @@ def _draw(curves: dict[str, Rows], alone: float, sizes: Sizes, request: Request,
     grid[0, 0].axhline(alone, color=figures.GREY, linestyle=":", label="independent pixels")
     grid[0, 0].set_ylabel("held-out log likelihood (nats per pixel)")
     grid[0, 1].set_ylabel("number of features")
+    grid[0, 1].locator_params(axis="y", integer=True)
     figures.legend(whole, grid[0, 0])
-    notes = [*notes, f"P = {sizes.n_shards}", *figures.beyond_cores(sizes.n_shards)[:1]]
-    figures.finish(whole, request, notes=notes)
+    figures.finish(whole, request, notes=[*notes, f"P = {sizes.n_shards}"])
 
 
 def _draw_features(X: Array, mask: Array, plan: Plan, Z: Array, request: Request, notes: list[str]) -> None:
@@ -87,7 +87,8 @@ def _draw_features(X: Array, mask: Array, plan: Plan, Z: Array, request: Request
     order = np.argsort(-members)[:SHOWN]
     loadings = model.likelihood.expected(state.scales, everything)[order]
     whole = plots.features(loadings, (data.SIDE, data.SIDE), members[order] / len(X))
-    figures.finish(whole, request, title=f"the {len(order)} features in most use; {'; '.join(notes)}", name="features")
+    notes = [*notes, f"the {len(order)} features in most use, with the share of faces that have them"]
+    figures.finish(whole, request, name="features", notes=notes)
 
 
 def _judge(curves: dict[str, Rows], alone: float) -> list[Finding]:

@@ -29,7 +29,7 @@ SOURCES = {  # sampler -> (paper, does the paper's table call it exact)
     "partially_collapsed": ("Yerebakan and Dundar 2017", True),
     "published": ("Dubey et al. 2020, as published", True),
     "always_hot": ("Doshi-Velez et al. 2009, parallel", False),
-    "ghosts": ("ours: hybrid with ghosts", None),
+    "ghosts": ("the hybrid with ghosts (ours)", None),
 }
 MODELS = {
     "beta-Bernoulli": "FEATURES", "other CRMs": "FEATURES", "DP": "DIRICHLET", "HDP": "HIERARCHICAL",
@@ -129,7 +129,7 @@ def _draw(rows: Rows, sizes: Sizes, request: Request) -> None:
     marks.set_xticks(range(len(names)), names, rotation=40, ha="right")
     marks.set_yticks(range(len(rows)), [f"{row['method']}: {row['source']}" for row in rows], fontsize="small")
     marks.invert_yaxis()
-    marks.set_title("o: yes, x: no", fontsize="medium")
+    marks.set_title("o: yes, x: no, or not for this process", fontsize="medium")
     for kind, marker, colour in (("DP", "o", figures.BLUE), ("beta-Bernoulli", "s", figures.ORANGE)):
         chosen = [
             (row[f"rows per second, {kind}"], y) for y, row in enumerate(rows) if f"rows per second, {kind}" in row
