@@ -92,7 +92,7 @@ def _judge(curves: dict, methods: list[Method], sizes: Sizes) -> list[Finding]:
                 pairs = zip(curves[hybrid.label, dimension], curves[rival.label, dimension], strict=True)
                 ahead.append(np.mean([_lead(a, b) for a, b in pairs]))
             evidence = ", ".join(f"{lead:+.2f} at D={d}" for lead, d in zip(ahead, sizes.dimensions, strict=True))
-            held = None if 0 < np.sum(np.array(ahead) > 0) < len(ahead) else bool(ahead[0] > 0)
+            held = bool(min(ahead) > 0)
             statement = f"{hybrid.label} is above the {rival.label} sampler at equal time in every dimension"
             findings.append(Finding(statement, held, f"nats per image: {evidence}"))
     return findings

@@ -144,6 +144,33 @@ def test_missing_data_are_one_sentence(tmp_path):
     assert "must be one of synthetic-f1, " in paper("figure-1", "--out", tmp_path).stderr
 
 
+def test_verdicts_go_into_the_page(tmp_path):
+    from experiments import report
+
+    run = tmp_path / "run" / "exactness"
+    run.mkdir(parents=True)
+    (run / "figure.png").write_bytes(b"picture")
+    finding = {"statement": "it is", "held": False, "evidence": "1 and 2"}
+    record = {
+        "experiment": "exactness",
+        "quick": True,
+        "seed": 0,
+        "cores": 2,
+        "seconds": 3.2,
+        "verdict": "did not hold",
+    }
+    (run / "verdict.json").write_text(json.dumps(record | {"findings": [finding]}))
+    page = tmp_path / "paper.md"
+    page.write_text("a\n<!-- exactness -->\nold\n<!-- end -->\nb\n")
+    report.update(page, tmp_path / "run")
+    text = page.read_text()
+    assert "old" not in text
+    assert "![exactness](paper/exactness.png)" in text
+    assert "- **did not hold**: it is: 1 and 2." in text
+    assert text.endswith("<!-- end -->\nb\n")
+    assert (tmp_path / "paper" / "exactness.png").read_bytes() == b"picture"
+
+
 def check_files(folder):
     names = {path.name for path in folder.iterdir()}
     assert {"figure.png", "figure.svg", "plotted.csv", "verdict.txt", "verdict.json"} <= names
