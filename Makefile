@@ -1,9 +1,10 @@
 # On a fresh machine: `make demo`, then `make test`. Everything is installed into .venv.
 PYTHON ?= python3
 BIN := .venv/bin
+DATA ?=
 export OPENBLAS_NUM_THREADS = 1
 
-.PHONY: demo test lint exactness faults mutants bench bench-speed bench-features bench-peers bench-million bench-topics bench-topic-peers bench-engines clean
+.PHONY: demo test lint exactness faults mutants bench bench-speed bench-features bench-peers bench-million bench-topics bench-topic-peers bench-engines paper paper-quick paper-docs clean
 
 demo: .setup-done
 	$(BIN)/python examples/demo.py
@@ -12,8 +13,8 @@ test: lint
 	$(BIN)/python -m pytest -m "not long"
 
 lint: .setup-done
-	$(BIN)/ruff check src tests benchmarks examples
-	$(BIN)/ruff format --check src tests benchmarks examples
+	$(BIN)/ruff check src tests benchmarks examples experiments
+	$(BIN)/ruff format --check src tests benchmarks examples experiments
 	$(BIN)/mypy
 
 exactness: .setup-done
@@ -36,7 +37,6 @@ bench-features: .setup-done
 bench-topics: .setup-done
 	$(BIN)/python benchmarks/topics.py
 
-DATA ?=
 bench-topic-peers: .setup-done
 	$(BIN)/python -m pip install --quiet -e ".[peers]"
 	$(BIN)/python benchmarks/topic_peers.py synthetic $(if $(DATA),--data $(DATA) ap bbc_news 20newsgroups)
@@ -51,6 +51,18 @@ bench-million: .setup-done
 bench-peers: .setup-done
 	$(BIN)/python benchmarks/peers.py
 
+paper: .setup-done
+	$(BIN)/unbounded paper all $(if $(DATA),--data $(DATA))
+
+paper-quick: .setup-done
+	$(BIN)/unbounded paper all --quick $(if $(DATA),--data $(DATA))
+
+paper-docs: .setup-done
+	$(BIN)/python -m experiments.report paper-run
+
+paper-%: .setup-done
+	$(BIN)/unbounded paper $* $(if $(DATA),--data $(DATA))
+
 .setup-done: pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
@@ -58,4 +70,4 @@ bench-peers: .setup-done
 	touch $@
 
 clean:
-	rm -rf .venv .setup-done .numba_cache .browser demo-run build src/*.egg-info
+	rm -rf .venv .setup-done .numba_cache .browser demo-run paper-run build src/*.egg-info

@@ -1,7 +1,8 @@
-"""The command line: fit, resume, summary, report, predict, shard."""
+"""The command line: fit, resume, summary, report, predict, shard, and the paper's experiments."""
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 from collections.abc import Callable
@@ -310,6 +311,36 @@ def shard(
     """Cut data into pieces that workers open on their own. Interrupted, the same command goes on."""
     pieces = sources.shard(sources.open(data), out, shards, format, float32)
     console.print(f"{pieces.n_rows} rows of {pieces.shape[1]} columns, {len(pieces.pieces)} pieces, written to {out}")
+
+
+@app.command()
+@_plainly
+def paper(
+    name: Annotated[str, typer.Argument(help="An experiment, such as exactness, or all (docs/paper.md).")],
+    quick: Annotated[bool, typer.Option("--quick", help="Small sizes, a minute or less each.")] = False,
+    data: Annotated[Path | None, typer.Option(help="Folder of the paper's data.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for figures, tables and verdicts.")] = Path("paper-run"),
+    seed: int = 0,
+) -> None:
+    """Repeat an experiment of the paper: a figure, what is plotted, and whether the paper's claim held here."""
+    experiments = _experiments()
+    for each in experiments.NAMES if name == "all" else [name]:
+        request = experiments.common.Request(out / each, quick, data, seed)
+        try:
+            print(experiments.common.perform(experiments.load(each), request), flush=True)
+        except ValueError as error:
+            if name != "all":
+                raise
+            print(f"{each}: not run: {error}\n", flush=True)
+
+
+def _experiments() -> Any:
+    """The folder of experiments, which is not installed: that of the current directory, or of this checkout."""
+    for root in (Path.cwd(), Path(__file__).resolve().parents[2]):
+        if (root / "experiments" / "common.py").exists():
+            sys.path.insert(0, str(root))
+            return importlib.import_module("experiments")
+    raise ValueError("there is no folder experiments here: run this in a checkout of the repository.")
 
 
 def _command(run: Path) -> dict[str, Any]:

@@ -1,0 +1,206 @@
+"""Chains, round by round, with what each round takes: on as many processors as there are shards, and on this machine.
+
+Critical path: shards run one after the other and each is timed (CPU seconds, which other work on the machine hardly
+disturbs); a round takes what its global step and, of the shards, the slowest one took. Wall time: the same chain on
+threads. Scores and compilation never count.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from scipy.special import logsumexp
+
+from experiments.common import Rows
+from experiments.figures import BLACK, BLUE, GREEN, ORANGE, PINK, RED, SKY
+from unbounded import samplers
+from unbounded.arrays import Array
+from unbounded.contracts import Engine, Model
+from unbounded.data import describe
+from unbounded.engines import build
+from unbounded.engines.local import Serial
+from unbounded.instantiation import resolve
+from unbounded.likelihoods import Gaussian, LinearGaussian
+from unbounded.measures import BetaBernoulli, DirichletProcess, Gamma
+from unbounded.samplers import feature_start, start
+from unbounded.samplers.feature_predictive import Cells, held_out
+from unbounded.samplers.hybrid import rounds
+from unbounded.samplers.predictive import log_predictive, with_new
+
+Measure = Callable[[Any, Engine], dict[str, float]]
+
+
+@dataclass(frozen=True)
+class Method:
+    """A sampler as figures name it."""
+
+    label: str
+    colour: str
+    dash: str = "-"
+    sampler: str = "hybrid"
+    instantiate: str = "ghosts"
+    options: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def look(self) -> dict[str, Any]:
+        return {"color": self.colour, "linestyle": self.dash, "linewidth": 1.6}
+
+
+GHOSTS = Method("hybrid, ghosts (ours)", BLUE)
+PUBLISHED = Method("hybrid, as published (cold)", RED, "--", instantiate="published-cold")
+WARM = Method("hybrid, as published (warm)", ORANGE, "-.", instantiate="published-warm")
+HOT = Method("hybrid, as published (always hot)", PINK, ":", instantiate="published-hot")
+ONE_OPEN = Method("hybrid, one open (ours)", SKY, "-.", instantiate="one_open")
+COLLAPSED = Method("collapsed", BLACK, "-", "collapsed")
+UNCOLLAPSED = Method("uncollapsed", GREEN, "-.", "uncollapsed", options={"empty": 10})
+SLICE = Method("distributed slice", GREEN, "-.", "slice")
+ASYNCHRONOUS = Method("asynchronous", ORANGE, ":", "asynchronous")
+
+
+def known(methods: Iterable[Method], registry: dict[str, Any]) -> list[Method]:
+    """Those whose sampler the library has for this model."""
+    return [method for method in methods if method.sampler in registry]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a chain runs."""
+
+    n_shards: int = 1
+    n_rounds: int = 100
+    sweeps: int = 1
+    seed: int = 0
+
+
+def mixture(X: Array, method: Method, plan: Plan, likelihood: Any = None, concentration: Any = None) -> Any:
+    """A Dirichlet process mixture; Gaussian with full covariances unless said otherwise."""
+    bound = (likelihood or Gaussian()).bind(describe(X))
+    return samplers.DIRICHLET[method.sampler](
+        DirichletProcess(concentration), bound, resolve(method.instantiate), len(X), plan.n_shards, plan.seed,
+        plan.n_rounds, plan.sweeps, "float64", **method.options,
+    )  # fmt: skip
+
+
+def features(X: Array, method: Method, plan: Plan, likelihood: Any = None) -> Any:
+    """Beta-Bernoulli features with concentration 1, the Indian buffet process, as in the paper."""
+    bound = (likelihood or LinearGaussian()).bind(describe(X))
+    return samplers.FEATURES[method.sampler](
+        BetaBernoulli(Gamma(1.0, 1.0), 1.0), bound, resolve(method.instantiate), len(X), plan.n_shards, plan.seed,
+        plan.n_rounds, plan.sweeps, "float64", **{"jumps": False} | method.options,
+    )  # fmt: skip
+
+
+# ---- time
+
+
+class Stopwatch(Serial):
+    """One shard after another; `waited` is the time that the others would have waited for the slowest one."""
+
+    waited = 0.0
+
+    def map(self, function: Callable[..., Any], own: Sequence[Any] | None = None) -> list[Any]:
+        return self._timed(super().map, function, own)
+
+    def run(self, step: Any, message: Any) -> Any:
+        return self._timed(super().run, step, message)
+
+    def _timed(self, call: Callable[..., Any], step: Callable[..., Any], *rest: Any) -> Any:
+        times: list[float] = []
+
+        def timed(*args: Any) -> Any:
+            began = time.thread_time()
+            result = step(*args)
+            times.append(time.thread_time() - began)
+            return result
+
+        result = call(timed, *rest)
+        self.waited += sum(times) - max(times)
+        return result
+
+
+def trace(
+    model: Any, X: Array, init: Any, n_rounds: int, measure: Measure, every: int = 1, start_of: Any = start
+) -> Rows:
+    """What is measured of the states of a chain, the first one included, and the critical path up to each."""
+    engine = Stopwatch(model.recipe(X))
+    try:
+        state = start_of.begin(model, engine, X, init)
+        rows, seconds = [{"round": 0, "critical_s": 0.0, **measure(state, engine)}], 0.0
+        chain = rounds(model, engine, state)
+        for number in range(1, n_rounds + 1):
+            engine.waited, began = 0.0, time.thread_time()
+            state = next(chain)
+            seconds += time.thread_time() - began - engine.waited
+            if number % every == 0 or number == n_rounds:
+                rows.append({"round": number, "critical_s": seconds, **measure(state, engine)})
+        return rows
+    finally:
+        engine.close()
+
+
+def wall(model: Model, X: Array, init: Any, n_rounds: int, start_of: Any = start) -> Array:
+    """[n_rounds + 1]: seconds on this machine's cores up to the end of each round of the same chain."""
+    engine = build("threads", model.recipe(X))
+    try:
+        state = start_of.begin(model, engine, X, init)
+        began, out = time.perf_counter(), [0.0]
+        for _ in islice(rounds(model, engine, state), n_rounds):
+            out.append(time.perf_counter() - began)
+        return np.array(out)
+    finally:
+        engine.close()
+
+
+def with_wall(rows: Rows, model: Any, X: Array, init: Any, start_of: Any = start) -> Rows:
+    """The same rows with the wall time up to each of them."""
+    seconds = wall(model, X, init, rows[-1]["round"], start_of)
+    return [row | {"wall_s": float(seconds[row["round"]])} for row in rows]
+
+
+# ---- what is measured
+
+
+def density(model: Any, state: Any, X: Array) -> float:
+    """Mean log predictive density of new rows, parameters integrated out."""
+    counts = state.table.counts[state.occupied].astype(float)
+    atoms, sums = with_new(counts, state.table.statistics[state.occupied])
+    weights = model.measure.log_predictive(state.hyper, counts)
+    logs = log_predictive(model.likelihood, atoms, sums, X) + weights[:, None]
+    return float(np.mean(logsumexp(logs, axis=0) + model.likelihood.log_base(X)))
+
+
+def of_mixture(model: Any, test: Array) -> Measure:
+    return lambda state, engine: {"score": density(model, state, test), "clusters": len(state.occupied)}
+
+
+def of_features(model: Any, cells: Cells) -> Measure:
+    """The held-out score per cell, and the number of features, all of them and those that 1% of the rows use."""
+
+    def measure(state: Any, engine: Engine) -> dict[str, float]:
+        members = state.table.members[state.occupied]
+        return {
+            "score": held_out(model, state, engine, cells),
+            "features": len(members),
+            "used": int((members > 0.01 * model.n_rows).sum()),
+        }
+
+    return measure
+
+
+def hide(X: Array, mask: Array) -> tuple[Array, Cells]:
+    """The rows with the masked cells missing, and those cells."""
+    rows, columns = np.nonzero(mask)
+    return np.where(mask, np.nan, X), Cells(rows, columns, X[rows, columns])
+
+
+def feature_trace(
+    X: Array, mask: Array, method: Method, plan: Plan, init: Any, every: int = 1, likelihood: Any = None
+) -> tuple[Any, Rows]:
+    hidden, cells = hide(X, mask)
+    model = features(hidden, method, plan, likelihood)
+    return model, trace(model, hidden, init, plan.n_rounds, of_features(model, cells), every, feature_start)
