@@ -30,6 +30,7 @@ FEATURES, LINEAR, FACTORS = "kernels/features.py", "likelihoods/linear_gaussian.
 BUFFET, ROUND, JUMP = "measures/features.py", "samplers/features.py", "samplers/feature_jump.py"
 TABLES, TOKENS, TOPICS = "kernels/tables.py", "kernels/tokens.py", "likelihoods/tokens.py"
 GROUPS, GROUP_MEASURE = "samplers/hierarchical.py", "measures/hierarchical.py"
+GOSSIP = "samplers/asynchronous.py"
 TAIL_WEIGHT = "columns[slot, r] + math.log(members[slot] - law.discount) + log_common"
 
 
@@ -357,6 +358,28 @@ MUTANTS = [
         "hierarchical: concentrations updated with rows", GROUPS, "self.measure.update(state.hyper, tables, ",
         "self.measure.update(state.hyper, table.counts.astype(float), ", "eta",
     ),
+    # ---- rivals: gossip, of one shard
+    Mutant(
+        "asynchronous: a shard hears of itself and counts its rows twice", GOSSIP,
+        "[version for q, version in enumerate(known[p]) if q != p] or [nothing]", "known[p]", "gossip",
+    ),
+    Mutant(
+        "asynchronous: rows counted, their statistics not", GOSSIP,
+        "tail = self.likelihood.pack(counts.astype(float), statistics, lanes)",
+        "tail = self.likelihood.pack(counts.astype(float), 0.0 * statistics, lanes)", "gossip",
+    ),
+    Mutant(
+        "asynchronous: atoms without the discount", GOSSIP, "kernel.TailLaw(hyper.sigma, hyper.alpha, hyper.sigma)",
+        "kernel.TailLaw(0.0, hyper.alpha, hyper.sigma)", "gossip",
+    ),
+    Mutant(
+        "asynchronous: weights of topics by rows, not by tables", GOSSIP, "np.append(tables, hyper.alpha)",
+        "np.append(table.counts[live].astype(float), hyper.alpha)", "gossip-words",
+    ),
+    Mutant(
+        "asynchronous: words count themselves among their topic's", TOKENS, "    tail.counts[slot, w] -= 1.0\n",
+        "", "gossip-words",
+    ),
 ]  # fmt: skip
 
 
@@ -419,6 +442,8 @@ def battery() -> dict[str, Callable[[], Any]]:
         "sampled": cells("bernoulli", "py-sampled", Run(Ghosts(), 2)),
         "joint": lambda: geweke.check(geweke.Joint("dp", "bernoulli", Ghosts(), 3), 8000),
         "hole": cells("gaussian-hole", "dp", Run(Ghosts(), 2)),
+        "gossip": cells("bernoulli", "py", Run(Ghosts(), sampler="asynchronous")),
+        "gossip-words": seats("words", "fixed", GroupedRun("direct", Ghosts(), sampler="asynchronous")),
     }
 
 

@@ -6,23 +6,30 @@ and options of its own, which come by keyword.
 
 from __future__ import annotations
 
-from unbounded.samplers import collapsed
+from unbounded.samplers import always_hot, asynchronous, collapsed, finite
 from unbounded.samplers.features import Features
 from unbounded.samplers.hierarchical import Hierarchical
 from unbounded.samplers.mixture import Mixture
+from unbounded.samplers.subcluster import Subcluster
 
 N_COMMON = 9  # parameters that all samplers have
 
 PITMAN_YOR = {
     "hybrid": Mixture,
     "collapsed": collapsed.mixture,
+    "asynchronous": asynchronous.AsynchronousMixture,
 }
-DIRICHLET = PITMAN_YOR | {}
+DIRICHLET = PITMAN_YOR | {
+    "subcluster": Subcluster,
+}
 FEATURES = {
     "hybrid": Features,
     "collapsed": collapsed.features,
+    "always_hot": always_hot.features,
+    "uncollapsed": finite.features,
 }
 HIERARCHICAL = {
     "hybrid": Hierarchical,
     "collapsed": collapsed.hierarchical,
+    "asynchronous": asynchronous.AsynchronousGroups,
 }

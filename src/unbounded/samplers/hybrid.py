@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import fields
 from typing import Any
 
 from unbounded.contracts import Engine, Model
@@ -16,3 +17,8 @@ def rounds(model: Model, engine: Engine, state: Any) -> Iterator[Any]:
         gathered = engine.run(model.local_step, message)
         state = model.gather(state, message, gathered)
         yield state
+
+
+def hybrid_of(model: Any, kind: Any) -> Any:
+    """The hybrid sampler of the same data, measure and likelihood: rivals start where it does."""
+    return model if type(model) is kind else kind(**{field.name: getattr(model, field.name) for field in fields(kind)})

@@ -21,7 +21,7 @@ from unbounded.kernels import labels as kernel
 from unbounded.likelihoods.base import Array, Bound
 from unbounded.measures.pitman_yor import Hyper
 from unbounded.randomness import generator
-from unbounded.samplers.hybrid import rounds
+from unbounded.samplers.hybrid import hybrid_of, rounds
 from unbounded.samplers.mixture import Broadcast, LabelShard, Mixture, MixtureState, Own, Shards
 from unbounded.samplers.predictive import log_predictive
 
@@ -42,7 +42,9 @@ def begin(model: Mixture, engine: Engine, X: Any, init: Any) -> MixtureState:
         return model.begin(engine, np.zeros(model.n_rows, np.int64))
     if init == "prior":
         return model.begin(engine, _prior_labels(model))
-    return _grown(model, engine, X)
+    hybrid: Mixture = hybrid_of(model, Mixture)
+    state = _grown(hybrid, engine, X)
+    return state if hybrid is model else model.begin(engine, hybrid.assignments(state, engine), state.hyper)
 
 
 def check(init: Any, n_rows: int) -> None:
