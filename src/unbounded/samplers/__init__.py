@@ -6,8 +6,11 @@ and options of its own, which come by keyword.
 
 from __future__ import annotations
 
-from unbounded.samplers import always_hot, asynchronous, collapsed, finite
+from unbounded.samplers import collapsed
+from unbounded.samplers.always_hot import features as hot_features
+from unbounded.samplers.asynchronous import AsynchronousGroups, AsynchronousMixture
 from unbounded.samplers.features import Features
+from unbounded.samplers.finite import features as finite_features
 from unbounded.samplers.hierarchical import Hierarchical
 from unbounded.samplers.mixture import Mixture
 from unbounded.samplers.subcluster import Subcluster
@@ -17,7 +20,7 @@ N_COMMON = 9  # parameters that all samplers have
 PITMAN_YOR = {
     "hybrid": Mixture,
     "collapsed": collapsed.mixture,
-    "asynchronous": asynchronous.AsynchronousMixture,
+    "asynchronous": AsynchronousMixture,
 }
 DIRICHLET = PITMAN_YOR | {
     "subcluster": Subcluster,
@@ -25,11 +28,11 @@ DIRICHLET = PITMAN_YOR | {
 FEATURES = {
     "hybrid": Features,
     "collapsed": collapsed.features,
-    "always_hot": always_hot.features,
-    "uncollapsed": finite.features,
+    "always_hot": hot_features,
+    "uncollapsed": finite_features,
 }
 HIERARCHICAL = {
     "hybrid": Hierarchical,
     "collapsed": collapsed.hierarchical,
-    "asynchronous": asynchronous.AsynchronousGroups,
+    "asynchronous": AsynchronousGroups,
 }

@@ -159,9 +159,8 @@ class AsynchronousMixture(Mixture):
         return self._report(shard, n_numbers(shard.labels), 0)
 
     def _own(self, shard: LabelShard, size: int) -> Version:
-        return Version(
-            *kernel.statistics(self.family, shard.data, shard.labels, size, self.likelihood.n_features)
-        )  # fmt: skip
+        n_features = self.likelihood.n_features
+        return Version(*kernel.statistics(self.family, shard.data, shard.labels, size, n_features))
 
     def _report(self, shard: LabelShard, size: int, _: Any) -> Summary:
         return Summary({}, self._own(shard, size)._asdict())

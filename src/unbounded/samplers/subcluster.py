@@ -6,8 +6,8 @@ ratio of posteriors, and two clusters may merge into halves of one, with the rat
 Dirichlet-multinomial draw. New halves are drawn by coins and get `wait` rounds to find a cut before a split is tried.
 
 As published: clusters that lose all rows are dropped, which alone does not leave the posterior invariant, and the
-ratio of splits ignores how the halves came about. The paper's random splits, hardly ever accepted with more than a few
-rows, are left out. A label is coded as 2 cluster + half; since parameters are drawn once, so are labels, whatever L.
+ratio of splits ignores how the halves came about. The paper's random splits, another pass over the rows that is seldom
+accepted, are left out. A label is coded as 2 cluster + half; since parameters are drawn once, so are labels, whatever L.
 """
 
 from __future__ import annotations
@@ -96,6 +96,10 @@ def taken(data: Any, rows: Array) -> Any:
 class Subcluster(Mixture):
     wait: int = 5  # rounds before new halves may part
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.wait, int | np.integer) or self.wait < 0:
+            raise ValueError(f"wait must be an integer of at least 0, got {self.wait!r}.")
+
     @property
     def exact(self) -> bool:
         return False
@@ -107,15 +111,18 @@ class Subcluster(Mixture):
 
     def count(self, engine: Engine, n_shared: int, hyper: Hyper, round_: int) -> HalvesState:
         coins = Recoding(np.arange(n_shared), np.full(n_shared, -1))
-        return self._recoded(engine, coins, np.zeros(n_shared, np.int64), hyper, round_)
+        coin_key = key(self.seed, "first coin", round_)
+        return self._recoded(engine, coins, np.zeros(n_shared, np.int64), hyper, round_, coin_key)
 
-    def _recoded(self, engine: Engine, codes: Recoding, age: Array, hyper: Hyper, round_: int) -> HalvesState:
-        gathered = engine.run(self._recode, Message((round_, codes, len(age)), [0] * self.n_shards))
+    def _recoded(
+        self, engine: Engine, codes: Recoding, age: Array, hyper: Hyper, round_: int, coin_key: np.uint64
+    ) -> HalvesState:
+        gathered = engine.run(self._recode, Message((codes, len(age), coin_key), [0] * self.n_shards))
         return self._state(round_, hyper, gathered, age)
 
     def _recode(self, shard: LabelShard, shared: Any, _: Any) -> Summary:
-        round_, codes, n_clusters = shared
-        _recode(shard.labels, codes.cluster, codes.half, shard.first, key(self.seed, "coin", round_))
+        codes, n_clusters, coin_key = shared
+        _recode(shard.labels, codes.cluster, codes.half, shard.first, coin_key)
         return self._report(shard, n_clusters)
 
     def _report(self, shard: LabelShard, n_clusters: int) -> Summary:
@@ -152,7 +159,8 @@ class Subcluster(Mixture):
                 age.append(0 if coins[k] or partner[k] > k else int(state.age[k]))
         if len(age) == state.n_shared and (half >= 0).all():
             return state
-        return self._recoded(engine, Recoding(cluster, half), np.array(age), state.hyper, state.round)
+        coin_key = key(self.seed, "coin", state.round)
+        return self._recoded(engine, Recoding(cluster, half), np.array(age), state.hyper, state.round, coin_key)
 
     def _chosen(self, state: HalvesState) -> tuple[Array, Array, Array]:
         """(clusters that split, the one that each merges with or -1, clusters whose halves are tossed again)."""
