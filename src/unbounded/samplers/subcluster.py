@@ -6,8 +6,9 @@ ratio of posteriors, and two clusters may merge into halves of one, with the rat
 Dirichlet-multinomial draw. New halves are drawn by coins and get `wait` rounds to find a cut before a split is tried.
 
 As published: clusters that lose all rows are dropped, which alone does not leave the posterior invariant, and the
-ratio of splits ignores how the halves came about. The paper's random splits, another pass over the rows that is seldom
-accepted, are left out. A label is coded as 2 cluster + half; since parameters are drawn once, so are labels, whatever L.
+ratio of splits ignores how the halves came about. The paper's random splits are left out, as in the distributed
+program of Dinari et al. A label is coded as 2 cluster + half; since parameters are drawn once, so are labels, whatever
+L.
 """
 
 from __future__ import annotations
