@@ -509,8 +509,8 @@ def simulate(problem: Problem, run: FeatureRun, asked: Questions) -> Array:
     known: dict[bytes, Array] = {}
     seen = np.zeros((run.chains, len(asked.names)))
     measure = problem.law.measure
-    lanes = {"lanes": run.lanes} if run.sampler == "hybrid" else {}
-    model = run.model(FEATURES, measure, problem.bound, problem.n, 0, jumps=run.jumps, **lanes)
+    more = {"lanes": run.lanes, "jumps": run.jumps} if run.sampler == "hybrid" else {}
+    model = run.model(FEATURES, measure, problem.bound, problem.n, 0, **more)
     engine = build(run.engine, model.recipe(problem.X.copy()))
     rng = np.random.default_rng([run.seed, 2024])
     for c in range(run.chains):

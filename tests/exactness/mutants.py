@@ -31,6 +31,7 @@ BUFFET, ROUND, JUMP = "measures/features.py", "samplers/features.py", "samplers/
 TABLES, TOKENS, TOPICS = "kernels/tables.py", "kernels/tokens.py", "likelihoods/tokens.py"
 GROUPS, GROUP_MEASURE = "samplers/hierarchical.py", "measures/hierarchical.py"
 RIVALS, SLICE, PROCESSORS = "kernels/instantiated.py", "samplers/slice.py", "samplers/auxiliary.py"
+GOSSIP = "samplers/asynchronous.py"
 TAIL_WEIGHT = "columns[slot, r] + math.log(members[slot] - law.discount) + log_common"
 
 
@@ -394,6 +395,28 @@ MUTANTS = [
         "processors: clusters are given out once", PROCESSORS, '"processors", state.round)', '"processors", 0)',
         "processors",
     ),
+    # ---- rivals: gossip, of one shard
+    Mutant(
+        "asynchronous: a shard hears of itself and counts its rows twice", GOSSIP,
+        "[version for q, version in enumerate(known[p]) if q != p] or [nothing]", "known[p]", "gossip",
+    ),
+    Mutant(
+        "asynchronous: rows counted, their statistics not", GOSSIP,
+        "tail = self.likelihood.pack(counts.astype(float), statistics, lanes)",
+        "tail = self.likelihood.pack(counts.astype(float), 0.0 * statistics, lanes)", "gossip",
+    ),
+    Mutant(
+        "asynchronous: atoms without the discount", GOSSIP, "kernel.TailLaw(hyper.sigma, hyper.alpha, hyper.sigma)",
+        "kernel.TailLaw(0.0, hyper.alpha, hyper.sigma)", "gossip",
+    ),
+    Mutant(
+        "asynchronous: weights of topics by rows, not by tables", GOSSIP, "np.append(tables, hyper.alpha)",
+        "np.append(table.counts[live].astype(float), hyper.alpha)", "gossip-words",
+    ),
+    Mutant(
+        "asynchronous: words count themselves among their topic's", TOKENS, "    tail.counts[slot, w] -= 1.0\n",
+        "", "gossip-words",
+    ),
 ]  # fmt: skip
 
 
@@ -459,6 +482,8 @@ def battery() -> dict[str, Callable[[], Any]]:
         "eight": cells("sharp", "py", Run(Ghosts(), sampler="algorithm8")),
         "slice": cells("bernoulli", "py", Run(Ghosts(), 2, sampler="slice")),
         "processors": cells("bernoulli", "py-high", Run(Ghosts(), 3, sampler="auxiliary")),
+        "gossip": cells("bernoulli", "py", Run(Ghosts(), sampler="asynchronous")),
+        "gossip-words": seats("words", "fixed", GroupedRun("direct", Ghosts(), sampler="asynchronous")),
     }
 
 

@@ -14,7 +14,7 @@ import xarray as xr
 from unbounded.arrays import Array
 from unbounded.chain.run import Chain
 
-FLAG = "NOT EXACT: these draws come from an instantiation rule that does not leave the posterior invariant."
+FLAG = "NOT EXACT: these draws come from a sampler or a rule that does not leave the posterior invariant."
 
 
 def to_dataset(chains: Sequence[Chain]) -> xr.Dataset:

@@ -20,7 +20,7 @@ from unbounded.instantiation import Ghosts
 from unbounded.measures.features import Hyper
 from unbounded.randomness import generator
 from unbounded.samplers.features import Broadcast, Features, FeatureShard, FeatureState, Own, Shards
-from unbounded.samplers.hybrid import rounds
+from unbounded.samplers.hybrid import hybrid_of, rounds
 
 NAMES = ("grown", "one", "prior")
 PILOT_CELLS, PILOT_ROWS = 100_000, (300, 1_000)
@@ -38,7 +38,11 @@ def begin(model: Features, engine: Engine, X: Any, init: Any) -> FeatureState:
         return model.begin(engine, np.ones((model.n_rows, 1), np.int64))
     if init == "prior":
         return _from_prior(model, engine)
-    return _grown(model, engine, X)
+    hybrid: Features = hybrid_of(model, Features)
+    state = _grown(hybrid, engine, X)
+    if hybrid is model:
+        return state
+    return model.begin(engine, hybrid.assignments(state, engine), state.hyper, state.scales)
 
 
 def check(init: Any, n_rows: int, binary: bool) -> None:

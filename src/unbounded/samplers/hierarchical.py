@@ -52,7 +52,7 @@ class HierarchicalState:
         scalars = {"round": np.array(self.round), "n_shared": np.array(self.n_shared), "hyper": np.array(self.hyper)}
         return {
             **scalars, "n_private": self.n_private, "counts": self.table.counts, "tables": self.table.tables,
-            "owner": self.table.owner, **_packed(self.table.statistics),
+            "owner": self.table.owner, **packed(self.table.statistics),
         }  # fmt: skip
 
     @property
@@ -323,16 +323,18 @@ class Hierarchical:
 
     def _room(self, shard: GroupShard, shared: Broadcast, own: Own, slots: int, typical: int) -> tuple[Any, ...]:
         """(tail, rows of each slot, scratch) with the private atoms that labels say."""
-        likelihood, finite = self.at(shared.hyper), shared.finite
-        dtype = (finite if isinstance(finite, np.ndarray) else finite[0]).dtype
-        features = 0 if likelihood.sparse else likelihood.n_features
-        wide = features if isinstance(finite, np.ndarray) else 0
-        lanes = label_kernel.lanes_for(typical, wide, 2 * own.usable, dtype.itemsize)
+        likelihood, work = self.at(shared.hyper), self._work(shared, own, slots, typical)
         members = np.zeros(slots, np.int64)
-        tail = likelihood.tail(slots + 1, lanes)
-        work = kernel.scratch(features, own.usable, shared.n_shared, slots, lanes, dtype)
+        tail = likelihood.tail(slots + 1, work.top.size)
         label_kernel.fill_tail(likelihood.family(), shard.data, shard.labels, shared.n_shared, tail, members, work)
         return tail, members, work
+
+    def _work(self, shared: Broadcast, own: Any, slots: int, typical: int) -> kernel.Scratch:
+        dtype = (shared.finite if isinstance(shared.finite, np.ndarray) else shared.finite[0]).dtype
+        features = 0 if self.likelihood.sparse else self.likelihood.n_features
+        wide = features if isinstance(shared.finite, np.ndarray) else 0
+        lanes = label_kernel.lanes_for(typical, wide, 2 * own.usable, dtype.itemsize)
+        return kernel.scratch(features, own.usable, shared.n_shared, slots, lanes, dtype)
 
     def _masses(self, shared: Broadcast, own: Own) -> kernel.Masses:
         return kernel.Masses(shared.masses, float(np.log(shared.hyper.gamma)), shared.hyper.alpha, own.share)
@@ -342,6 +344,15 @@ class Hierarchical:
 
     def _assign(self, shard: GroupShard, shared: Broadcast, own: Own) -> tuple[int, Array]:
         """L sweeps of direct assignment; (number of private atoms, tables of every code)."""
+        members, sticks = self._sweeps(shard, shared, own)
+        alive = np.flatnonzero(members)
+        label_kernel.relabel(shard.labels, _compact(shared.n_shared, members))
+        masses = np.append(shared.masses, shared.hyper.gamma * np.exp(sticks[alive]))
+        table_key = key(self.seed, "tables", shared.round)
+        return len(alive), kernel.draw_tables(shard.labels, shard.offsets, masses, shard.first, table_key)
+
+    def _sweeps(self, shard: GroupShard, shared: Broadcast, own: Any) -> tuple[Array, Array]:
+        """The sweeps themselves; (rows, log weights) of private slots, and of the rest of the tail."""
         n_shared, slots = shared.n_shared, own.n_private + 16
         tail, members, work = self._room(shard, shared, own, slots, len(shard.labels))
         sticks = np.insert(own.sticks, own.n_private, np.full(slots - own.n_private, -np.inf))
@@ -365,11 +376,7 @@ class Hierarchical:
                 sticks = np.insert(sticks, slots, np.full(slots, -np.inf))
                 slots *= 2
                 tail, members, work = self._room(shard, shared, own, slots, len(shard.labels))
-        alive = np.flatnonzero(members)
-        label_kernel.relabel(shard.labels, _compact(n_shared, members))
-        masses = np.append(shared.masses, shared.hyper.gamma * np.exp(sticks[alive]))
-        table_key = key(self.seed, "tables", shared.round)
-        return len(alive), kernel.draw_tables(shard.labels, shard.offsets, masses, shard.first, table_key)
+        return members, sticks
 
     def _serve(self, shard: GroupShard, shared: Broadcast, own: Own) -> tuple[int, Array]:
         """L sweeps of the franchise; (number of private atoms, tables of every code)."""
@@ -429,7 +436,7 @@ class Hierarchical:
         n_private = np.array([len(p["counts"]) for p in private])
         owner = np.where(shared["shards"] == 1, shared["owner"], -1)
         counts, tables, statistics = (
-            _stack([shared[name], *(p[name] for p in private)]) for name in ("counts", "tables", "statistics")
+            stacked([shared[name], *(p[name] for p in private)]) for name in ("counts", "tables", "statistics")
         )
         owner = np.append(owner, np.repeat(np.arange(self.n_shards), n_private))
         return HierarchicalState(round_, hyper, Table(counts, tables, statistics, owner), n_shared, n_private)
@@ -461,7 +468,7 @@ class Hierarchical:
             "hyper": np.array(state.hyper),
             "counts": state.table.counts[live],
             "tables": state.table.tables[live],
-            **_packed(state.table.statistics[live]),
+            **packed(state.table.statistics[live]),
         }
 
     def restore(self, arrays: Arrays) -> HierarchicalState:
@@ -479,7 +486,7 @@ def _among(parameters: Parameters | None, chosen: Any) -> Any:
     return None if parameters is None else {name: value[chosen] for name, value in parameters.items()}
 
 
-def _packed(statistics: Any) -> dict[str, Array]:
+def packed(statistics: Any) -> dict[str, Array]:
     """Statistics of atoms as plain arrays, also when they are sparse."""
     if not sparse.issparse(statistics):
         return {"statistics": statistics}
@@ -493,7 +500,7 @@ def unpacked(arrays: Arrays, n_features: int) -> Any:
     return sparse.csr_matrix(parts, (len(arrays["counts"]), n_features))
 
 
-def _stack(parts: list[Any]) -> Any:
+def stacked(parts: list[Any]) -> Any:
     return sparse.vstack(parts, format="csr") if sparse.issparse(parts[0]) else np.concatenate(parts)
 
 

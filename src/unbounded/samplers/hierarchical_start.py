@@ -24,7 +24,7 @@ from unbounded.randomness import generator, key
 from unbounded.samplers import mixture, start
 from unbounded.samplers.hierarchical import Array, GroupShard, Hierarchical, HierarchicalState, Shards
 from unbounded.samplers.hierarchical_predictive import Draw, gibbs, predictives
-from unbounded.samplers.hybrid import rounds
+from unbounded.samplers.hybrid import hybrid_of, rounds
 from unbounded.sources import Words
 
 NAMES = ("grown", "one")
@@ -44,7 +44,9 @@ def begin(model: Hierarchical, engine: Engine, X: Any, init: Any) -> Hierarchica
     if init == "one":
         return model.begin(engine, np.zeros(model.n_rows, np.int64))
     if init == "grown" and isinstance(model.likelihood, BoundTokens):
-        return _grown(model, engine, X)
+        hybrid: Hierarchical = hybrid_of(model, Hierarchical)
+        state = _grown(hybrid, engine, X)
+        return state if hybrid is model else model.begin(engine, hybrid.assignments(state, engine), state.hyper)
     if init == "grown":
         return _ungrouped(model, engine, X)
     return model.begin(engine, generator(model.seed, "start").integers(int(init), size=model.n_rows))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import fields
 from typing import Any
 
 from unbounded.clock import Clock
@@ -23,3 +24,8 @@ def rounds(model: Model, engine: Engine, state: Any, clock: Clock | None = None)
             state = model.gather(state, message, gathered)
         clock.rounds += 1
         yield state
+
+
+def hybrid_of(model: Any, kind: Any) -> Any:
+    """The hybrid sampler of the same data, measure and likelihood: rivals start where it does."""
+    return model if type(model) is kind else kind(**{field.name: getattr(model, field.name) for field in fields(kind)})

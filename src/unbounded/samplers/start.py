@@ -21,7 +21,7 @@ from unbounded.kernels import labels as kernel
 from unbounded.likelihoods.base import Array, Bound
 from unbounded.measures.pitman_yor import Hyper
 from unbounded.randomness import generator
-from unbounded.samplers.hybrid import rounds
+from unbounded.samplers.hybrid import hybrid_of, rounds
 from unbounded.samplers.mixture import Broadcast, LabelShard, Mixture, MixtureState, Own, Shards
 from unbounded.samplers.predictive import log_predictive
 
@@ -42,15 +42,9 @@ def begin(model: Mixture, engine: Engine, X: Any, init: Any) -> MixtureState:
         return model.begin(engine, np.zeros(model.n_rows, np.int64))
     if init == "prior":
         return model.begin(engine, _prior_labels(model))
-    return _grown(hybrid(model), model, engine, X)
-
-
-def hybrid(model: Mixture) -> Mixture:
-    """The hybrid sampler of the same posterior, which finds the first state for all samplers."""
-    return Mixture(
-        model.measure, model.likelihood, Ghosts(), model.n_rows, model.n_shards, model.seed, model.n_rounds,
-        model.sweeps, model.dtype,
-    )  # fmt: skip
+    hybrid: Mixture = hybrid_of(model, Mixture)
+    state = _grown(hybrid, engine, X)
+    return state if hybrid is model else model.begin(engine, hybrid.assignments(state, engine), state.hyper)
 
 
 def check(init: Any, n_rows: int) -> None:
@@ -78,12 +72,12 @@ def _prior_labels(model: Mixture) -> Array:
     return rng.choice(len(weights), size=model.n_rows, p=weights / weights.sum())
 
 
-def _grown(starter: Mixture, model: Mixture, engine: Engine, X: Any) -> MixtureState:
+def _grown(model: Mixture, engine: Engine, X: Any) -> MixtureState:
     rng = generator(model.seed, "start")
-    labels, state = pilot(starter, X, rng)
+    labels, state = pilot(model, X, rng)
     if len(labels) == model.n_rows:
         return model.begin(engine, labels, state.hyper)
-    return extend(starter, engine, state, rng)
+    return extend(model, engine, state, rng)
 
 
 def pilot(model: Mixture, X: Any, rng: np.random.Generator) -> tuple[Array, MixtureState]:
