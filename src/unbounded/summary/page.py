@@ -70,8 +70,7 @@ def _sheet() -> str:
 
 
 def _title(run: View) -> str:
-    words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", str(run.config["model"]))
-    return words[0] + words[1:].lower()
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", str(run.config["model"]))
 
 
 def _header(run: View) -> str:
