@@ -159,10 +159,10 @@ def test_verdicts_go_into_the_page(tmp_path):
     }
     (run / "verdict.json").write_text(json.dumps(record | {"findings": [finding]}))
     page = tmp_path / "paper.md"
-    page.write_text("a\n<!-- exactness -->\nold\n<!-- end -->\nb\n")
+    page.write_text("a\n<!-- exactness -->\nstale\n<!-- end -->\nb\n")
     report.update(page, tmp_path / "run")
     text = page.read_text()
-    assert "old" not in text
+    assert "stale" not in text
     assert "![exactness](paper/exactness.png)" in text
     assert "- **did not hold**: it is: 1 and 2." in text
     assert text.endswith("<!-- end -->\nb\n")
