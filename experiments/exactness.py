@@ -175,6 +175,7 @@ def _draw(plotted: Rows, together: Rows, sizes: Sizes, request: Request) -> None
             grid[1, column].plot(sizes.shards, [row["autocorrelation_time"] for row in mine], **look)
         grid[0, column].axhline(0.0, color=figures.GREY, linewidth=0.8)
         grid[0, column].set_title(f"{problem.name}: E[K] = {mine[0]['truth']:.2f}", fontsize="medium")
+        grid[1, column].margins(y=0.2)
         grid[1, column].set_ylim(bottom=0)
         for axes in grid[:, column]:
             axes.set_xscale("log", base=2)
@@ -197,7 +198,7 @@ def _draw_together(axes: Any, together: Rows) -> None:
         axes.errorbar([number], [row["together"]], [2.0 * row["standard_error"]], **look)
     for value, name in ((0.5, "1/2: the posterior"), (published_chain(), "4/7")):
         axes.axhline(value, color=figures.GREY, linewidth=0.8, linestyle=":")
-        axes.annotate(name, (2.4, value), ha="right", va="bottom", fontsize="small", color=figures.GREY)
+        axes.annotate(name, (0.5, value), ha="center", va="bottom", fontsize="small", color=figures.GREY)
     names = [row["method"].replace("hybrid, ", "").replace(" (", "\n(") for row in together]
     axes.set_xticks(range(len(together)), names, fontsize="small")
     axes.set_xlim(-0.5, 2.5)
@@ -211,10 +212,9 @@ def _judge(plotted: Rows, sizes: Sizes) -> list[Finding]:
         many = [row for row in plotted if row["method"] == method.label and row["shards"] > 1]
         worst = max(many, key=lambda row: abs(row["error"]) / row["standard_error"])
         z = worst["error"] / worst["standard_error"]
-        biased = abs(z) > BIASED
-        exact = method in (GHOSTS, ONE_OPEN)
+        exact, seen = method in (GHOSTS, ONE_OPEN), abs(z) > BIASED
         findings.append(Finding(
-            f"{method.label} is {'exact' if exact else 'biased'}", bool(biased != exact),
+            f"{method.label} is {'exact' if exact else 'biased'}", not seen if exact else seen or None,
             f"largest error {worst['error']:+.2f} clusters, {z:+.1f} standard errors, {worst['problem']}, "
             f"P = {worst['shards']}",
         ))  # fmt: skip
@@ -228,14 +228,15 @@ def _mixing(plotted: Rows, sizes: Sizes) -> Finding:
     ratios = [times[problem.name, sizes.shards[-1]] / times[problem.name, sizes.shards[0]] for problem in problems()]
     evidence = ", ".join(f"{r:.2f}x ({problem.name})" for r, problem in zip(ratios, problems(), strict=True))
     statement = f"with ghosts K mixes no more than 2.5 times slower with P = {sizes.shards[-1]} than with P = 1"
-    return Finding(statement, bool(max(ratios) < 2.5), f"autocorrelation time {evidence}")
+    held = None if np.isnan(ratios).any() else bool(max(ratios) < 2.5)
+    return Finding(statement, held, f"autocorrelation time {evidence}")
 
 
 EXPERIMENT = Experiment(
     "exactness",
     "Ours: instantiating every occupied atom (the paper's rule) is biased, more so with more shards; ghosts and one "
     "open shard are exact, and with ghosts mixing does not suffer from P.",
-    quick=Sizes((1, 4), 8, 250, 50, 8, 400, 16),
-    full=Sizes((1, 2, 4, 8, 16, 32), 12, 400, 50, 12, 2_000, 60),
+    quick=Sizes((1, 4), 6, 400, 50, 8, 400, 16),
+    full=Sizes((1, 2, 4, 8, 16, 32), 10, 600, 50, 12, 2_000, 60),
     run=run,
 )
