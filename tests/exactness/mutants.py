@@ -385,15 +385,15 @@ MUTANTS = [
     Mutant("slice: the rest without its atoms", SLICE, "birth(hyper, n_atoms, rng)", "birth(hyper, 0, rng)", "slice"),
     Mutant(
         "processors: alpha, not alpha / P", PROCESSORS, "TailLaw(sigma, alpha / self.n_shards, sigma)",
-        "TailLaw(sigma, alpha, sigma)", "processors",
+        "TailLaw(sigma, alpha, sigma)", "shares",
     ),
     Mutant(
         "processors: the urn ignores the discount", PROCESSORS, "weights[homes[k]] += hyper.sigma", "pass",
         "processors",
     ),
     Mutant(
-        "processors: clusters are given out once", PROCESSORS, '"processors", state.round)', '"processors", 0)',
-        "processors",
+        "processors: new clusters without the discount", PROCESSORS, "TailLaw(sigma, alpha / self.n_shards, sigma)",
+        "TailLaw(sigma, alpha / self.n_shards)", "processors",
     ),
     # ---- rivals: gossip, of one shard
     Mutant(
@@ -481,6 +481,7 @@ def battery() -> dict[str, Callable[[], Any]]:
         "hole": cells("gaussian-hole", "dp", Run(Ghosts(), 2)),
         "eight": cells("sharp", "py", Run(Ghosts(), sampler="algorithm8")),
         "slice": cells("bernoulli", "py", Run(Ghosts(), 2, sampler="slice")),
+        "shares": cells("bernoulli", "dp", Run(Ghosts(), 3, sampler="auxiliary")),
         "processors": cells("bernoulli", "py-high", Run(Ghosts(), 3, sampler="auxiliary")),
         "gossip": cells("bernoulli", "py", Run(Ghosts(), sampler="asynchronous")),
         "gossip-words": seats("words", "fixed", GroupedRun("direct", Ghosts(), sampler="asynchronous")),
