@@ -1,6 +1,6 @@
 """CIFAR-100 on one to eight shards: how much sooner a given test log likelihood is reached.
 
-From labels drawn from the prior, from which chains rise steadily; from one cluster, when a chain begins to rise is luck.
+From labels drawn from the prior, from which chains rise steadily; when one begins to rise from one cluster is luck.
 """
 
 from __future__ import annotations
