@@ -71,9 +71,12 @@ def perform(experiment: Experiment, request: Request) -> str:
 
 def overall(findings: Sequence[Finding]) -> str:
     decided = {finding.held for finding in findings} - {None}
-    return {frozenset({True}): "held", frozenset({False}): "did not hold", frozenset(): "undecided"}.get(
-        frozenset(decided), "held in part"
-    )
+    if not decided:
+        return "undecided"
+    if len(decided) == 2:
+        return "held in part"
+    where = " where decided" if None in {finding.held for finding in findings} else ""
+    return _WORDS[decided.pop()] + where
 
 
 def more(statement: str, larger: Any, smaller: Any, unit: str = "") -> Finding:

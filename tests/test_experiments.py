@@ -55,7 +55,8 @@ def test_orderings_are_judged_by_their_standard_errors():
     assert more("", a[:1], b[:1]).held is None
     assert no_worse("", b, a, 0.5).held is False
     assert no_worse("", b, b + 0.1, 0.5).held is True
-    assert overall([Finding("", True, ""), Finding("", None, "")]) == "held"
+    assert overall([Finding("", True, ""), Finding("", True, "")]) == "held"
+    assert overall([Finding("", True, ""), Finding("", None, "")]) == "held where decided"
     assert overall([Finding("", True, ""), Finding("", False, "")]) == "held in part"
     assert overall([Finding("", None, "")]) == "undecided"
 
