@@ -53,6 +53,7 @@ def test_orderings_are_judged_by_their_standard_errors():
     assert more("", b, a).held is False
     assert more("", rng.normal(size=8), rng.normal(size=8)).held is None
     assert more("", a[:1], b[:1]).held is None
+    assert more("", a, a).held is False
     assert no_worse("", b, a, 0.5).held is False
     assert no_worse("", b, b + 0.1, 0.5).held is True
     assert overall([Finding("", True, ""), Finding("", True, "")]) == "held"
