@@ -103,7 +103,8 @@ def _judge(curves: dict[str, Rows], alone: float) -> list[Finding]:
                 f"{late:.3f} and {alone:.3f} nats per pixel, {curves[method.label][-1]['features']} features",
             ),
             Finding(
-                f"{method.label}: the chain has settled", bool(abs(late - before) < 0.01),
+                f"{method.label}: the score has settled (the number of features need not have)",
+                bool(abs(late - before) < 0.01),
                 f"{before:.4f} in the third quarter, {late:.4f} in the last",
             ),
         ]  # fmt: skip

@@ -81,16 +81,16 @@ def _draw(curves: Curves, methods: list[Method], sizes: Sizes, request: Request,
     whole, grid = figures.figure(len(STARTS), 3, sharey=True, sharex="col")
     kinds = ("critical_s", "critical path (CPU s)"), ("wall_s", "wall time (s)"), ("round", "round (sweep)")
     for line, start in zip(grid, STARTS, strict=True):
-        for axes, (name, label) in zip(line, kinds, strict=True):
+        for axes, (name, _) in zip(line, kinds, strict=True):
             for method in methods:
                 for number, rows in enumerate(curves[start, method.label]):
                     x, y = ([row[key] for row in rows[1:]] for key in (name, "score"))
                     axes.plot(x, y, label=method.label if number == 0 else None, **method.look)
             figures.log_seconds(axes)
-            if line is grid[-1]:
-                axes.set_xlabel(label)
         line[0].set_ylabel("test log likelihood\n(nats per image)")
         line[1].set_title(STARTS[start], fontsize="medium")
+    for axes, (_, label) in zip(grid[-1], kinds, strict=True):
+        axes.set_xlabel(label)
     figures.legend(whole, grid[0, 0])
     notes = [*notes, f"{sizes.dimension} dimensions, P = {sizes.n_shards}", "a line for each seed"]
     figures.finish(whole, request, notes=[*notes, *figures.beyond_cores(sizes.n_shards)])

@@ -71,16 +71,20 @@ def perform(experiment: Experiment, request: Request) -> str:
 
 def overall(findings: Sequence[Finding]) -> str:
     decided = {finding.held for finding in findings} - {None}
-    return {frozenset({True}): "held", frozenset({False}): "did not hold", frozenset(): "undecided"}.get(
-        frozenset(decided), "held in part"
-    )
+    if not decided:
+        return "undecided"
+    if len(decided) == 2:
+        return "held in part"
+    where = " where decided" if None in {finding.held for finding in findings} else ""
+    return _WORDS[decided.pop()] + where
 
 
 def more(statement: str, larger: Any, smaller: Any, unit: str = "") -> Finding:
     """Is one quantity larger than another one, by differences over seeds (pairs in the same order)?"""
     gaps = np.asarray(larger, float) - np.asarray(smaller, float)
     mean, error = float(gaps.mean()), standard_error(gaps)
-    held = None if abs(mean) <= ENOUGH * error or len(gaps) < 2 else mean > 0
+    held = None if len(gaps) < 2 or abs(mean) <= ENOUGH * error else mean > 0
+    held = False if len(gaps) > 1 and not gaps.any() else held  # the same to the last bit
     return Finding(statement, held, f"difference {mean:+.3g} ± {error:.2g}{unit and ' '}{unit} over {len(gaps)} pairs")
 
 

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
+from PIL import Image
+
 from experiments import NAMES, load
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "paper.md"
-LARGEST = 200_000  # bytes of a picture
+COLOURS, LARGEST = 128, 200_000  # of a picture, and its bytes
 
 
 def section(folder: Path, page: Path) -> str:
@@ -28,11 +29,13 @@ def section(folder: Path, page: Path) -> str:
 
 
 def _copied(path: Path, page: Path, name: str) -> str:
-    if path.stat().st_size > LARGEST:
-        raise ValueError(f"{path} has more than {LARGEST} bytes.")
+    """A copy in few colours, which keeps the repository small."""
     target = page.parent / "paper" / (f"{name}.png" if path.stem == "figure" else f"{name}-{path.stem}.png")
     target.parent.mkdir(exist_ok=True)
-    shutil.copyfile(path, target)
+    with Image.open(path) as picture:
+        picture.convert("RGB").quantize(COLOURS).save(target, optimize=True)
+    if target.stat().st_size > LARGEST:
+        raise ValueError(f"{target} has more than {LARGEST} bytes.")
     return f"paper/{target.name}"
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 from typer.testing import CliRunner
 
 from unbounded.cli import app
@@ -53,9 +54,11 @@ def test_orderings_are_judged_by_their_standard_errors():
     assert more("", b, a).held is False
     assert more("", rng.normal(size=8), rng.normal(size=8)).held is None
     assert more("", a[:1], b[:1]).held is None
+    assert more("", a, a).held is False
     assert no_worse("", b, a, 0.5).held is False
     assert no_worse("", b, b + 0.1, 0.5).held is True
-    assert overall([Finding("", True, ""), Finding("", None, "")]) == "held"
+    assert overall([Finding("", True, ""), Finding("", True, "")]) == "held"
+    assert overall([Finding("", True, ""), Finding("", None, "")]) == "held where decided"
     assert overall([Finding("", True, ""), Finding("", False, "")]) == "held in part"
     assert overall([Finding("", None, "")]) == "undecided"
 
@@ -147,7 +150,7 @@ def test_verdicts_go_into_the_page(tmp_path):
 
     run = tmp_path / "run" / "exactness"
     run.mkdir(parents=True)
-    (run / "figure.png").write_bytes(b"picture")
+    Image.new("RGB", (4, 3)).save(run / "figure.png")
     finding = {"statement": "it is", "held": False, "evidence": "1 and 2"}
     record = {
         "experiment": "exactness",
@@ -166,7 +169,8 @@ def test_verdicts_go_into_the_page(tmp_path):
     assert "![exactness](paper/exactness.png)" in text
     assert "- **did not hold**: it is: 1 and 2." in text
     assert text.endswith("<!-- end -->\nb\n")
-    assert (tmp_path / "paper" / "exactness.png").read_bytes() == b"picture"
+    with Image.open(tmp_path / "paper" / "exactness.png") as picture:
+        assert picture.size == (4, 3)
 
 
 def check_files(folder):
