@@ -10,7 +10,7 @@ demo: .setup-done
 	$(BIN)/python examples/demo.py
 
 test: lint
-	$(BIN)/python -m pytest -m "not long"
+	$(BIN)/python -m pytest -m "not long" -n 2 --dist loadgroup
 
 lint: .setup-done
 	$(BIN)/ruff check src tests benchmarks examples experiments

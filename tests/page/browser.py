@@ -61,11 +61,12 @@ def _fetched(folder: Path) -> Path:
     npm = Path(sys.executable).parent / "npm"
     command = [str(npm) if npm.exists() else shutil.which("npm") or "npm", "pack", f"{PACKAGE}@{VERSION}"]
     try:
-        subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True, timeout=600)
+        subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True, timeout=180)
     except FileNotFoundError:
         raise BrowserError('npm is missing; pip install -e ".[dev]" brings it.') from None
-    except subprocess.CalledProcessError as error:
-        raise BrowserError(f"npm could not fetch {PACKAGE}@{VERSION}: {error.stderr.strip()[-400:]}") from error
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+        words = str(error.stderr or error).strip()[-400:]
+        raise BrowserError(f"npm could not fetch {PACKAGE}@{VERSION}: {words}") from error
     (package,) = folder.glob("*.tgz")
     if hashlib.sha256(package.read_bytes()).hexdigest() != DIGEST:
         raise BrowserError(f"{PACKAGE}@{VERSION} is not the package that the tests were written with.")
