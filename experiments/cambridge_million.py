@@ -78,6 +78,7 @@ def _draw(rows: Rows, truth: float, sizes: Sizes, request: Request) -> None:
     grid[0, 2].plot(sweeps, [row["score"] for row in rows], color=figures.BLUE, label="test rows")
     grid[0, 2].axhline(truth, color=figures.GREY, linestyle=":", label="under the truth")
     grid[0, 2].set_ylabel("test log likelihood (nats per image)")
+    grid[0, 2].ticklabel_format(useOffset=False)
     grid[0, 2].legend(frameon=False)
     for axes in grid[0]:
         axes.set_xlabel("iteration (sweep)")

@@ -15,7 +15,11 @@ from experiments import figures
 from experiments.chains import GHOSTS, PUBLISHED, Method, Plan, features, mixture, trace
 from experiments.common import Experiment, Finding, Request, Rows, save_rows, say
 from unbounded import samplers
+from unbounded.data import describe
 from unbounded.datasets import cambridge, gaussian_mixture
+from unbounded.instantiation import resolve
+from unbounded.likelihoods import LinearGaussian
+from unbounded.measures import GammaPoisson
 from unbounded.samplers import feature_start, start
 
 SOURCES = {  # sampler -> (paper, does the paper's table call it exact)
@@ -69,6 +73,7 @@ def run(sizes: Sizes, request: Request) -> list[Finding]:
 def _line(name: str, method: Method, sizes: Sizes, seed: int) -> dict[str, Any]:
     source, said = SOURCES.get(name, (name, None))
     having = {model: method.sampler in getattr(samplers, registry) for model, registry in MODELS.items()}
+    having["other CRMs"] = having["other CRMs"] and _takes_counts(method)
     models = {kind: _tiny(kind, method) for kind in ("DP", "beta-Bernoulli") if having[kind]}
     exact = all(model.exact for model in models.values()) if models else None
     parallel = any(model.n_shards > 1 for model in models.values()) if models else None
@@ -82,6 +87,17 @@ def _line(name: str, method: Method, sizes: Sizes, seed: int) -> dict[str, Any]:
 def _tiny(kind: str, method: Method) -> Any:
     """The sampler's model of a few rows: what it says of itself."""
     return _model(kind, _rows(kind, 40), method, Plan(4, 4))
+
+
+def _takes_counts(method: Method) -> bool:
+    """Whether a sampler of features takes other measures than the beta-Bernoulli process."""
+    X = cambridge(40, seed=0).X
+    common = (LinearGaussian().bind(describe(X)), resolve(method.instantiate), len(X), 4, 0, 4, 1, "float64")
+    try:
+        samplers.FEATURES[method.sampler](GammaPoisson(1.0, 1.0), *common)
+    except ValueError:
+        return False
+    return True
 
 
 def _rows(kind: str, n: int) -> Any:
@@ -137,7 +153,7 @@ def _draw(rows: Rows, sizes: Sizes, request: Request) -> None:
         if chosen:
             speeds.plot(*zip(*chosen, strict=True), marker, color=colour, label=kind)
             speeds.set_xscale("log")
-    speeds.set_xlabel("rows per second of critical path, one sweep")
+    speeds.set_xlabel("rows swept per second of critical path")
     speeds.grid(True, axis="x", alpha=0.3)
     if sizes.n_rows:
         speeds.legend(frameon=False)
