@@ -198,10 +198,11 @@ def _draw_together(axes: Any, together: Rows) -> None:
         axes.errorbar([number], [row["together"]], [2.0 * row["standard_error"]], **look)
     for value, name in ((0.5, "1/2: the posterior"), (published_chain(), "4/7")):
         axes.axhline(value, color=figures.GREY, linewidth=0.8, linestyle=":")
-        axes.annotate(name, (1.5, value), ha="center", va="bottom", fontsize="small", color=figures.GREY)
+        axes.annotate(name, (-0.45, value), ha="left", va="bottom", fontsize="small", color=figures.GREY)
     names = [row["method"].replace("hybrid, ", "").replace(" (", "\n(") for row in together]
     axes.set_xticks(range(len(together)), names, fontsize="small")
     axes.set_xlim(-0.5, 2.5)
+    axes.margins(y=0.2)
     axes.set_title("two rows without data, P = 2", fontsize="medium")
     axes.set_ylabel("probability of being together")
 
