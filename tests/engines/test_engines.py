@@ -7,7 +7,7 @@ import shutil
 import signal
 import threading
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import islice
 
 import numpy as np
@@ -75,21 +75,25 @@ def everything(fitted):
     return {name: value.to_numpy().tobytes() for name, value in fitted.posterior_.items()}, snapshots
 
 
-def compiled(cache):
-    return {path.name for path in cache.rglob("*.nbc")}
+@contextmanager
+def nothing_compiled(folder, monkeypatch):
+    """Workers that start meanwhile find all they need in a copy of the cache, which other tests do not write to."""
+    unfinished = shutil.ignore_patterns("*.tmp.*")
+    cache = shutil.copytree(os.environ["NUMBA_CACHE_DIR"], folder / "cache", ignore=unfinished)
+    kernels = {path.name for path in cache.rglob("*.nbc")}
+    with monkeypatch.context() as patch:
+        patch.setenv("NUMBA_CACHE_DIR", str(cache))
+        yield
+    assert {path.name for path in cache.rglob("*.nbc")} == kernels
 
 
 @every_model
 def test_engines_and_workers_change_no_bit(fit, tmp_path, monkeypatch):
     """Nor do workers compile anything that the driver has compiled."""
     first = everything(fit(engine="serial"))
-    unfinished = shutil.ignore_patterns("*.tmp.*")  # of other tests, which write there as well
-    cache = shutil.copytree(os.environ["NUMBA_CACHE_DIR"], tmp_path / "cache", ignore=unfinished)
-    kernels = compiled(cache)
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(cache))
-    for engine, workers in WAYS:
-        assert everything(fit(engine=engine, n_workers=workers)) == first
-    assert compiled(cache) == kernels
+    with nothing_compiled(tmp_path, monkeypatch):
+        for engine, workers in WAYS:
+            assert everything(fit(engine=engine, n_workers=workers)) == first
 
 
 @pytest.mark.parametrize(
