@@ -156,7 +156,7 @@ class BoundGaussian(Bound):
         eta = super().finite(parameters, log_weights, dtype)
         if self.size == 2:
             return PlaneGaussian(eta)
-        if self.size < STAGED_COLUMNS:
+        if self.size < STAGED_COLUMNS or not len(eta):
             return eta
         half = parameters["factor"]
         log_det = np.linalg.slogdet(half)[1]
