@@ -10,7 +10,7 @@ from typing import IO, Any
 
 def write_whole(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
     """Written to a temporary name, flushed to disk and renamed: the file is the old one or the new one, never half."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(path.name + ".tmp")
     try:
         with open(temporary, "wb") as file:
             write(file)
