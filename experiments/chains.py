@@ -8,7 +8,7 @@ threads. Scores and compilation never count.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -60,11 +60,6 @@ COLLAPSED = Method("collapsed", BLACK, "-", "collapsed")
 UNCOLLAPSED = Method("uncollapsed", GREEN, "-.", "uncollapsed", options={"empty": 10})
 SLICE = Method("distributed slice", GREEN, "-.", "slice")
 ASYNCHRONOUS = Method("asynchronous", ORANGE, ":", "asynchronous")
-
-
-def known(methods: Iterable[Method], registry: dict[str, Any]) -> list[Method]:
-    """Those whose sampler the library has for this model."""
-    return [method for method in methods if method.sampler in registry]
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ from experiments.chains import (
     SLICE,
     Method,
     Plan,
-    known,
     mixture,
     of_mixture,
     trace,
@@ -26,7 +25,6 @@ from experiments.chains import (
 )
 from experiments.common import Experiment, Finding, Request, Rows, more, save_rows, say
 from unbounded.arrays import Array
-from unbounded.samplers import DIRICHLET
 
 METHODS = (PUBLISHED, GHOSTS, ASYNCHRONOUS, SLICE)
 STARTS = {"one": "from one cluster", "prior": "from labels of the prior"}
@@ -47,7 +45,7 @@ class Sizes:
 
 def run(sizes: Sizes, request: Request) -> list[Finding]:
     train, test, notes = data.cifar(request, sizes.n_train, sizes.n_test, sizes.dimension)
-    methods = known(METHODS, DIRICHLET)
+    methods = list(METHODS)
     curves: Curves = {}
     for method in methods:
         _chain(train[:PREPARE], test[:PREPARE], method, 2, sizes.n_shards, 0, "one")

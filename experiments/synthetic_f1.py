@@ -11,11 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from experiments import figures
-from experiments.chains import COLLAPSED, GHOSTS, PUBLISHED, UNCOLLAPSED, Method, Plan, known, mixture, trace
+from experiments.chains import COLLAPSED, GHOSTS, PUBLISHED, UNCOLLAPSED, Method, Plan, mixture, trace
 from experiments.common import Experiment, Finding, Request, Rows, more, no_worse, save_rows, say
 from unbounded.arrays import Array
 from unbounded.likelihoods import DiagonalGaussian
-from unbounded.samplers import DIRICHLET
 
 N_ROWS = 100
 METHODS = (COLLAPSED, UNCOLLAPSED, PUBLISHED, GHOSTS)
@@ -56,7 +55,7 @@ def f1_trace(method: Method, dimension: int, seed: int, n_rounds: int) -> Rows:
 
 
 def run(sizes: Sizes, request: Request) -> list[Finding]:
-    methods = known(METHODS, DIRICHLET)
+    methods = list(METHODS)
     rows: Rows = []
     for dimension in sizes.dimensions:
         for method in methods:
