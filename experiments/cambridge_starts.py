@@ -71,7 +71,7 @@ def _draw(scores: Array, numbers: Array, sizes: Sizes, request: Request, notes: 
     grid[1, 0].set_ylabel("number of features\n(dotted: the truth)")
     figures.legend(whole, grid[0, 0], "number of shards P")
     notes = [*notes, f"exchange every {SWEEPS} sweeps, means over {sizes.seeds} seeds"]
-    figures.finish(whole, request, notes=notes)
+    figures.finish(whole, request, notes=[*notes, *figures.shards_on_cores(sizes.shards[-1])])
 
 
 def _judge(scores: Array, numbers: Array, sizes: Sizes) -> list[Finding]:

@@ -71,7 +71,7 @@ def _draw(curves: dict[str, Rows], alone: float, sizes: Sizes, request: Request,
     grid[0, 1].set_ylabel("number of features")
     grid[0, 1].locator_params(axis="y", integer=True)
     figures.legend(whole, grid[0, 0])
-    figures.finish(whole, request, notes=[*notes, f"P = {sizes.n_shards}"])
+    figures.finish(whole, request, notes=[*notes, *figures.shards_on_cores(sizes.n_shards)])
 
 
 def _draw_features(X: Array, mask: Array, plan: Plan, Z: Array, request: Request, notes: list[str]) -> None:

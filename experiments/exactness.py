@@ -188,7 +188,7 @@ def _draw(plotted: Rows, together: Rows, sizes: Sizes, request: Request) -> None
     grid[1, 2].set_axis_off()
     figures.legend(whole, grid[0, 0])
     notes = [f"{N_EMPTY} and {N_ROWS} rows, {sizes.chains} chains of {sizes.n_rounds} rounds; bars: standard errors"]
-    figures.finish(whole, request, notes=notes)
+    figures.finish(whole, request, notes=[*notes, *figures.shards_on_cores(sizes.shards[-1])])
 
 
 def _draw_together(axes: Any, together: Rows) -> None:

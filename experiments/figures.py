@@ -85,6 +85,11 @@ def finish(whole: Figure, request: Request, title: str = "", name: str = "figure
     whole.savefig(request.out / f"{name}.png", dpi=110)
 
 
+def shards_on_cores(most: int) -> list[str]:
+    """A note for figures without times: who did the work of the shards."""
+    return [f"P = {most} shards at most, run on {available_cores()} cores"]
+
+
 def beyond_cores(most: int) -> list[str]:
     """A note where there are more shards than cores: what P processors would take was not measured on P of them."""
     cores = available_cores()
