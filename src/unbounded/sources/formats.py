@@ -211,12 +211,14 @@ class Csv(Forward):
 
     @cached_property
     def n_rows(self) -> int:  # type: ignore[override]
-        return sum(len(chunk) for chunk in self._read(usecols=[0], chunksize=block_rows(1)))
+        with self._read(usecols=[0], chunksize=block_rows(1)) as chunks:
+            return sum(len(chunk) for chunk in chunks)
 
     def _from(self, mark: int) -> Iterator[Array]:
-        for chunk in self._read(chunksize=block_rows(self.n_columns)):
-            check_numeric(chunk, self.path)
-            yield chunk.to_numpy(np.float64)
+        with self._read(chunksize=block_rows(self.n_columns)) as chunks:
+            for chunk in chunks:
+                check_numeric(chunk, self.path)
+                yield chunk.to_numpy(np.float64)
 
 
 FORMATS: dict[str, type[Reader]] = {"npy": Npy, "npz": Npz, "parquet": Parquet, "zarr": Zarr, "csv": Csv}
