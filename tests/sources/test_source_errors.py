@@ -235,6 +235,7 @@ def test_a_source_is_not_loaded_by_accident(tmp_path):
     refused(lambda: np.asarray(source), "not an array in memory")
 
 
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # of files that other tests left open
 @pytest.mark.filterwarnings("error")
 def test_values_that_are_not_finite_show_in_the_columns(tmp_path):
     X = DENSE.copy()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 import shutil
+import warnings
 
 import numpy as np
 import pytest
-from kinds import DENSE, KINDS, SPARSE, npy_folder, one_npy, parquet_folder
+from kinds import DENSE, KINDS, SPARSE, csv, npy_folder, one_npy, parquet_folder
 
 import unbounded as ub
 from unbounded.arrays import is_csr
@@ -171,3 +173,12 @@ def test_wide_rows_come_in_small_blocks(tmp_path):
     source = ub.open_source(tmp_path / "x.npy")
     assert [rows.shape[0] for _, rows in source.blocks()] == [20, 20, 10]
     assert describe(source).mean.tobytes() == describe(X).mean.tobytes()
+
+
+def test_a_file_that_is_half_read_is_closed(tmp_path):
+    where, _ = csv(tmp_path)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always", ResourceWarning)
+        assert len(ub.open_source(where)[:10]) == 10
+        gc.collect()
+    assert not [warning for warning in seen if "x.csv" in str(warning.message)]

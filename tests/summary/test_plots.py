@@ -11,7 +11,10 @@ import xarray as xr
 
 from unbounded.summary import plots
 
-pytestmark = pytest.mark.filterwarnings("error")
+pytestmark = [  # files that other tests left open are closed at any time, also here
+    pytest.mark.filterwarnings("error"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
 
 
 def saved(figure: Any) -> bytes:
