@@ -20,6 +20,7 @@ MEASURES = {
     "fixed": HierarchicalDirichletProcess(1.0, 1.5),
     "sampled": HierarchicalDirichletProcess(Gamma(2.0, 1.5), Gamma(2.0, 1.0)),
 }
+CROWDED = {"crowded": HierarchicalDirichletProcess(20.0, 1.5)}  # with 100 ghosts, some 36 mobile atoms
 WORDS = np.array([0, 1, 1, 2, 0], np.int32)
 N_WORDS = 3
 CASES: dict[str, tuple[Any, Any]] = {
@@ -43,4 +44,4 @@ def problem(case: str, measure: str) -> Franchise:
     X, likelihood = CASES[case]
     X = X[: sum(SIZES)]
     columns = describe(counts_of(X, SIZES) if X.ndim == 1 else X)
-    return Franchise(f"{case}-{measure}", X, SIZES, likelihood.bind(columns), MEASURES[measure])
+    return Franchise(f"{case}-{measure}", X, SIZES, likelihood.bind(columns), (MEASURES | CROWDED)[measure])

@@ -21,6 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parents[1] / "src" / "unbounded"
@@ -29,6 +30,7 @@ RULES = "instantiation.py"
 FEATURES, LINEAR, FACTORS = "kernels/features.py", "likelihoods/linear_gaussian.py", "likelihoods/poisson_factors.py"
 BUFFET, ROUND, JUMP = "measures/features.py", "samplers/features.py", "samplers/feature_jump.py"
 TABLES, TOKENS, TOPICS = "kernels/tables.py", "kernels/tokens.py", "likelihoods/tokens.py"
+ALIAS = "kernels/alias.py"
 GROUPS, GROUP_MEASURE = "samplers/hierarchical.py", "measures/hierarchical.py"
 RIVALS, SLICE, PROCESSORS = "kernels/instantiated.py", "samplers/slice.py", "samplers/auxiliary.py"
 GOSSIP = "samplers/asynchronous.py"
@@ -305,6 +307,13 @@ MUTANTS = [
         "lone",
     ),
     Mutant(
+        "hierarchical: alias tables that never send on", ALIAS, "int(tables[row, k, 1]), (x", "k, (x", "tables",
+    ),
+    Mutant(
+        "hierarchical: the first topic of the chunk that the alias table gives", TOKENS, "usable, u * parts[w, c])",
+        "usable, 0.0)", "tables",
+    ),
+    Mutant(
         "hierarchical: log eta without its Jacobian", TOPICS, "+ prior.log_density(e) + log_eta",
         "+ prior.log_density(e)", "eta",
     ),
@@ -439,6 +448,7 @@ def battery() -> dict[str, Callable[[], Any]]:
     from problems import problem
 
     from unbounded.instantiation import Ghosts, OneOpen
+    from unbounded.kernels import alias
 
     def cells(case: str, measure: str, run: Run) -> Callable[[], Any]:
         return lambda: enumeration.check(problem(case, measure), run)
@@ -448,6 +458,10 @@ def battery() -> dict[str, Callable[[], Any]]:
 
     def seats(case: str, measure: str, run: GroupedRun) -> Callable[[], Any]:
         return lambda: franchise_truth.check(franchise_problems.problem(case, measure), run)
+
+    def tables() -> Any:
+        with mock.patch.multiple(alias, FEW=0, WORTH=0):
+            return seats("words", "crowded", GroupedRun("direct", Ghosts(100), 2, rounds=400))()
 
     return {
         "franchise": seats("bernoulli", "fixed", GroupedRun("franchise", Ghosts(1), 2, rounds=300)),
@@ -459,6 +473,7 @@ def battery() -> dict[str, Callable[[], Any]]:
         ),  # with a document of one word
         "lone": seats("words", "fixed", GroupedRun("direct", OneOpen(3), 2, 3, rounds=160)),
         "crowd": seats("words", "fixed", GroupedRun("direct", Ghosts(50), 2)),
+        "tables": tables,
         "eta": seats("words-eta", "sampled", GroupedRun("direct", Ghosts(), 2)),
         "buffet": columns("gaussian-3", "bb-1", 3, FeatureRun(Ghosts(0), jumps=False)),
         "buffet-2": columns("gaussian-3", "bb-2", 3, FeatureRun(Ghosts(0), jumps=False)),

@@ -15,6 +15,7 @@ from scipy import special, stats
 
 from unbounded.data import describe
 from unbounded.instantiation import AsPublished, Ghosts, OneOpen
+from unbounded.kernels import alias
 from unbounded.samplers.hierarchical import FORMS
 
 # Every likelihood, measure, form, P, L, rule and engine at least once.
@@ -44,6 +45,13 @@ def agrees(case: str, measure: str, run: GroupedRun) -> None:
 @pytest.mark.parametrize("parameters", SHORT, ids=names)
 def test_chains_agree_with_enumeration(parameters):
     agrees(*parameters)
+
+
+def test_words_with_alias_tables_agree_with_enumeration(monkeypatch):
+    """Every word has a table, over the three chunks of some 36 mobile atoms."""
+    monkeypatch.setattr(alias, "FEW", 0)
+    monkeypatch.setattr(alias, "WORTH", 0)
+    agrees("words", "crowded", GroupedRun("direct", Ghosts(100), 2))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Draws of topics: phi is Dirichlet, for common words and for those that a topic never had."""
+"""Draws of topics: phi is Dirichlet, for common words and for rare ones; tokens join topics as they should."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import pytest
 from scipy import sparse, stats
 
 from unbounded.data import describe
+from unbounded.kernels import alias, tables, tokens
 from unbounded.likelihoods import Tokens
 from unbounded.randomness import key
 
@@ -34,3 +35,48 @@ def test_phi_is_a_dirichlet_draw(eta, dtype):
         assert stats.kstest((law.cdf(seen) - cut) / (1.0 - cut), "uniform").pvalue > 1e-4
     pairs = stats.spearmanr(phi[3], phi[4]).statistic
     assert abs(pairs) < 5 / np.sqrt(TOPICS) + 0.02
+
+
+ALIKE = np.full(7, 0.3)
+UNLIKE = np.random.default_rng(0).gamma(0.05, size=200) + 1e-300
+
+
+@pytest.mark.parametrize("weights", [np.ones(1), ALIKE, UNLIKE, np.array([0.0, 5.0, 0.0, 1e-9])], ids=len)
+def test_alias_tables_hold_the_weights(weights):
+    n = len(weights)
+    row, table = alias.build(np.stack([weights[::-1], weights]), n, np.array([3, 4]), 4)
+    assert row.tolist() == [-1, 0]
+    stay, other = table[0, :, 0], table[0, :, 1].astype(int)
+    held = stay + np.bincount(other, 1.0 - stay, n)
+    np.testing.assert_allclose(held / n, weights / weights.sum(), rtol=1e-9, atol=1e-15)
+
+
+def test_the_number_that_an_alias_table_gives_back_is_uniform():
+    _, table = alias.build(np.array([[0.1, 0.6, 0.05, 0.25]]), 4, np.array([1]), 1)
+    drawn = [alias.draw(table, 0, u) for u in np.random.default_rng(1).random(20_000)]
+    entry, again = np.array([k for k, _ in drawn]), np.array([u for _, u in drawn])
+    for k in range(4):
+        assert stats.kstest(again[entry == k], "uniform").pvalue > 1e-4
+
+
+@pytest.mark.parametrize("least", [0, 15_000, 10**9], ids=["tables", "both", "searches"])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_tokens_alone_join_topics_by_their_masses(least, dtype):
+    """In a document of one word only the second sum counts: gamma beta_k phi_wk, here over three chunks."""
+    rng, atoms, n = np.random.default_rng(2), 40, 40_000
+    phi, masses = rng.gamma(0.5, size=(3, atoms)).astype(dtype), rng.gamma(1.0, size=atoms)
+    words, labels = np.sort(rng.choice(3, n, p=[0.3, 0.2, 0.5])).astype(np.int32), np.zeros(n, np.int32)
+    topics = tokens.Topics(phi, *tokens.smooth(phi, masses, atoms))
+    aliases = alias.build(topics.parts, topics.parts.shape[1], np.bincount(words), least)
+    assert (aliases.row >= 0).tolist() == (np.bincount(words) >= least).tolist()
+    tail = Tokens(0.1).bind(describe(sparse.csr_matrix(np.ones((2, 3))))).tail(17, 8)[0]
+    tokens.sweep(
+        words, labels, np.arange(n + 1), 0, 0, topics, aliases, atoms, atoms, tables.Masses(masses, 0.0, 1.0, 1.0), 0.1,
+        tail, np.zeros(16, np.int64), np.full(17, -np.inf), key(1, "label"), key(1, "stick"),
+    )  # fmt: skip
+    for w in range(3):
+        expected = masses * phi[w] * (words == w).sum() / (masses @ phi[w])
+        seen = np.bincount(labels[words == w], minlength=atoms)
+        few = expected < 5
+        pairs = [np.append(x[~few], x[few].sum()) for x in (seen, expected)]
+        assert stats.chisquare(*pairs, sum_check=False).pvalue > 1e-4

@@ -2,8 +2,9 @@
 
 A token w of a group joins a mobile atom k with weight (n_sk + gamma beta_k) phi_wk. The first part is a sum over the
 few atoms that the group has; the second, for all atoms at once, depends on the word only and is summed up beforehand:
-its single atom is looked for only when it is chosen. Since phi is fixed within a sweep, nothing is approximate. The
-atom that a token leaves comes first in the order of the draw: most tokens go back to it and need no search.
+its single atom is drawn only when it is chosen, from an alias table if the word is frequent and by a search if not.
+Since phi is fixed within a sweep, nothing is approximate. The atom that a token leaves comes first in the order of the
+draw: most tokens go back to it and need neither.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from unbounded.kernels import alias
 from unbounded.kernels.compiled import (
     LOW_BITS,
     inline,
@@ -179,8 +181,8 @@ def smooth(phi, masses, n_mobile):
 
 @jit
 def sweep(
-    words, labels, offsets, first, begin, topics, usable, shared, masses, eta, tail, members, sticks, label_key,
-    stick_key,
+    words, labels, offsets, first, begin, topics, aliases, usable, shared, masses, eta, tail, members, sticks,
+    label_key, stick_key,
 ):  # fmt: skip
     """One sweep over the rows begin .. n of a shard; returns n, or the row at which a free slot was missing.
 
@@ -266,7 +268,11 @@ def sweep(
                             break
                 z = new
             elif apart == 0.0 or (aim < total + usual and usable > 0):
-                z = _search(phi[w], parts[w], shares, usable, aim - total)
+                if aliases.row[w] >= 0:
+                    c, u = alias.draw(aliases.tables, aliases.row[w], (aim - total) / usual)
+                    z = _within(phi[w], shares, c * CHUNK, usable, u * parts[w, c])
+                else:
+                    z = _search(phi[w], parts[w], shares, usable, aim - total)
             else:
                 if not near:
                     _weigh(tail, members, private, sticks, masses, eta, n_words, w, weights)
@@ -375,7 +381,14 @@ def _search(row, parts, masses, usable, aim):
     while k + CHUNK < usable and parts[k // CHUNK] <= aim:
         aim -= parts[k // CHUNK]
         k += CHUNK
-    while k < usable - 1:
+    return _within(row, masses, k, usable, aim)
+
+
+@inline
+def _within(row, masses, k, usable, aim):
+    """The same from atom k on, within its chunk."""
+    last = min(k + CHUNK, usable) - 1
+    while k < last:
         aim -= masses[k] * row[k]
         if aim < 0.0:
             break

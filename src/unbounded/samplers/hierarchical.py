@@ -18,6 +18,7 @@ from scipy import sparse
 from unbounded.contracts import Arrays, Engine, Gathered, Message, Summary
 from unbounded.data import rows_of
 from unbounded.instantiation import Plan, Rule, classify
+from unbounded.kernels import alias
 from unbounded.kernels import labels as label_kernel
 from unbounded.kernels import tables as kernel
 from unbounded.kernels import tokens as token_kernel
@@ -89,6 +90,7 @@ class GroupShard(LabelShard):
         self.offsets = offsets
         words = isinstance(data, np.ndarray) and data.ndim == 1
         self.by_word = np.argsort(data, kind="stable").astype(np.int32) if words else None
+        self.frequency = np.bincount(data) if words else None
         self.seated = form == "franchise"
         self.seats = np.zeros(len(self.labels) if self.seated else 0, np.int32)
         self.dishes = np.zeros_like(self.seats)
@@ -356,14 +358,17 @@ class Hierarchical:
         n_shared, slots = shared.n_shared, own.n_private + 16
         tail, members, work = self._room(shard, shared, own, slots, len(shard.labels))
         sticks = np.insert(own.sticks, own.n_private, np.full(slots - own.n_private, -np.inf))
+        words = isinstance(shared.finite, token_kernel.Topics)
+        aliases = self._aliases(shard, shared.finite, own.usable) if words else None
         for sweep in range(self.sweeps):
             label_key, stick_key = self._keys(shared.round, sweep, "label", "stick")
             row = 0
             while True:
-                if isinstance(shared.finite, token_kernel.Topics):
+                if words:
                     row = token_kernel.sweep(
-                        shard.data, shard.labels, shard.offsets, shard.first, row, shared.finite, own.usable, n_shared,
-                        self._masses(shared, own), shared.hyper.eta, tail[0], members, sticks, label_key, stick_key,
+                        shard.data, shard.labels, shard.offsets, shard.first, row, shared.finite, aliases, own.usable,
+                        n_shared, self._masses(shared, own), shared.hyper.eta, tail[0], members, sticks, label_key,
+                        stick_key,
                     )  # fmt: skip
                 else:
                     row = kernel.assign(
@@ -377,6 +382,12 @@ class Hierarchical:
                 slots *= 2
                 tail, members, work = self._room(shard, shared, own, slots, len(shard.labels))
         return members, sticks
+
+    def _aliases(self, shard: GroupShard, topics: token_kernel.Topics, usable: int) -> alias.Aliases:
+        """None for few topics, or where held atoms are not usable: the last chunk has some of them."""
+        n = topics.parts.shape[1]
+        n *= n >= alias.FEW and usable == topics.phi.shape[1]
+        return alias.build(topics.parts, n, shard.frequency, -(-alias.WORTH * n // self.sweeps))
 
     def _serve(self, shard: GroupShard, shared: Broadcast, own: Own) -> tuple[int, Array]:
         """L sweeps of the franchise; (number of private atoms, tables of every code)."""
