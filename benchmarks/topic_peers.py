@@ -25,7 +25,8 @@ from scipy.special import logsumexp
 from unbounded import HierarchicalDirichletProcess, datasets, engines
 from unbounded.instantiation import Ghosts
 from unbounded.randomness import key
-from unbounded.samplers.hierarchical import Hierarchical, Shards
+from unbounded.samplers.groups import Shards
+from unbounded.samplers.hierarchical import Hierarchical
 from unbounded.samplers.hierarchical_predictive import completion, gibbs
 from unbounded.samplers.hybrid import rounds
 

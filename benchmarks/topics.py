@@ -25,7 +25,8 @@ from unbounded.kernels.compiled import jit
 from unbounded.likelihoods import Tokens
 from unbounded.measures import HierarchicalDirichletProcess
 from unbounded.randomness import key
-from unbounded.samplers.hierarchical import Hierarchical, Shards
+from unbounded.samplers.groups import Shards
+from unbounded.samplers.hierarchical import Hierarchical
 from unbounded.samplers.hybrid import rounds
 
 

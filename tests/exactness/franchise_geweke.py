@@ -24,7 +24,8 @@ from unbounded.engines import build
 from unbounded.likelihoods.tokens import Tokens
 from unbounded.measures import Gamma
 from unbounded.measures.hierarchical import HierarchicalDirichletProcess, Hyper
-from unbounded.samplers.hierarchical import Hierarchical, Shards
+from unbounded.samplers.groups import Shards
+from unbounded.samplers.hierarchical import Hierarchical
 
 SIZES = np.array([3, 1, 2])
 N_ROWS, N_WORDS = int(SIZES.sum()), 4

@@ -30,7 +30,7 @@ RULES = "instantiation.py"
 FEATURES, LINEAR, FACTORS = "kernels/features.py", "likelihoods/linear_gaussian.py", "likelihoods/poisson_factors.py"
 BUFFET, ROUND, JUMP = "measures/features.py", "samplers/features.py", "samplers/feature_jump.py"
 TABLES, TOKENS, TOPICS = "kernels/tables.py", "kernels/tokens.py", "likelihoods/tokens.py"
-ALIAS = "kernels/alias.py"
+ALIAS, FRANCHISE = "kernels/alias.py", "kernels/franchise.py"
 GROUPS, GROUP_MEASURE = "samplers/hierarchical.py", "measures/hierarchical.py"
 RIVALS, SLICE, PROCESSORS = "kernels/instantiated.py", "samplers/slice.py", "samplers/auxiliary.py"
 GOSSIP = "samplers/asynchronous.py"
@@ -237,11 +237,11 @@ MUTANTS = [
     ),
     # ---- hierarchical: rows, tables and dishes on a shard
     Mutant(
-        "hierarchical: no row joins a table with a private dish", TABLES,
+        "hierarchical: no row joins a table with a private dish", FRANCHISE,
         "weight = heads[t] * math.exp(columns[dish - shared, r] - best)", "weight = 0.0", "franchise",
     ),
     Mutant(
-        "hierarchical: new dishes at alpha / P", TABLES, "if slot < served.size else masses.alpha",
+        "hierarchical: new dishes at alpha / P", FRANCHISE, "if slot < served.size else masses.alpha",
         "if slot < served.size else masses.share", "franchise",
     ),
     Mutant(
@@ -285,7 +285,7 @@ MUTANTS = [
         "            if usable <= z < shared:\n                continue\n", "", "direct",
     ),
     Mutant(
-        "hierarchical: a table counts itself among its dish's", TABLES,
+        "hierarchical: a table counts itself among its dish's", FRANCHISE,
         "            served[dish - shared] -= 1\n            _table_joins(", "            _table_joins(", "served",
     ),
     Mutant(

@@ -14,7 +14,8 @@ from unbounded.instantiation import Ghosts, OneOpen
 from unbounded.likelihoods import resolve
 from unbounded.likelihoods.tokens import Tokens
 from unbounded.measures.hierarchical import HierarchicalDirichletProcess
-from unbounded.samplers.hierarchical import Hierarchical, Shards
+from unbounded.samplers.groups import Shards
+from unbounded.samplers.hierarchical import Hierarchical
 from unbounded.samplers.hybrid import rounds
 
 P, ROUNDS, VOCABULARY = 4, 14, 12

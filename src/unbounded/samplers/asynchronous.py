@@ -28,7 +28,8 @@ from unbounded.measures.pitman_yor import Hyper
 from unbounded.measures.priors import log_gamma_draws
 from unbounded.randomness import generator, key
 from unbounded.samplers import hierarchical
-from unbounded.samplers.hierarchical import GroupShard, Hierarchical, HierarchicalState, packed, stacked, unpacked
+from unbounded.samplers.groups import GroupShard
+from unbounded.samplers.hierarchical import Hierarchical, HierarchicalState, packed, stacked, unpacked
 from unbounded.samplers.mixture import LabelShard, Mixture, MixtureState, Table, draw_parameters, finite_part
 
 FREE_SLOTS = 16

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
 from unbounded.contracts import Arrays, Engine, Gathered, Message, Summary
-from unbounded.data import rows_of
 from unbounded.instantiation import Plan, Rule, classify
-from unbounded.kernels import alias
+from unbounded.kernels import alias, franchise
 from unbounded.kernels import labels as label_kernel
 from unbounded.kernels import tables as kernel
 from unbounded.kernels import tokens as token_kernel
@@ -27,7 +25,8 @@ from unbounded.likelihoods.tokens import BoundTokens, LogTopics
 from unbounded.measures.hierarchical import HierarchicalDirichletProcess, Hyper
 from unbounded.measures.priors import log_gamma_draws
 from unbounded.randomness import generator, key
-from unbounded.samplers.mixture import LabelShard, all_labels, draw_parameters, finite_part, recode
+from unbounded.samplers.groups import GroupShard, Shards, cut
+from unbounded.samplers.mixture import all_labels, draw_parameters, finite_part, recode
 
 FORMS = ("direct", "franchise")
 
@@ -82,70 +81,6 @@ class Own(NamedTuple):
     parameters: Parameters | None
 
 
-class GroupShard(LabelShard):
-    """Whole groups: rows first .. first + n of the data, cut by `offsets`; seats and dishes in the franchise only."""
-
-    def __init__(self, index: int, first: int, data: Any, offsets: Array, imputed: Array, form: str):
-        super().__init__(index, first, data, int(offsets[-1]), imputed)
-        self.offsets = offsets
-        words = isinstance(data, np.ndarray) and data.ndim == 1
-        self.by_word = np.argsort(data, kind="stable").astype(np.int32) if words else None
-        self.frequency = np.bincount(data) if words else None
-        self.seated = form == "franchise"
-        self.seats = np.zeros(len(self.labels) if self.seated else 0, np.int32)
-        self.dishes = np.zeros_like(self.seats)
-
-    def sit(self, seats: Array) -> None:
-        """Sit down at these tables of each group; labels say what they eat."""
-        self.seats[:] = seats
-        self.dishes[np.repeat(self.offsets[:-1], np.diff(self.offsets)) + seats] = self.labels
-
-    def arrays(self) -> dict[str, Array]:
-        return super().arrays() | ({"seats": self.seats, "dishes": self.dishes} if self.seated else {})
-
-    def restore(self, arrays: Arrays) -> None:
-        super().restore(arrays)
-        if self.seated:
-            self.seats[:], self.dishes[:] = arrays["seats"], arrays["dishes"]
-
-
-def _cut(sizes: Array, n_shards: int) -> list[Array]:
-    """Where the groups of each shard begin and end, among all rows: whole groups, as equal in rows as can be."""
-    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    wanted = np.arange(n_shards + 1) * offsets[-1] // n_shards
-    right = np.searchsorted(offsets, wanted)
-    left = np.maximum(right - 1, 0)
-    edges = np.where(wanted - offsets[left] < offsets[right] - wanted, left, right)
-    edges[0], edges[-1] = 0, len(sizes)
-    return [offsets[start : stop + 1] for start, stop in pairwise(edges)]
-
-
-@dataclass(frozen=True)
-class Shards:
-    """The recipe: rows, group after group of these sizes, cut into P shards of whole groups."""
-
-    X: Any
-    sizes: Array
-    likelihood: Bound
-    n_shards: int
-    form: str = "direct"
-
-    @cached_property
-    def _groups(self) -> list[Array]:
-        return _cut(self.sizes, self.n_shards)
-
-    @property
-    def edges(self) -> Array:
-        return np.array([0, *(own[-1] for own in self._groups)])
-
-    def __call__(self, p: int) -> GroupShard:
-        own = self._groups[p]
-        data = rows_of(self.X, int(own[0]), int(own[-1]))
-        shard = GroupShard(p, int(own[0]), data, own - own[0], self.likelihood.imputed, self.form)
-        shard.fill(self.likelihood.columns.mean)
-        return shard
-
-
 @dataclass(frozen=True)
 class Hierarchical:
     """A measure, a likelihood and an instantiation rule over groups of rows; what is random is keyed by the seed."""
@@ -195,7 +130,7 @@ class Hierarchical:
         pairs, where, seats = np.unique(group * width + seats, return_index=True, return_inverse=True)
         tables = np.bincount(labels[where], minlength=len(codes))
         seats = seats - np.searchsorted(pairs, np.arange(len(self.sizes)) * width)[group]
-        rows = [slice(own[0], own[-1]) for own in _cut(self.sizes, self.n_shards)]
+        rows = [slice(own[0], own[-1]) for own in cut(self.sizes, self.n_shards)]
         engine.map(GroupShard.put, [labels[own] for own in rows])
         if self.form == "franchise":
             engine.map(GroupShard.sit, [seats[own] for own in rows])
@@ -394,29 +329,29 @@ class Hierarchical:
         n_shared, slots = shared.n_shared, own.n_private + 16
         typical = len(shard.labels) // max(len(shard.offsets) - 1, 1)
         family = self.at(shared.hyper).family()
-        heads = kernel.count_heads(shard.seats, shard.offsets)
-        kernel.relabel_tables(shard.dishes, heads, own.codes)
+        heads = franchise.count_heads(shard.seats, shard.offsets)
+        franchise.relabel_tables(shard.dishes, heads, own.codes)
         tail, members, work = self._room(shard, shared, own, slots, typical)
         for sweep in range(self.sweeps):
             seat_key, dish_key = self._keys(shared.round, sweep, "seat", "dish")
             cursor = np.zeros(2, np.int64)
             while True:
-                served = kernel.count_dishes(shard.dishes, heads, n_shared + slots)[n_shared:]
-                done = kernel.serve(
+                served = franchise.count_dishes(shard.dishes, heads, n_shared + slots)[n_shared:]
+                done = franchise.serve(
                     family, shard.data, shard.seats, shard.dishes, heads, shard.offsets, shard.first,
                     cursor, shared.finite, own.usable, n_shared, self._masses(shared, own), own.sticks[-1], tail,
                     members, served, seat_key, dish_key, work,
                 )  # fmt: skip
-                kernel.eaten(shard.seats, shard.dishes, shard.offsets, shard.labels)
+                franchise.eaten(shard.seats, shard.dishes, shard.offsets, shard.labels)
                 if done:
                     break
                 slots *= 2
                 tail, members, work = self._room(shard, shared, own, slots, typical)
         codes = _compact(n_shared, members)
-        kernel.relabel_tables(shard.dishes, heads, codes)
+        franchise.relabel_tables(shard.dishes, heads, codes)
         label_kernel.relabel(shard.labels, codes)
         n_private = int((members > 0).sum())
-        return n_private, kernel.count_dishes(shard.dishes, heads, n_shared + n_private)
+        return n_private, franchise.count_dishes(shard.dishes, heads, n_shared + n_private)
 
     def _summarise(self, shard: GroupShard, n_shared: int, n_private: int, tables: Array) -> Summary:
         counts, sums = self._statistics(shard, n_shared + n_private)

@@ -22,7 +22,8 @@ from unbounded.likelihoods.tokens import BoundTokens
 from unbounded.measures import DirichletProcess, Gamma
 from unbounded.randomness import generator, key
 from unbounded.samplers import mixture, start
-from unbounded.samplers.hierarchical import Array, GroupShard, Hierarchical, HierarchicalState, Shards
+from unbounded.samplers.groups import GroupShard, Shards
+from unbounded.samplers.hierarchical import Array, Hierarchical, HierarchicalState
 from unbounded.samplers.hierarchical_predictive import Draw, gibbs, predictives
 from unbounded.samplers.hybrid import hybrid_of, rounds
 from unbounded.sources import Words
