@@ -83,7 +83,10 @@ def run(
             state = next(states)
             draw = length.draw_at(state.round)
             if draw is not None:
-                _record(chain, model, engine, state, draw, length, store, extra, clock)
+                with clock.phase("score"):
+                    score = extra(state) if extra else {}
+                with clock.phase("record"):
+                    _record(chain, model, engine, state, draw, length, store, score)
             if report and (state.round == length.n_rounds or time.monotonic() - shown > 0.1):
                 report(state.round, chain.draws[-1] if chain.draws else model.scalars(state))
                 shown = time.monotonic()
@@ -102,23 +105,6 @@ def run(
 
 
 def _record(
-    chain: Chain,
-    model: Model,
-    engine: Engine,
-    state: Any,
-    draw: int,
-    length: Length,
-    store: ChainStore | None,
-    extra: Any,
-    clock: Clock,
-) -> None:
-    with clock.phase("score"):
-        score = extra(state) if extra else {}
-    with clock.phase("record"):
-        _keep(chain, model, engine, state, draw, length, store, score)
-
-
-def _keep(
     chain: Chain,
     model: Model,
     engine: Engine,
