@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -138,22 +137,26 @@ def trace(
         engine.close()
 
 
-def wall(model: Model, X: Array, init: Any, n_rounds: int, start_of: Any = start) -> Array:
-    """[n_rounds + 1]: seconds on this machine's cores up to the end of each round of the same chain."""
+def replay(model: Model, X: Array, init: Any, n_rounds: int, start_of: Any = start) -> tuple[Array, Any]:
+    """The same chain on all cores: seconds up to the end of each round [n_rounds + 1], and the last state."""
     engine = build("threads", model.recipe(X))
     try:
         state = start_of.begin(model, engine, X, init)
-        began, out = time.perf_counter(), [0.0]
-        for _ in islice(rounds(model, engine, state), n_rounds):
-            out.append(time.perf_counter() - began)
-        return np.array(out)
+        chain, began, seconds = rounds(model, engine, state), time.perf_counter(), [0.0]
+        for _ in range(n_rounds):
+            state = next(chain)
+            seconds.append(time.perf_counter() - began)
+        return np.array(seconds), state
     finally:
         engine.close()
 
 
 def with_wall(rows: Rows, model: Any, X: Array, init: Any, start_of: Any = start) -> Rows:
     """The same rows with the wall time up to each of them."""
-    seconds = wall(model, X, init, rows[-1]["round"], start_of)
+    return _beside(rows, replay(model, X, init, rows[-1]["round"], start_of)[0])
+
+
+def _beside(rows: Rows, seconds: Array) -> Rows:
     return [row | {"wall_s": float(seconds[row["round"]])} for row in rows]
 
 
@@ -194,8 +197,11 @@ def hide(X: Array, mask: Array) -> tuple[Array, Cells]:
 
 
 def feature_trace(
-    X: Array, mask: Array, method: Method, plan: Plan, init: Any, every: int = 1, likelihood: Any = None
-) -> tuple[Any, Rows]:
+    X: Array, mask: Array, method: Method, plan: Plan, init: Any, likelihood: Any = None
+) -> tuple[Any, Any, Rows]:
+    """(model, last state, what was measured of every state with both times up to it)."""
     hidden, cells = hide(X, mask)
     model = features(hidden, method, plan, likelihood)
-    return model, trace(model, hidden, init, plan.n_rounds, of_features(model, cells), every, feature_start)
+    rows = trace(model, hidden, init, plan.n_rounds, of_features(model, cells), start_of=feature_start)
+    seconds, state = replay(model, hidden, init, plan.n_rounds, feature_start)
+    return model, state, _beside(rows, seconds)

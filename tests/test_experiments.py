@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT))
 
 import experiments  # noqa: E402
 from experiments import exactness, synthetic_f1, table_1  # noqa: E402
-from experiments.chains import GHOSTS, Plan, Stopwatch, mixture, of_mixture, trace, wall  # noqa: E402
+from experiments.chains import GHOSTS, Plan, Stopwatch, density, mixture, of_mixture, replay, trace, with_wall  # noqa: E402
 from experiments.common import Finding, Request, more, no_worse, overall, perform  # noqa: E402
 
 SHARED = {"__init__", "common", "figures", "chains", "data", "report"}
@@ -100,7 +100,13 @@ def test_a_timed_chain_is_the_chain():
     model = mixture(X, GHOSTS, Plan(3, 5), concentration=1.0)
     rows = trace(model, X, "one", 5, of_mixture(model, X[:7]))
     assert [row["round"] for row in rows] == [0, 1, 2, 3, 4, 5]
-    assert len(wall(model, X, "one", 5)) == 6
+    seconds, state = replay(model, X, "one", 5)
+    assert (np.diff(seconds) > 0).all()
+    assert len(seconds) == 6
+    assert (density(model, state, X[:7]), len(state.occupied)) == (rows[-1]["score"], rows[-1]["clusters"])
+    both = with_wall(rows, model, X, "one")
+    assert [{name: row[name] for name in rows[0]} for row in both] == rows
+    assert both[0]["wall_s"] == 0.0 < both[1]["wall_s"] < both[5]["wall_s"]
     options = {"concentration": 1.0, "n_shards": 3, "n_warmup": 0, "n_draws": 5, "init": "one", "random_state": 0}
     fit = ub.DirichletProcessMixture(**options).fit(X, holdout=X[:7])
     reseeded = trace(model.reseeded(_chain_seed(0)), X, "one", 5, of_mixture(model, X[:7]))
