@@ -8,8 +8,9 @@ threads. Scores and compilation never count.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -117,21 +118,27 @@ class Stopwatch(Serial):
         return result
 
 
+def timed(model: Any, engine: Stopwatch, state: Any) -> Iterator[tuple[Any, float]]:
+    """The states of a chain, each with the critical path of its round."""
+    chain = rounds(model, engine, state)
+    while True:
+        engine.waited, began = 0.0, time.thread_time()
+        state = next(chain)
+        yield state, time.thread_time() - began - engine.waited
+
+
 def trace(
     model: Any, X: Array, init: Any, n_rounds: int, measure: Measure, every: int = 1, start_of: Any = start
 ) -> Rows:
     """What is measured of the states of a chain, the first one included, and the critical path up to each."""
     engine = Stopwatch(model.recipe(X))
     try:
-        state = start_of.begin(model, engine, X, init)
-        rows, seconds = [{"round": 0, "critical_s": 0.0, **measure(state, engine)}], 0.0
-        chain = rounds(model, engine, state)
-        for number in range(1, n_rounds + 1):
-            engine.waited, began = 0.0, time.thread_time()
-            state = next(chain)
-            seconds += time.thread_time() - began - engine.waited
+        first = start_of.begin(model, engine, X, init)
+        rows, total = [{"round": 0, "critical_s": 0.0, **measure(first, engine)}], 0.0
+        for number, (state, seconds) in enumerate(islice(timed(model, engine, first), n_rounds), 1):
+            total += seconds
             if number % every == 0 or number == n_rounds:
-                rows.append({"round": number, "critical_s": seconds, **measure(state, engine)})
+                rows.append({"round": number, "critical_s": total, **measure(state, engine)})
         return rows
     finally:
         engine.close()
