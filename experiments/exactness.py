@@ -198,7 +198,7 @@ def _draw(plotted: Rows, together: Rows, sizes: Sizes, request: Request) -> None
     grid[0, 0].set_ylabel("error of E[K] (clusters)")
     grid[1, 0].set_ylabel("autocorrelation time of K (rounds)")
     _draw_together(grid[0, 2], together)
-    grid[1, 2].set_title("four clusters", fontsize="medium")
+    grid[1, 2].set_title(f"four clusters, mean of {TIMED} rounds", fontsize="medium")
     figures.clock_legend(grid[1, 2])
     figures.legend(whole, grid[0, 0])
     notes = [f"{N_EMPTY} and {N_ROWS} rows, {sizes.chains} chains of {sizes.n_rounds} rounds; bars: standard errors"]
