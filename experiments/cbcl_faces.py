@@ -68,7 +68,7 @@ def _draw(curves: dict[str, Rows], alone: float, sizes: Sizes, request: Request,
         axes.set_xlabel("iteration (sweep)")
     figures.clock_legend(grid[0, 2])
     grid[0, 0].axhline(alone, color=figures.GREY, linestyle=":", label="independent pixels")
-    grid[0, 0].set_ylabel("held-out log likelihood (nats per pixel)")
+    grid[0, 0].set_ylabel("held-out log likelihood\n(nats per pixel)")
     grid[0, 1].set_ylabel("number of features")
     grid[0, 1].locator_params(axis="y", integer=True)
     figures.legend(whole, grid[0, 0])

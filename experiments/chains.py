@@ -14,13 +14,14 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
+from numba.core import event
 from scipy.special import logsumexp
 
 from experiments.common import Rows
 from experiments.figures import BLACK, BLUE, GREEN, ORANGE, PINK, RED, SKY
 from unbounded import samplers
 from unbounded.arrays import Array
-from unbounded.contracts import Engine, Model
+from unbounded.contracts import Engine, Model, Recipe
 from unbounded.data import describe
 from unbounded.engines import build
 from unbounded.engines.local import Serial
@@ -33,6 +34,7 @@ from unbounded.samplers.hybrid import rounds
 from unbounded.samplers.predictive import log_predictive, with_new
 
 Measure = Callable[[Any, Engine], dict[str, float]]
+LOCK = "numba:compiler_lock"  # held while compiled code is made or loaded
 
 
 @dataclass(frozen=True)
@@ -93,10 +95,39 @@ def features(X: Array, method: Method, plan: Plan, likelihood: Any = None) -> An
 # ---- time
 
 
+class Compilation(event.Listener):
+    """CPU seconds in which compiled code was made or loaded: a chain may meet its last kernel late."""
+
+    def __init__(self) -> None:
+        self.seconds, self._began, self._depth = 0.0, 0.0, 0
+
+    def on_start(self, event: Any) -> None:
+        if self._depth == 0:
+            self._began = time.thread_time()
+        self._depth += 1
+
+    def on_end(self, event: Any) -> None:
+        self._depth -= 1
+        if self._depth == 0:
+            self.seconds += time.thread_time() - self._began
+
+
 class Stopwatch(Serial):
     """One shard after another; `waited` is the time that the others would have waited for the slowest one."""
 
     waited = 0.0
+
+    def __init__(self, recipe: Recipe):
+        super().__init__(recipe)
+        self._compilation = Compilation()
+        event.register(LOCK, self._compilation)
+
+    def close(self) -> None:
+        event.unregister(LOCK, self._compilation)
+        super().close()
+
+    def now(self) -> float:
+        return time.thread_time() - self._compilation.seconds
 
     def map(self, function: Callable[..., Any], own: Sequence[Any] | None = None) -> list[Any]:
         return self._timed(super().map, function, own)
@@ -108,9 +139,9 @@ class Stopwatch(Serial):
         times: list[float] = []
 
         def timed(*args: Any) -> Any:
-            began = time.thread_time()
+            began = self.now()
             result = step(*args)
-            times.append(time.thread_time() - began)
+            times.append(self.now() - began)
             return result
 
         result = call(timed, *rest)
@@ -122,9 +153,9 @@ def timed(model: Any, engine: Stopwatch, state: Any) -> Iterator[tuple[Any, floa
     """The states of a chain, each with the critical path of its round."""
     chain = rounds(model, engine, state)
     while True:
-        engine.waited, began = 0.0, time.thread_time()
+        engine.waited, began = 0.0, engine.now()
         state = next(chain)
-        yield state, time.thread_time() - began - engine.waited
+        yield state, engine.now() - began - engine.waited
 
 
 def trace(

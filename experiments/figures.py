@@ -70,7 +70,8 @@ def clocks(axes: Axes, x: Any, times: dict[str, Array], look: dict[str, Any], un
     for clock, (_, dash, filled) in CLOCKS.items():
         axes.plot(x, 1e3 * times[clock], **look | {"linestyle": dash, "markerfacecolor": filled})
     axes.set_yscale("log")
-    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 1.5, 2.0, 3.0, 5.0, 7.0)))
+    low, high = axes.get_ylim()
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 1.5, 2.0, 3.0, 5.0, 7.0) if high < 30.0 * low else (1.0, 3.0)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())
     axes.set_ylabel(f"time of a {unit} (ms)")

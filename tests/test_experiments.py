@@ -27,6 +27,7 @@ from experiments import exactness, synthetic_f1, table_1, trials  # noqa: E402
 from experiments.chains import (  # noqa: E402
     COLLAPSED,
     GHOSTS,
+    LOCK,
     Method,
     Plan,
     Stopwatch,
@@ -88,7 +89,12 @@ def test_pairwise_f1():
 
 
 def test_the_critical_path_leaves_out_what_other_shards_took(monkeypatch):
-    """Three shards that take 1, 2 and 4 units: the path has 4, so that 3 of the 7 were waiting."""
+    """Three shards that take 1, 2 and 4 units: the path has 4, so that 3 of the 7 were waiting.
+
+    The first one also meets a kernel that must be compiled, which takes 10 and counts nowhere.
+    """
+    from numba.core import event
+
     now = 0.0
 
     class Recipe:
@@ -100,12 +106,16 @@ def test_the_critical_path_leaves_out_what_other_shards_took(monkeypatch):
     def work(units):
         nonlocal now
         now += units
+        if units == 1.0:
+            with event.trigger_event(LOCK), event.trigger_event(LOCK):
+                now += 10.0
 
     monkeypatch.setattr("experiments.chains.time.thread_time", lambda: now)
     engine = Stopwatch(Recipe())
     engine.map(work)
     engine.close()
     assert engine.waited == 3.0
+    assert (now, engine.now()) == (17.0, 7.0)
 
 
 def test_a_timed_chain_is_the_chain():
@@ -191,7 +201,8 @@ class Whispering(Mixture):
     def local_step(self, shard, shared, own):
         HEARD.append(shard.index)
         summary = super().local_step(shard, shared, own)
-        return Summary(summary.shared | {"statistics": summary.shared["statistics"] + len(HEARD)}, summary.private)
+        louder = summary.shared["statistics"] * (1.0 + 1e-9 * len(HEARD))
+        return Summary(summary.shared | {"statistics": louder}, summary.private)
 
 
 def test_shards_apart(monkeypatch):
