@@ -88,9 +88,10 @@ def _draw_times(row: Array, times: dict[str, Array], sizes: Sizes) -> None:
         mine = {clock: values[m] for clock, values in times.items()}
         figures.clocks(axes, sizes.shards, mine, {"color": figures.GREY, "marker": "o", "markersize": 4}, "sweep")
         axes.set_xlabel("number of shards P")
+        axes.tick_params(axis="x", labelsize="small")
         axes.label_outer()
     row[0].set_xscale("log", base=2)
-    row[0].set_xticks(sizes.shards, [str(n_shards) for n_shards in sizes.shards], fontsize="small")
+    row[0].set_xticks(sizes.shards, [str(n_shards) for n_shards in sizes.shards])
     figures.clock_legend(row[0])
 
 

@@ -13,6 +13,8 @@ from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from experiments import figures, trials
 from experiments.chains import GHOSTS, PUBLISHED, Method, Plan
 from experiments.common import Experiment, Finding, Request, Rows, save_rows, say
@@ -156,7 +158,7 @@ def markdown(rows: Rows, sizes: Sizes) -> str:
 def _cell(value: Any) -> str:
     if value is None or isinstance(value, bool):
         return MARKS[value]
-    return f"{value:,.0f}" if isinstance(value, float) else str(value)
+    return f"{value:,.0f}" if isinstance(value, int | float) else str(value)
 
 
 def _draw(rows: Rows, tried: Rows, sizes: Sizes, request: Request) -> None:
@@ -188,12 +190,20 @@ def _draw_sizes(axes: Any, rows: Rows, sizes: Sizes) -> None:
     for y, row in enumerate(rows):
         for x, kind in enumerate(UNITS):
             if f"data size, {kind}" in row:
-                words = size_words(row[f"data size, {kind}"], sizes.rows).replace(">=", "\u2265")
+                words = _power(row[f"data size, {kind}"], sizes.rows)
                 axes.text(x, y, words, ha="center", va="center", fontsize="small")
-    axes.set_xticks(range(len(UNITS)), [f"{kind}\n({unit})" for kind, unit in UNITS.items()], fontsize="small")
+    names = [f"{kind}\n({unit})".replace("-", "-\n") for kind, unit in UNITS.items()]
+    axes.set_xticks(range(len(UNITS)), names, fontsize="small")
     axes.set_xlim(-0.6, len(UNITS) - 0.4)
     axes.tick_params(axis="y", length=0)
     axes.set_title("data size: 1,000 rounds in an hour", fontsize="medium")
+
+
+def _power(size: int, tried: Sequence[int]) -> str:
+    """The size as a figure has it, where there is little room."""
+    bound, _, _ = size_words(size, tried).rpartition(" ")
+    sign = {"": "", "<": "$<$ ", ">=": "$\\geq$ "}[bound]
+    return f"{sign}$10^{round(np.log10(size or tried[0]))}$"
 
 
 def _draw_speeds(axes: Any, rows: Rows, tried: Rows) -> None:
@@ -243,7 +253,7 @@ def _everything(row: dict[str, Any]) -> bool:
 def _large(tried: Rows, sizes: Sizes) -> Finding:
     last = [row for row in tried if row["rows"] == sizes.rows[-1]]
     evidence = ", ".join(
-        f"{row['model']}: {1e3 * row['critical_s']:.0f} ms critical path, {1e3 * row['wall_s']:.0f} ms wall"
+        f"{row['model']}: {1e3 * row['critical_s']:.3g} ms critical path, {1e3 * row['wall_s']:.3g} ms wall"
         for row in last
     )
     statement = (
