@@ -38,14 +38,19 @@ def run(sizes: Sizes, request: Request) -> list[Finding]:
         for n_shards in sizes.shards:
             for seed in range(request.seed, request.seed + sizes.seeds):
                 plan = Plan(n_shards, sizes.n_rounds, SWEEPS, seed)
-                _, found = feature_trace(X, mask, method, plan, "prior")
+                _, _, found = feature_trace(X, mask, method, plan, "prior")
                 rows += [{"method": method.label, "shards": n_shards, "seed": seed, **row} for row in found]
             last = found[-1]
-            say(f"{method.label}, P={n_shards}: {last['score']:.3f}, {last['features']} features")
+            say(f"{method.label}, P={n_shards}: {last['score']:.3f}, {last['features']} features, {_seconds(last)}")
     save_rows(rows, request)
     scores, numbers = (_blocks(rows, name, sizes) for name in ("score", "features"))
-    _draw(scores, numbers, sizes, request, notes)
+    times = {clock: _blocks(rows, clock, sizes)[..., -1].mean(-1) / sizes.n_rounds / SWEEPS for clock in figures.CLOCKS}
+    _draw(scores, numbers, times, sizes, request, notes)
     return _judge(scores, numbers, sizes)
+
+
+def _seconds(last: dict[str, float]) -> str:
+    return f"{last['critical_s']:.2f} s critical path, {last['wall_s']:.2f} s wall"
 
 
 def _blocks(rows: Rows, name: str, sizes: Sizes) -> Array:
@@ -54,24 +59,40 @@ def _blocks(rows: Rows, name: str, sizes: Sizes) -> Array:
     return np.array([row[name] for row in rows], float).reshape(shape)
 
 
-def _draw(scores: Array, numbers: Array, sizes: Sizes, request: Request, notes: list[str]) -> None:
-    whole, grid = figures.figure(2, len(METHODS), width=2.5, height=2.4, sharex=True, sharey="row")
+def _draw(
+    scores: Array, numbers: Array, times: dict[str, Array], sizes: Sizes, request: Request, notes: list[str]
+) -> None:
+    whole, grid = figures.figure(3, len(METHODS), width=2.5, height=2.2, sharex="row", sharey="row")
     x = np.arange(sizes.n_rounds + 1) * SWEEPS
     for m, method in enumerate(METHODS):
         for p, (n_shards, colour) in enumerate(zip(sizes.shards, figures.shades(len(sizes.shards)), strict=True)):
-            for axes, values in zip(grid[:, m], (scores, numbers), strict=True):
+            for axes, values in zip(grid[:2, m], (scores, numbers), strict=True):
                 axes.plot(x, values[m, p].mean(0), color=colour, linewidth=1.3, label=f"{n_shards}")
+                axes.set_xlabel("iteration (sweep)")
         grid[0, m].set_title(method.label.replace("hybrid, ", ""), fontsize="medium")
         grid[1, m].axhline(TRUE_FEATURES, color=figures.GREY, linewidth=0.8, linestyle=":")
-        grid[1, m].set_xlabel("iteration (sweep)")
     low = np.quantile(scores[:, :, :, 1:], 0.02)
     grid[0, 0].set_ylim(low, scores.max() + 0.05 * (scores.max() - low))
     grid[0, 0].set_ylabel("held-out log likelihood\n(nats per pixel)")
     figures.doubling(grid[1, 0], numbers.max())
     grid[1, 0].set_ylabel("number of features\n(dotted: the truth)")
+    _draw_times(grid[2], times, sizes)
     figures.legend(whole, grid[0, 0], "number of shards P")
     notes = [*notes, f"exchange every {SWEEPS} sweeps, means over {sizes.seeds} seeds"]
-    figures.finish(whole, request, notes=[*notes, *figures.shards_on_cores(sizes.shards[-1])])
+    figures.finish(whole, request, notes=[*notes, *figures.beyond_cores(sizes.shards[-1])])
+
+
+def _draw_times(row: Array, times: dict[str, Array], sizes: Sizes) -> None:
+    """Of a sweep, its part of the exchange included, means over the chain."""
+    for m, axes in enumerate(row):
+        mine = {clock: values[m] for clock, values in times.items()}
+        figures.clocks(axes, sizes.shards, mine, {"color": figures.GREY, "marker": "o", "markersize": 4}, "sweep")
+        axes.set_xlabel("number of shards P")
+        axes.tick_params(axis="x", labelsize="small")
+        axes.label_outer()
+    row[0].set_xscale("log", base=2)
+    row[0].set_xticks(sizes.shards, [str(n_shards) for n_shards in sizes.shards])
+    figures.clock_legend(row[0])
 
 
 def _judge(scores: Array, numbers: Array, sizes: Sizes) -> list[Finding]:

@@ -7,18 +7,15 @@ after every 5 sweeps.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import islice
+from typing import Any
 
 import numpy as np
 
 from experiments import data, figures
-from experiments.chains import GHOSTS, WARM, Plan, feature_trace, features, hide
+from experiments.chains import GHOSTS, WARM, Plan, feature_trace
 from experiments.common import Experiment, Finding, Request, Rows, save_rows, say
 from unbounded.arrays import Array
-from unbounded.engines import build
 from unbounded.likelihoods import LinearGaussian
-from unbounded.samplers import feature_start
-from unbounded.samplers.hybrid import rounds
 from unbounded.summary import plots
 
 METHODS = (WARM, GHOSTS)
@@ -40,13 +37,13 @@ def run(sizes: Sizes, request: Request) -> list[Finding]:
     Z = (np.random.default_rng([request.seed, 1]).random((len(X), sizes.start)) < 0.2).astype(int)
     plan, curves = Plan(sizes.n_shards, sizes.n_rounds, SWEEPS, request.seed), {}
     for method in METHODS:
-        _, curves[method.label] = feature_trace(X, mask, method, plan, Z, likelihood=LIKELIHOOD)
+        model, state, curves[method.label] = feature_trace(X, mask, method, plan, Z, LIKELIHOOD)
         last = curves[method.label][-1]
-        say(f"{method.label}: {last['score']:.3f}, {last['features']} features")
+        say(f"{method.label}: {last['score']:.3f}, {last['features']} features, {last['wall_s']:.1f} s wall")
     save_rows([{"method": label, **row} for label, rows in curves.items() for row in rows], request)
     alone = independent_pixels(X, mask)
     _draw(curves, alone, sizes, request, notes)
-    _draw_features(X, mask, plan, Z, request, notes)
+    _draw_features(model, state, request, notes)
     return _judge(curves, alone)
 
 
@@ -59,34 +56,32 @@ def independent_pixels(X: Array, mask: Array) -> float:
 
 
 def _draw(curves: dict[str, Rows], alone: float, sizes: Sizes, request: Request, notes: list[str]) -> None:
-    whole, grid = figures.figure(1, 2, width=3.8)
+    whole, grid = figures.figure(1, 3)
     for method in METHODS:
         rows = curves[method.label]
         sweeps = np.array([row["round"] for row in rows]) * SWEEPS
-        for axes, name in zip(grid[0], ("score", "features"), strict=True):
+        for axes, name in zip(grid[0, :2], ("score", "features"), strict=True):
             axes.plot(sweeps[1:], [row[name] for row in rows[1:]], label=method.label, **method.look)
-            axes.set_xlabel("iteration (sweep)")
+        times = {clock: np.diff([row[clock] for row in rows]) / SWEEPS for clock in figures.CLOCKS}
+        figures.clocks(grid[0, 2], sweeps[1:], times, method.look, "sweep")
+    for axes in grid[0]:
+        axes.set_xlabel("iteration (sweep)")
+    figures.clock_legend(grid[0, 2])
     grid[0, 0].axhline(alone, color=figures.GREY, linestyle=":", label="independent pixels")
-    grid[0, 0].set_ylabel("held-out log likelihood (nats per pixel)")
+    grid[0, 0].set_ylabel("held-out log likelihood\n(nats per pixel)")
     grid[0, 1].set_ylabel("number of features")
     grid[0, 1].locator_params(axis="y", integer=True)
     figures.legend(whole, grid[0, 0])
-    figures.finish(whole, request, notes=[*notes, *figures.shards_on_cores(sizes.n_shards)])
+    figures.finish(whole, request, notes=[*notes, *figures.beyond_cores(sizes.n_shards)])
 
 
-def _draw_features(X: Array, mask: Array, plan: Plan, Z: Array, request: Request, notes: list[str]) -> None:
-    """The features in most use at the end of the chain with ghosts, which is run again for them, on all cores."""
-    hidden, _ = hide(X, mask)
-    model = features(hidden, GHOSTS, plan, LIKELIHOOD)
-    engine = build("threads", model.recipe(hidden))
-    begun = feature_start.begin(model, engine, hidden, Z)
-    state = next(islice(rounds(model, engine, begun), plan.n_rounds - 1, None))
+def _draw_features(model: Any, state: Any, request: Request, notes: list[str]) -> None:
+    """The features in most use at the end of the last chain, the one with ghosts."""
     everything = model.statistics(state, np.concatenate([state.occupied, state.always]))
-    engine.close()
     members = everything.members[: len(state.occupied)]
     order = np.argsort(-members)[:SHOWN]
     loadings = model.likelihood.expected(state.scales, everything)[order]
-    whole = plots.features(loadings, (data.SIDE, data.SIDE), members[order] / len(X))
+    whole = plots.features(loadings, (data.SIDE, data.SIDE), members[order] / model.n_rows)
     notes = [*notes, f"the {len(order)} features in most use, with the share of faces that have them"]
     figures.finish(whole, request, name="features", notes=notes)
 

@@ -8,19 +8,20 @@ threads. Scores and compilation never count.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
 import numpy as np
+from numba.core import event
 from scipy.special import logsumexp
 
 from experiments.common import Rows
 from experiments.figures import BLACK, BLUE, GREEN, ORANGE, PINK, RED, SKY
 from unbounded import samplers
 from unbounded.arrays import Array
-from unbounded.contracts import Engine, Model
+from unbounded.contracts import Engine, Model, Recipe
 from unbounded.data import describe
 from unbounded.engines import build
 from unbounded.engines.local import Serial
@@ -33,6 +34,7 @@ from unbounded.samplers.hybrid import rounds
 from unbounded.samplers.predictive import log_predictive, with_new
 
 Measure = Callable[[Any, Engine], dict[str, float]]
+LOCK = "numba:compiler_lock"  # held while compiled code is made or loaded
 
 
 @dataclass(frozen=True)
@@ -93,10 +95,39 @@ def features(X: Array, method: Method, plan: Plan, likelihood: Any = None) -> An
 # ---- time
 
 
+class Compilation(event.Listener):
+    """CPU seconds in which compiled code was made or loaded: a chain may meet its last kernel late."""
+
+    def __init__(self) -> None:
+        self.seconds, self._began, self._depth = 0.0, 0.0, 0
+
+    def on_start(self, event: Any) -> None:
+        if self._depth == 0:
+            self._began = time.thread_time()
+        self._depth += 1
+
+    def on_end(self, event: Any) -> None:
+        self._depth -= 1
+        if self._depth == 0:
+            self.seconds += time.thread_time() - self._began
+
+
 class Stopwatch(Serial):
     """One shard after another; `waited` is the time that the others would have waited for the slowest one."""
 
     waited = 0.0
+
+    def __init__(self, recipe: Recipe):
+        super().__init__(recipe)
+        self._compilation = Compilation()
+        event.register(LOCK, self._compilation)
+
+    def close(self) -> None:
+        event.unregister(LOCK, self._compilation)
+        super().close()
+
+    def now(self) -> float:
+        return time.thread_time() - self._compilation.seconds
 
     def map(self, function: Callable[..., Any], own: Sequence[Any] | None = None) -> list[Any]:
         return self._timed(super().map, function, own)
@@ -108,14 +139,23 @@ class Stopwatch(Serial):
         times: list[float] = []
 
         def timed(*args: Any) -> Any:
-            began = time.thread_time()
+            began = self.now()
             result = step(*args)
-            times.append(time.thread_time() - began)
+            times.append(self.now() - began)
             return result
 
         result = call(timed, *rest)
         self.waited += sum(times) - max(times)
         return result
+
+
+def timed(model: Any, engine: Stopwatch, state: Any) -> Iterator[tuple[Any, float]]:
+    """The states of a chain, each with the critical path of its round."""
+    chain = rounds(model, engine, state)
+    while True:
+        engine.waited, began = 0.0, engine.now()
+        state = next(chain)
+        yield state, engine.now() - began - engine.waited
 
 
 def trace(
@@ -124,36 +164,37 @@ def trace(
     """What is measured of the states of a chain, the first one included, and the critical path up to each."""
     engine = Stopwatch(model.recipe(X))
     try:
-        state = start_of.begin(model, engine, X, init)
-        rows, seconds = [{"round": 0, "critical_s": 0.0, **measure(state, engine)}], 0.0
-        chain = rounds(model, engine, state)
-        for number in range(1, n_rounds + 1):
-            engine.waited, began = 0.0, time.thread_time()
-            state = next(chain)
-            seconds += time.thread_time() - began - engine.waited
+        first = start_of.begin(model, engine, X, init)
+        rows, total = [{"round": 0, "critical_s": 0.0, **measure(first, engine)}], 0.0
+        for number, (state, seconds) in enumerate(islice(timed(model, engine, first), n_rounds), 1):
+            total += seconds
             if number % every == 0 or number == n_rounds:
-                rows.append({"round": number, "critical_s": seconds, **measure(state, engine)})
+                rows.append({"round": number, "critical_s": total, **measure(state, engine)})
         return rows
     finally:
         engine.close()
 
 
-def wall(model: Model, X: Array, init: Any, n_rounds: int, start_of: Any = start) -> Array:
-    """[n_rounds + 1]: seconds on this machine's cores up to the end of each round of the same chain."""
+def replay(model: Model, X: Array, init: Any, n_rounds: int, start_of: Any = start) -> tuple[Array, Any]:
+    """The same chain on all cores: seconds up to the end of each round [n_rounds + 1], and the last state."""
     engine = build("threads", model.recipe(X))
     try:
         state = start_of.begin(model, engine, X, init)
-        began, out = time.perf_counter(), [0.0]
-        for _ in islice(rounds(model, engine, state), n_rounds):
-            out.append(time.perf_counter() - began)
-        return np.array(out)
+        chain, began, seconds = rounds(model, engine, state), time.perf_counter(), [0.0]
+        for _ in range(n_rounds):
+            state = next(chain)
+            seconds.append(time.perf_counter() - began)
+        return np.array(seconds), state
     finally:
         engine.close()
 
 
 def with_wall(rows: Rows, model: Any, X: Array, init: Any, start_of: Any = start) -> Rows:
     """The same rows with the wall time up to each of them."""
-    seconds = wall(model, X, init, rows[-1]["round"], start_of)
+    return _beside(rows, replay(model, X, init, rows[-1]["round"], start_of)[0])
+
+
+def _beside(rows: Rows, seconds: Array) -> Rows:
     return [row | {"wall_s": float(seconds[row["round"]])} for row in rows]
 
 
@@ -194,8 +235,11 @@ def hide(X: Array, mask: Array) -> tuple[Array, Cells]:
 
 
 def feature_trace(
-    X: Array, mask: Array, method: Method, plan: Plan, init: Any, every: int = 1, likelihood: Any = None
-) -> tuple[Any, Rows]:
+    X: Array, mask: Array, method: Method, plan: Plan, init: Any, likelihood: Any = None
+) -> tuple[Any, Any, Rows]:
+    """(model, last state, what was measured of every state with both times up to it)."""
     hidden, cells = hide(X, mask)
     model = features(hidden, method, plan, likelihood)
-    return model, trace(model, hidden, init, plan.n_rounds, of_features(model, cells), every, feature_start)
+    rows = trace(model, hidden, init, plan.n_rounds, of_features(model, cells), start_of=feature_start)
+    seconds, state = replay(model, hidden, init, plan.n_rounds, feature_start)
+    return model, state, _beside(rows, seconds)

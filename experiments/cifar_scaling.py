@@ -16,7 +16,6 @@ from unbounded.arrays import Array
 from unbounded.engines.local import available_cores
 
 METHODS = (PUBLISHED, GHOSTS)
-CLOCKS = ("critical_s", "critical path"), ("wall_s", "wall time")
 START, PREPARE = "prior", 400
 WORTH = 0.5  # of the ideal speed-up
 
@@ -78,8 +77,8 @@ def _speedups(rows: Rows, sizes: Sizes, target: float) -> Rows:
             whole = [row for row in mine if row["round"] == sizes.n_rounds]
             reached[n_shards] = {
                 "round": np.mean([row["round"] for row in first]),
-                **{f"{clock}": np.mean([row[clock] for row in first]) for clock, _ in CLOCKS},
-                **{f"all_{clock}": np.mean([row[clock] for row in whole]) for clock, _ in CLOCKS},
+                **{f"{clock}": np.mean([row[clock] for row in first]) for clock in figures.CLOCKS},
+                **{f"all_{clock}": np.mean([row[clock] for row in whole]) for clock in figures.CLOCKS},
             }
         one = reached[sizes.shards[0]]
         for n_shards, times in reached.items():
@@ -95,8 +94,8 @@ def _draw(plotted: Rows, target: float, sizes: Sizes, request: Request, notes: l
         axes.plot(sizes.shards, sizes.shards, color=figures.GREY, linewidth=0.8, label="ideal")
         for method in METHODS:
             mine = [row for row in plotted if row["method"] == method.label]
-            for (clock, words), marker in zip(CLOCKS, "os", strict=True):
-                look = method.look | {"marker": marker, "markerfacecolor": None if marker == "o" else "white"}
+            for (clock, (words, _, filled)), marker in zip(figures.CLOCKS.items(), "os", strict=True):
+                look = method.look | {"marker": marker, "markerfacecolor": filled}
                 y = [row[f"speedup_{kind}{clock}"] for row in mine]
                 axes.plot(sizes.shards, y, label=f"{method.label}: {words}", **look)
         axes.set_xlabel("number of shards P")

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import digamma
 
 from experiments import figures
-from experiments.chains import COLLAPSED, GHOSTS, HOT, ONE_OPEN, PUBLISHED, Method, Plan, mixture
+from experiments.chains import COLLAPSED, GHOSTS, HOT, ONE_OPEN, PUBLISHED, Method, Plan, mixture, trace, with_wall
 from experiments.common import Experiment, Finding, Request, Rows, save_rows, say, standard_error
 from unbounded.arrays import Array
 from unbounded.engines import build
@@ -26,6 +26,7 @@ from unbounded.samplers.hybrid import rounds
 METHODS = (PUBLISHED, HOT, ONE_OPEN, GHOSTS)
 N_ROWS, N_EMPTY, ALPHA = 200, 60, 1.0
 BIASED = 4.0  # standard errors
+UNTIMED, TIMED = 10, 50  # rounds of the chain whose rounds are timed
 
 
 @dataclass(frozen=True)
@@ -110,8 +111,17 @@ def _measure(
         "problem": problem.name, "method": method.label, "shards": n_shards, "truth": truth[0],
         "mean": float(means.mean()), "error": float(means.mean()) - truth[0],
         "standard_error": float(np.hypot(standard_error(means), truth[1])),
-        "autocorrelation_time": autocorrelation_time(traces),
+        "autocorrelation_time": autocorrelation_time(traces), **time_of_a_round(problem, method, n_shards, seed),
     }  # fmt: skip
+
+
+def time_of_a_round(problem: Problem, method: Method, n_shards: int, seed: int) -> dict[str, float]:
+    """Seconds on the critical path and on this machine, means over rounds of one more chain."""
+    plan = Plan(n_shards, UNTIMED + TIMED, seed=1000 * seed)
+    model = mixture(problem.X, method, plan, problem.likelihood, concentration=ALPHA)
+    rows = trace(model, problem.X, "prior", plan.n_rounds, lambda state, engine: {})
+    rows = with_wall(rows, model, problem.X, "prior")
+    return {clock: (rows[-1][clock] - rows[UNTIMED][clock]) / TIMED for clock in figures.CLOCKS}
 
 
 def autocorrelation_time(traces: Array) -> float:
@@ -173,22 +183,26 @@ def _draw(plotted: Rows, together: Rows, sizes: Sizes, request: Request) -> None
                 sizes.shards, [row["error"] for row in mine], error, capsize=2, label=method.label, **look
             )
             grid[1, column].plot(sizes.shards, [row["autocorrelation_time"] for row in mine], **look)
+            if column == 1:
+                times = {clock: np.array([row[clock] for row in mine]) for clock in figures.CLOCKS}
+                figures.clocks(grid[1, 2], sizes.shards, times, look, "round")
         grid[0, column].axhline(0.0, color=figures.GREY, linewidth=0.8)
         grid[0, column].set_title(f"{problem.name}: E[K] = {mine[0]['truth']:.2f}", fontsize="medium")
         grid[1, column].margins(y=0.2)
         grid[1, column].set_ylim(bottom=0)
-        for axes in grid[:, column]:
-            axes.set_xscale("log", base=2)
-            axes.set_xlim(0.8 * sizes.shards[0], 1.25 * sizes.shards[-1])
-            axes.set_xticks(sizes.shards, [str(p) for p in sizes.shards])
-            axes.set_xlabel("number of shards P")
+    for axes in (*grid[:, 0], *grid[:, 1], grid[1, 2]):
+        axes.set_xscale("log", base=2)
+        axes.set_xlim(0.8 * sizes.shards[0], 1.25 * sizes.shards[-1])
+        axes.set_xticks(sizes.shards, [str(p) for p in sizes.shards])
+        axes.set_xlabel("number of shards P")
     grid[0, 0].set_ylabel("error of E[K] (clusters)")
     grid[1, 0].set_ylabel("autocorrelation time of K (rounds)")
     _draw_together(grid[0, 2], together)
-    grid[1, 2].set_axis_off()
+    grid[1, 2].set_title(f"four clusters, mean of {TIMED} rounds", fontsize="medium")
+    figures.clock_legend(grid[1, 2])
     figures.legend(whole, grid[0, 0])
     notes = [f"{N_EMPTY} and {N_ROWS} rows, {sizes.chains} chains of {sizes.n_rounds} rounds; bars: standard errors"]
-    figures.finish(whole, request, notes=[*notes, *figures.shards_on_cores(sizes.shards[-1])])
+    figures.finish(whole, request, notes=[*notes, *figures.beyond_cores(sizes.shards[-1])])
 
 
 def _draw_together(axes: Any, together: Rows) -> None:

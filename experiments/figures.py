@@ -21,6 +21,7 @@ BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, RED, PINK = (
 )  # fmt: skip
 GREY = "#595959"
 LETTERS = 13  # of the notes below a figure, in an inch
+CLOCKS = {"critical_s": ("critical path", "-", None), "wall_s": ("wall time", "--", "white")}  # words, dash, marker
 
 
 def figure(down: int, across: int, width: float = 3.3, height: float = 2.7, **options: Any) -> tuple[Figure, Any]:
@@ -62,6 +63,28 @@ def log_seconds(axes: Axes) -> None:
     axes.xaxis.set_minor_formatter(NullFormatter())
 
 
+def clocks(axes: Axes, x: Any, times: dict[str, Array], look: dict[str, Any], unit: str) -> None:
+    """Milliseconds on both clocks: solid on the critical path, dashed on this machine."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    for clock, (_, dash, filled) in CLOCKS.items():
+        axes.plot(x, 1e3 * times[clock], **look | {"linestyle": dash, "markerfacecolor": filled})
+    axes.set_yscale("log")
+    low, high = axes.get_ylim()
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 1.5, 2.0, 3.0, 5.0, 7.0) if high < 30.0 * low else (1.0, 3.0)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.set_ylabel(f"time of a {unit} (ms)")
+
+
+def clock_legend(axes: Axes) -> None:
+    """Which line is which clock, whatever its colour."""
+    from matplotlib.lines import Line2D
+
+    lines = [Line2D([], [], color=GREY, linestyle=dash, label=words) for words, dash, _ in CLOCKS.values()]
+    axes.legend(handles=lines, frameon=False, fontsize="small")
+
+
 def legend(whole: Figure, axes: Axes, title: str | None = None) -> None:
     """Above the figure, in as many columns as fit."""
     handles, labels = axes.get_legend_handles_labels()
@@ -85,14 +108,10 @@ def finish(whole: Figure, request: Request, title: str = "", name: str = "figure
     whole.savefig(request.out / f"{name}.png", dpi=110)
 
 
-def shards_on_cores(most: int) -> list[str]:
-    """A note for figures without times: who did the work of the shards."""
-    return [f"P = {most} shards at most, run on {available_cores()} cores"]
-
-
 def beyond_cores(most: int) -> list[str]:
     """A note where there are more shards than cores: what P processors would take was not measured on P of them."""
     cores = available_cores()
     if most <= cores:
         return [f"{cores} cores"]
-    return [f"P up to {most} on {cores} cores: critical path = slowest shard + global step, shards timed one by one"]
+    critical = "critical path = slowest shard + global step, shards timed one by one"
+    return [f"P up to {most} on {cores} cores: {critical}; wall time = all shards on those cores"]

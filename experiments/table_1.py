@@ -1,26 +1,25 @@
-"""Ours: the paper's table of methods, regenerated from what the library has, with speeds measured in this run.
+"""Ours: the paper's table of methods, regenerated from what the library has, with what was measured in this run.
 
 Models and exactness are read from the samplers themselves: a sampler is listed for a model when it is registered for
-it, is parallel when it takes more than one shard, and is exact when its model says so.
+it, is parallel when it takes more than one shard, and is exact when its model says so. It is distributed when its chain
+is the same with shards in separate processes. Data sizes are powers of ten: the largest of which 1,000 rounds take an
+hour at most.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from experiments import figures
-from experiments.chains import GHOSTS, PUBLISHED, Method, Plan, features, mixture, trace
+from experiments import figures, trials
+from experiments.chains import GHOSTS, PUBLISHED, Method, Plan
 from experiments.common import Experiment, Finding, Request, Rows, save_rows, say
 from unbounded import samplers
-from unbounded.data import describe
-from unbounded.datasets import cambridge, gaussian_mixture
-from unbounded.instantiation import resolve
-from unbounded.likelihoods import LinearGaussian
 from unbounded.measures import GammaPoisson
-from unbounded.samplers import feature_start, start
 
 SOURCES = {  # sampler -> (paper, does the paper's table call it exact)
     "asynchronous": ("Smyth et al. 2009", False),
@@ -43,13 +42,20 @@ MARKS = {True: "yes", False: "no", None: ""}
 HYBRIDS = {"published": PUBLISHED, "ghosts": GHOSTS}
 
 
+UNITS = {"beta-Bernoulli": "rows", "DP": "rows", "HDP": "tokens", "PY": "rows"}  # of the models that are timed
+LOOKS = {
+    "beta-Bernoulli": ("s", figures.ORANGE), "DP": ("o", figures.BLUE), "HDP": ("D", figures.GREEN),
+    "PY": ("^", figures.PINK),
+}  # fmt: skip
+HOUR, ROUNDS = 3_600.0, 1_000
+
+
 @dataclass(frozen=True)
 class Sizes:
-    """n_rows = 0: nothing is timed."""
+    """Numbers of rows to be tried, in turn; without any, nothing is measured."""
 
-    n_rows: int
+    rows: tuple[int, ...]
     n_shards: int = 8
-    n_rounds: int = 5
 
 
 def methods() -> dict[str, Method]:
@@ -60,83 +66,107 @@ def methods() -> dict[str, Method]:
 
 
 def run(sizes: Sizes, request: Request) -> list[Finding]:
-    rows = []
-    for name, method in methods().items():
-        rows.append(_line(name, method, sizes, request.seed))
-        say(" | ".join(str(value) for value in rows[-1].values()))
+    rows: Rows = []
+    tried: Rows = []
+    with closing(trials.two_processes()) if sizes.rows else nullcontext() as workers:
+        for name, method in methods().items():
+            tried += _tried(name, method, sizes, request.seed)
+            apart = _apart(method, workers) if sizes.rows else None
+            rows.append(_line(name, method, apart, [row for row in tried if row["method"] == name]))
+            say(" | ".join(_cell(value) for value in rows[-1].values()))
     save_rows(rows, request)
-    (request.out / "table.md").write_text(markdown(rows))
-    _draw(rows, sizes, request)
-    return _judge(rows)
+    save_rows(tried, request, "rounds")
+    (request.out / "table.md").write_text(markdown(rows, sizes))
+    _draw(rows, tried, sizes, request)
+    return _judge(rows, tried, sizes)
 
 
-def _line(name: str, method: Method, sizes: Sizes, seed: int) -> dict[str, Any]:
-    source, said = SOURCES.get(name, (name, None))
+def _having(method: Method) -> dict[str, bool]:
     having = {model: method.sampler in getattr(samplers, registry) for model, registry in MODELS.items()}
-    having["other CRMs"] = having["other CRMs"] and _takes_counts(method)
-    models = {kind: _tiny(kind, method) for kind in ("DP", "beta-Bernoulli") if having[kind]}
-    exact = all(model.exact for model in models.values()) if models else None
-    parallel = any(model.n_shards > 1 for model in models.values()) if models else None
-    speeds = {f"rows per second, {kind}": _speed(kind, method, sizes, seed) for kind in models} if sizes.n_rows else {}
-    return {
-        "method": name, "source": source, "exact": exact, "exact in the paper's table": said, "parallel": parallel,
-        **having, **speeds,
-    }  # fmt: skip
-
-
-def _tiny(kind: str, method: Method) -> Any:
-    """The sampler's model of a few rows: what it says of itself."""
-    return _model(kind, _rows(kind, 40), method, Plan(4, 4))
+    return having | {"other CRMs": having["other CRMs"] and _takes_counts(method)}
 
 
 def _takes_counts(method: Method) -> bool:
     """Whether a sampler of features takes other measures than the beta-Bernoulli process."""
-    X = cambridge(40, seed=0).X
-    common = (LinearGaussian().bind(describe(X)), resolve(method.instantiate), len(X), 4, 0, 4, 1, "float64")
     try:
-        samplers.FEATURES[method.sampler](GammaPoisson(1.0, 1.0), *common)
+        trials.tiny("beta-Bernoulli", method, GammaPoisson(1.0, 1.0))
     except ValueError:
         return False
     return True
 
 
-def _rows(kind: str, n: int) -> Any:
-    return gaussian_mixture(n, 8, 10, seed=0).X if kind == "DP" else cambridge(n, seed=0).X
+def _timed(method: Method) -> list[str]:
+    return [model for model, has in _having(method).items() if has and model in UNITS]
 
 
-def _model(kind: str, X: Any, method: Method, plan: Plan) -> Any:
-    return mixture(X, method, plan) if kind == "DP" else features(X, method, plan)
+def _tried(name: str, method: Method, sizes: Sizes, seed: int) -> Rows:
+    plan = Plan(sizes.n_shards, ROUNDS, seed=seed)
+    return [
+        {"method": name, **row}
+        for kind in _timed(method) if sizes.rows
+        for row in trials.attempts(kind, method, plan, sizes.rows, HOUR / ROUNDS)
+    ]  # fmt: skip
 
 
-def _speed(kind: str, method: Method, sizes: Sizes, seed: int) -> float:
-    """Rows swept per second of critical path, from the best of a few rounds; the first state has the true structure."""
-    for n in (10 * sizes.n_shards, sizes.n_rows):  # the first time, kernels are compiled
-        X, plan = _rows(kind, n), Plan(sizes.n_shards, sizes.n_rounds, seed=seed)
-        model = _model(kind, X, method, plan)
-        truth: Any = gaussian_mixture(n, 8, 10, seed=0).labels if kind == "DP" else cambridge(n, seed=0).Z.astype(int)
-        begin = start if kind == "DP" else feature_start
-        rows = trace(model, X, truth, sizes.n_rounds, lambda state, engine: {}, start_of=begin)
-    return n / float(np.diff([row["critical_s"] for row in rows]).min())
+def _apart(method: Method, workers: Any) -> bool:
+    return all(trials.distributed(kind, method, workers) for kind in _timed(method))
 
 
-def markdown(rows: Rows) -> str:
+def _line(name: str, method: Method, apart: bool | None, tried: Rows) -> dict[str, Any]:
+    source, said = SOURCES.get(name, (name, None))
+    models = [trials.tiny(kind, method) for kind in _timed(method)]
+    return {
+        "method": name, "source": source, "exact": all(model.exact for model in models),
+        "exact in the paper's table": said, "parallel": any(model.n_shards > 1 for model in models),
+        "distributed": apart, **_having(method), **_measured(tried),
+    }  # fmt: skip
+
+
+def _measured(tried: Rows) -> dict[str, Any]:
+    """By model: the largest size whose rounds fit into the hour (0: not even the smallest), and its speed."""
+    out: dict[str, Any] = {}
+    for kind in dict.fromkeys(row["model"] for row in tried):
+        best = max((row for row in tried if row["model"] == kind and row["fits"]), key=_rows, default=None)
+        out[f"data size, {kind}"] = best["rows"] if best else 0
+        out[f"{UNITS[kind]} per second, {kind}"] = best["rows"] / best["critical_s"] if best else None
+    return out
+
+
+def _rows(row: dict[str, Any]) -> int:
+    return int(row["rows"])
+
+
+def size_words(size: int, tried: Sequence[int]) -> str:
+    """The largest size that was tried is all that a run can tell."""
+    if not size:
+        return f"< {tried[0]:,}"
+    return f">= {size:,}" if size == tried[-1] else f"{size:,}"
+
+
+def markdown(rows: Rows, sizes: Sizes) -> str:
     names = list(rows[-1])
     lines = [" | ".join(names), " | ".join("---" for _ in names)]
-    lines += [" | ".join(_cell(row.get(name)) for name in names) for row in rows]
+    for row in rows:
+        cells = [
+            size_words(row[name], sizes.rows) if name.startswith("data size") and name in row else _cell(row.get(name))
+            for name in names
+        ]
+        lines.append(" | ".join(cells))
     return "\n".join(f"| {line} |" for line in lines) + "\n"
 
 
 def _cell(value: Any) -> str:
     if value is None or isinstance(value, bool):
         return MARKS[value]
-    return f"{value:,.0f}" if isinstance(value, float) else str(value)
+    return f"{value:,.0f}" if isinstance(value, int | float) else str(value)
 
 
-def _draw(rows: Rows, sizes: Sizes, request: Request) -> None:
-    """The table as marks, and the speeds beside it."""
-    whole, grid = figures.figure(1, 2, width=4.4, height=0.35 * len(rows) + 1.0, sharey=True)
-    marks, speeds = grid[0]
-    names = ["exact", "parallel", *MODELS]
+def _draw(rows: Rows, tried: Rows, sizes: Sizes, request: Request) -> None:
+    """The table as marks, data sizes, and speeds beside it."""
+    height = 0.35 * len(rows) + 1.0
+    whole, grid = figures.figure(1, 3, width=4.4, height=height, sharey=True, width_ratios=[1.0, 0.85, 1.0])
+    marks, table, speeds = grid[0]
+    names = ["exact", "parallel", "distributed", *MODELS]
     looks = {True: ("o", figures.BLUE, 55), False: ("x", figures.RED, 35), None: ("_", figures.GREY, 20)}
     for y, row in enumerate(rows):
         for x, name in enumerate(names):
@@ -146,45 +176,97 @@ def _draw(rows: Rows, sizes: Sizes, request: Request) -> None:
     marks.set_yticks(range(len(rows)), [f"{row['method']}: {row['source']}" for row in rows], fontsize="small")
     marks.invert_yaxis()
     marks.set_title("o: yes, x: no, or not for this process", fontsize="medium")
-    for kind, marker, colour in (("DP", "o", figures.BLUE), ("beta-Bernoulli", "s", figures.ORANGE)):
-        chosen = [
-            (row[f"rows per second, {kind}"], y) for y, row in enumerate(rows) if f"rows per second, {kind}" in row
-        ]
-        if chosen:
-            speeds.plot(*zip(*chosen, strict=True), marker, color=colour, label=kind)
-            speeds.set_xscale("log")
-    speeds.set_xlabel("rows swept per second of critical path")
-    speeds.grid(True, axis="x", alpha=0.3)
-    if sizes.n_rows:
-        speeds.legend(frameon=False)
-    notes = [f"{sizes.n_rows:,} rows x 8 (DP, 10 clusters) or x 36 (4 features)", f"P = {sizes.n_shards}"]
+    _draw_sizes(table, rows, sizes)
+    _draw_speeds(speeds, rows, tried)
+    notes = [
+        f"data size: the largest power of ten of which {ROUNDS:,} rounds take an hour at most of critical path, P = "
+        f"{sizes.n_shards}, from the true structure",
+        "rows of 8 columns (DP, PY; 10 clusters), images of 36 pixels (4 features), documents of 100 tokens, 30 topics",
+    ]
     figures.finish(whole, request, notes=[*notes, *figures.beyond_cores(sizes.n_shards)])
 
 
-def _judge(rows: Rows) -> list[Finding]:
+def _draw_sizes(axes: Any, rows: Rows, sizes: Sizes) -> None:
+    for y, row in enumerate(rows):
+        for x, kind in enumerate(UNITS):
+            if f"data size, {kind}" in row:
+                words = _power(row[f"data size, {kind}"], sizes.rows)
+                axes.text(x, y, words, ha="center", va="center", fontsize="small")
+    names = [f"{kind}\n({unit})".replace("-", "-\n") for kind, unit in UNITS.items()]
+    axes.set_xticks(range(len(UNITS)), names, fontsize="small")
+    axes.set_xlim(-0.6, len(UNITS) - 0.4)
+    axes.tick_params(axis="y", length=0)
+    axes.set_title("data size: 1,000 rounds in an hour", fontsize="medium")
+
+
+def _power(size: int, tried: Sequence[int]) -> str:
+    """The size as a figure has it, where there is little room."""
+    bound, _, _ = size_words(size, tried).rpartition(" ")
+    sign = {"": "", "<": "$<$ ", ">=": "$\\geq$ "}[bound]
+    return f"{sign}$10^{round(np.log10(size or tried[0]))}$"
+
+
+def _draw_speeds(axes: Any, rows: Rows, tried: Rows) -> None:
+    """Full marks: on the critical path; hollow ones: on this machine's cores."""
+    place = {row["method"]: y for y, row in enumerate(rows)}
+    best = {(row["method"], row["model"]): row for row in tried if row["fits"]}  # of each, the last and largest
+    for number, (kind, (marker, colour)) in enumerate(LOOKS.items()):
+        mine = [row for (_, model), row in best.items() if model == kind]
+        y = [place[row["method"]] + 0.17 * (number - 1.5) for row in mine]
+        for clock, (_, _, filled) in figures.CLOCKS.items():
+            look = {"color": colour, "markerfacecolor": filled or colour, "markersize": 5}
+            x = [row["rows"] / row[clock] for row in mine]
+            axes.plot(x, y, marker, label="" if filled else f"{kind} ({UNITS[kind]})", **look)
+    axes.set_xlabel("swept per second")
+    axes.set_title("full: critical path, hollow: wall time", fontsize="medium")
+    axes.grid(True, axis="x", alpha=0.3)
+    if tried:
+        axes.set_xscale("log")
+        axes.legend(frameon=False, fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0))
+
+
+def _judge(rows: Rows, tried: Rows, sizes: Sizes) -> list[Finding]:
     table = {row["method"]: row for row in rows}
-    ghosts, published = table["ghosts"], table["published"]
-    everything = ghosts["exact"] and ghosts["parallel"] and all(ghosts[model] for model in MODELS)
     differing = [
         row["method"] for row in rows
-        if row["exact in the paper's table"] is not None and row["exact"] is not None
-        and row["exact"] != row["exact in the paper's table"]
+        if row["exact in the paper's table"] is not None and row["exact"] != row["exact in the paper's table"]
     ]  # fmt: skip
-    others = [row["method"] for row in rows if row["method"] not in HYBRIDS and row["exact"] and row["parallel"]
-              and all(row[model] for model in MODELS)]  # fmt: skip
+    others = [row["method"] for row in rows if row["method"] not in HYBRIDS and _everything(row)]
+    words = "with ghosts it is exact, parallel, distributed, and has all five models"
+    apart = "from the registry, and on two processes" if sizes.rows else "from the registry; processes were not tried"
     return [
-        Finding("the hybrid sampler as published is exact", bool(published["exact"]), "what the library says of it"),
-        Finding("with ghosts it is exact, parallel, and has all five models", bool(everything), "from the registry"),
+        Finding(
+            "the hybrid sampler as published is exact", bool(table["published"]["exact"]), "what the library says of it"
+        ),
+        Finding(words, _everything(table["ghosts"]), apart),
         Finding("no other method has all of that", not others, ", ".join(others) or "none"),
         Finding("the paper's column of exactness is right", not differing, f"differs for: {', '.join(differing)}"),
+        *([_large([row for row in tried if row["method"] == "ghosts"], sizes)] if sizes.rows else []),
     ]
+
+
+def _everything(row: dict[str, Any]) -> bool:
+    """What was not tried is not held against a method."""
+    return row["exact"] and row["parallel"] and row["distributed"] is not False and all(row[m] for m in MODELS)
+
+
+def _large(tried: Rows, sizes: Sizes) -> Finding:
+    last = [row for row in tried if row["rows"] == sizes.rows[-1]]
+    evidence = ", ".join(
+        f"{row['model']}: {1e3 * row['critical_s']:.3g} ms critical path, {1e3 * row['wall_s']:.3g} ms wall"
+        for row in last
+    )
+    statement = (
+        f"with ghosts, {ROUNDS:,} rounds of {sizes.rows[-1]:,} rows or tokens take an hour at most in all models"
+    )
+    return Finding(statement, len(last) == len(UNITS) and all(row["fits"] for row in last), f"a round: {evidence}")
 
 
 EXPERIMENT = Experiment(
     "table-1",
     "Only the hybrid sampler is exact, parallel and distributed for the beta-Bernoulli process, other completely "
     "random measures, Dirichlet, hierarchical Dirichlet and Pitman-Yor processes.",
-    quick=Sizes(4_000),
-    full=Sizes(100_000),
+    quick=Sizes((1_000,)),
+    full=Sizes((1_000, 10_000, 100_000, 1_000_000)),
     run=run,
 )

@@ -13,18 +13,36 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
+from unbounded import samplers
 from unbounded.cli import app
+from unbounded.contracts import Summary
+from unbounded.samplers.mixture import Mixture
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = Path(os.environ.get("UNBOUNDED_DATA", ROOT.parent / "shared" / "data"))
 sys.path.insert(0, str(ROOT))
 
 import experiments  # noqa: E402
-from experiments import exactness, synthetic_f1, table_1  # noqa: E402
-from experiments.chains import GHOSTS, Plan, Stopwatch, mixture, of_mixture, trace, wall  # noqa: E402
+from experiments import exactness, synthetic_f1, table_1, trials  # noqa: E402
+from experiments.chains import (  # noqa: E402
+    COLLAPSED,
+    GHOSTS,
+    LOCK,
+    Method,
+    Plan,
+    Stopwatch,
+    density,
+    feature_trace,
+    mixture,
+    of_mixture,
+    replay,
+    trace,
+    with_wall,
+)
 from experiments.common import Finding, Request, more, no_worse, overall, perform  # noqa: E402
 
-SHARED = {"__init__", "common", "figures", "chains", "data", "report"}
+SHARED = {"__init__", "common", "figures", "chains", "data", "report", "trials"}
+ONE_PROCESSOR = {"synthetic-f1", "cifar-dimensions"}
 
 
 def paper(*words):
@@ -71,7 +89,12 @@ def test_pairwise_f1():
 
 
 def test_the_critical_path_leaves_out_what_other_shards_took(monkeypatch):
-    """Three shards that take 1, 2 and 4 units: the path has 4, so that 3 of the 7 were waiting."""
+    """Three shards that take 1, 2 and 4 units: the path has 4, so that 3 of the 7 were waiting.
+
+    The first one also meets a kernel that must be compiled, which takes 10 and counts nowhere.
+    """
+    from numba.core import event
+
     now = 0.0
 
     class Recipe:
@@ -83,12 +106,16 @@ def test_the_critical_path_leaves_out_what_other_shards_took(monkeypatch):
     def work(units):
         nonlocal now
         now += units
+        if units == 1.0:
+            with event.trigger_event(LOCK), event.trigger_event(LOCK):
+                now += 10.0
 
     monkeypatch.setattr("experiments.chains.time.thread_time", lambda: now)
     engine = Stopwatch(Recipe())
     engine.map(work)
     engine.close()
     assert engine.waited == 3.0
+    assert (now, engine.now()) == (17.0, 7.0)
 
 
 def test_a_timed_chain_is_the_chain():
@@ -100,7 +127,13 @@ def test_a_timed_chain_is_the_chain():
     model = mixture(X, GHOSTS, Plan(3, 5), concentration=1.0)
     rows = trace(model, X, "one", 5, of_mixture(model, X[:7]))
     assert [row["round"] for row in rows] == [0, 1, 2, 3, 4, 5]
-    assert len(wall(model, X, "one", 5)) == 6
+    seconds, state = replay(model, X, "one", 5)
+    assert (np.diff(seconds) > 0).all()
+    assert len(seconds) == 6
+    assert (density(model, state, X[:7]), len(state.occupied)) == (rows[-1]["score"], rows[-1]["clusters"])
+    both = with_wall(rows, model, X, "one")
+    assert [{name: row[name] for name in rows[0]} for row in both] == rows
+    assert both[0]["wall_s"] == 0.0 < both[1]["wall_s"] < both[5]["wall_s"]
     options = {"concentration": 1.0, "n_shards": 3, "n_warmup": 0, "n_draws": 5, "init": "one", "random_state": 0}
     fit = ub.DirichletProcessMixture(**options).fit(X, holdout=X[:7])
     reseeded = trace(model.reseeded(_chain_seed(0)), X, "one", 5, of_mixture(model, X[:7]))
@@ -111,6 +144,78 @@ def _chain_seed(seed):
     from unbounded.randomness import key
 
     return int(key(seed, "chain", 0) >> np.uint64(2))
+
+
+def test_chains_of_features_have_both_times_and_their_last_state():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(24, 3)) + 3.0 * (rng.random((24, 1)) < 0.5)
+    _, state, rows = feature_trace(X, rng.random(X.shape) < 0.1, GHOSTS, Plan(2, 4), "one")
+    assert [row["round"] for row in rows] == [0, 1, 2, 3, 4]
+    assert state.round == 4
+    assert len(state.occupied) == rows[-1]["features"]
+    for clock in ("critical_s", "wall_s"):
+        assert (np.diff([row[clock] for row in rows]) > 0).all()
+
+
+def test_the_time_of_a_round_leaves_the_first_rounds_out(monkeypatch):
+    def trace(model, X, init, n_rounds, measure):
+        return [{"round": r, "critical_s": 100.0 + 2.0 * r if r else 0.0} for r in range(n_rounds + 1)]
+
+    def both(rows, *args):
+        return [row | {"wall_s": 3.0 * row["critical_s"]} for row in rows]
+
+    monkeypatch.setattr(exactness, "trace", trace)
+    monkeypatch.setattr(exactness, "with_wall", both)
+    found = exactness.time_of_a_round(exactness.problems()[1], GHOSTS, 2, 0)
+    assert found == {"critical_s": pytest.approx(2.0), "wall_s": pytest.approx(6.0)}
+
+
+# ---- what samplers can do
+
+
+def test_sizes_are_tried_until_one_is_too_slow(monkeypatch):
+    def seconds(this, method, plan):
+        return this / 1e5
+
+    monkeypatch.setattr(trials, "problem", lambda kind, n: n)
+    monkeypatch.setattr(trials, "_round", seconds)
+    monkeypatch.setattr(trials, "_wall", seconds)
+    rows = list(trials.attempts("DP", GHOSTS, Plan(2), (1_000, 10_000, 100_000, 1_000_000), 0.5))
+    assert [(row["rows"], row["fits"]) for row in rows] == [(1_000, True), (10_000, True), (100_000, False)]
+    assert np.isnan(rows[-1]["wall_s"])
+    assert table_1._measured(rows) == {"data size, DP": 10_000, "rows per second, DP": pytest.approx(1e5)}
+    assert table_1._measured(rows[2:]) == {"data size, DP": 0, "rows per second, DP": None}
+
+
+def test_the_largest_size_that_was_tried_is_a_bound():
+    words = [table_1.size_words(size, (1_000, 10_000)) for size in (0, 1_000, 10_000)]
+    assert words == ["< 1,000", "1,000", ">= 10,000"]
+
+
+HEARD = []
+
+
+class Whispering(Mixture):
+    """Shards that tell each other of their steps through memory that they share only while in one process."""
+
+    def local_step(self, shard, shared, own):
+        HEARD.append(shard.index)
+        summary = super().local_step(shard, shared, own)
+        louder = summary.shared["statistics"] * (1.0 + 1e-9 * len(HEARD))
+        return Summary(summary.shared | {"statistics": louder}, summary.private)
+
+
+def test_shards_apart(monkeypatch):
+    """Messages are all that travels; who needs more, or has one shard, is not distributed."""
+    monkeypatch.setitem(samplers.DIRICHLET, "whispering", Whispering)
+    workers = trials.two_processes()
+    try:
+        assert trials.distributed("DP", GHOSTS, workers)
+        assert not trials.distributed("DP", Method("", "", sampler="whispering"), workers)
+        assert trials.distributed("beta-Bernoulli", GHOSTS, workers)
+        assert not trials.distributed("DP", COLLAPSED, workers)
+    finally:
+        workers.close()
 
 
 # ---- runs
@@ -125,9 +230,9 @@ def test_the_counter_example(tmp_path):
 
 
 def test_the_table_without_times(tmp_path):
-    experiment = replace(table_1.EXPERIMENT, quick=table_1.Sizes(n_rows=0))
+    experiment = replace(table_1.EXPERIMENT, quick=table_1.Sizes(rows=()))
     text = perform(experiment, Request(tmp_path, quick=True))
-    assert "held: with ghosts it is exact, parallel, and has all five models" in text
+    assert "held: with ghosts it is exact, parallel, distributed, and has all five models" in text
     assert "did not hold: the hybrid sampler as published is exact" in text
     check_files(tmp_path)
 
@@ -187,6 +292,8 @@ def test_quick_runs_without_data(name, tmp_path):
     result = paper(name, "--quick", "--out", tmp_path)
     assert result.exit_code == 0, result.output
     check_files(tmp_path / name)
+    heads = [path.read_text().split("\n", 1)[0] for path in (tmp_path / name).glob("*.csv")]
+    assert any("critical_s" in head and ("wall_s" in head or name in ONE_PROCESSOR) for head in heads)
 
 
 @pytest.mark.long
