@@ -83,7 +83,7 @@ def _draw(curves: Curves, methods: list[Method], sizes: Sizes, request: Request,
             for method in methods:
                 for number, rows in enumerate(curves[start, method.label]):
                     x, y = ([row[key] for row in rows[1:]] for key in (name, "score"))
-                    axes.plot(x, y, label=method.label if number == 0 else None, **method.look)
+                    axes.plot(x, y, label=method.label if number == 0 else None, **method.look | {"linewidth": 1.0})
             figures.log_seconds(axes)
         line[0].set_ylabel("test log likelihood\n(nats per image)")
         line[1].set_title(STARTS[start], fontsize="medium")
@@ -95,7 +95,7 @@ def _draw(curves: Curves, methods: list[Method], sizes: Sizes, request: Request,
 
 
 def _judge(curves: Curves, methods: list[Method], start: str) -> list[Finding]:
-    """The claims: sooner than the slice sampler, better in the end than the asynchronous one."""
+    """The claims: sooner than the slice sampler, better in the end than the asynchronous one (and, ours: sooner)."""
     tests = [(hybrid, rival, *how) for hybrid in (PUBLISHED, GHOSTS) for rival, *how in _CLAIMS if rival in methods]
     findings = []
     for this, other, when, key in [*tests, (GHOSTS, PUBLISHED, "on the way", _way)]:
@@ -118,13 +118,13 @@ def _way(a: Rows, b: Rows) -> tuple[float, float]:
     return float(values[0].mean()), float(values[1].mean())
 
 
-_CLAIMS = ((SLICE, "on the way", _way), (ASYNCHRONOUS, "at the end", _end))
+_CLAIMS = ((SLICE, "on the way", _way), (ASYNCHRONOUS, "on the way", _way), (ASYNCHRONOUS, "at the end", _end))
 
 EXPERIMENT = Experiment(
     "cifar-rivals",
     "On eight processors the hybrid sampler converges faster than the distributed slice sampler and to a better test "
     "log likelihood than the asynchronous approximation.",
     quick=Sizes(8, 2_000, 500, 3, 60),
-    full=Sizes(16, 20_000, 2_000, 3, 100),
+    full=Sizes(16, 20_000, 2_000, 8, 100),
     run=run,
 )
