@@ -258,7 +258,7 @@ MUTANTS = [
     ),
     Mutant(
         "hierarchical: words count themselves at mobile topics", TOKENS,
-        "(times[j] - (j == here))", "times[j]", "words",
+        "            total -= itself\n", "", "words",
     ),
     Mutant(
         "hierarchical: private topics of the group overlooked", TOKENS, "(n_private > 0 or within[w] > 0)",

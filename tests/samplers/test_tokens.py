@@ -80,3 +80,18 @@ def test_tokens_alone_join_topics_by_their_masses(least, dtype):
         few = expected < 5
         pairs = [np.append(x[~few], x[few].sum()) for x in (seen, expected)]
         assert stats.chisquare(*pairs, sum_check=False).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("atoms", [3, 300], ids=["all cells", "rows by word"])
+def test_words_of_topics_are_counted(atoms):
+    rng = np.random.default_rng(4)
+    words, labels = rng.integers(0, 20, 900).astype(np.int32), rng.integers(0, atoms - 1, 900).astype(np.int32)
+    by_word = np.argsort(words, kind="stable").astype(np.int32)
+    counts, ends, found, times = tokens.count_words(words, labels, by_word, 20, atoms)
+    expected = np.zeros((atoms, 20), int)
+    np.add.at(expected, (labels, words), 1)
+    table = sparse.csr_matrix((times, found, ends), shape=(atoms, 20))
+    assert table.has_sorted_indices
+    assert table.nnz == (expected > 0).sum()
+    np.testing.assert_array_equal(table.toarray(), expected)
+    np.testing.assert_array_equal(counts, expected.sum(1))

@@ -188,7 +188,8 @@ def sweep(
 
     tail, members, sticks: as in `tables.assign`. The atoms of the current group are `active`, with `times` tokens
     each, an atom at its `place` (-1: not there); the list is kept by hand in the loop, since Numba counts references of
-    arrays that go to functions, inlined ones too.
+    arrays that go to functions, inlined ones too. Indices are unsigned, since Numba asks of others whether they are
+    negative. The sum over the group's atoms, in double precision, takes the token itself along and then leaves it out.
     Private atoms are few and small: for a word that none of them has, in a group that none of them meets, their weight
     is `flat`; only other tokens look at them one by one.
     """
@@ -203,9 +204,10 @@ def sweep(
     within = _words_within(tail, members, n_words)
     birth, flat = _birth(masses, sticks, n_words), _flat(tail, members, sticks, masses, eta, n_words)
     for g in range(group_of(offsets, begin), offsets.size - 1):
+        end = offsets[g + 1]
         n_active, n_private = 0, 0
         private[:] = 0
-        for i in range(offsets[g], offsets[g + 1]):
+        for i in range(offsets[g], end):
             z = labels[i]
             if z < usable:
                 if place[z] < 0:
@@ -217,29 +219,30 @@ def sweep(
             elif z >= shared:
                 private[z - shared] += 1
                 n_private += 1
-        for i in range(max(begin, offsets[g]), offsets[g + 1]):
-            z = labels[i]
-            w = words[i]
+        for i in range(max(begin, offsets[g]), end):
+            at, later = np.uint64(i), np.uint64(words[np.uint64(min(i + AHEAD, end - 1))])
+            z, w = np.int64(labels[at]), np.uint64(words[at])
             if usable <= z < shared:
                 continue
             if alive == slots and birth > 0.0 and (z < shared or members[z - shared] > 1):
                 return i
             here = -1
-            own = 0.0
+            own, itself = 0.0, 0.0
             if z < usable:
-                here = place[z]
-                own = (times[here] - 1) * phi[w, z]
+                here = place[np.uint64(z)]
+                itself = np.float64(phi[w, np.uint64(z)])
+                own = (times[np.uint64(here)] - 1) * itself
             else:
                 alive -= _leave(tail, members, private, sticks, z - shared, w)
                 within[w] -= 1
                 n_private -= 1
                 birth, flat = _birth(masses, sticks, n_words), _flat(tail, members, sticks, masses, eta, n_words)
-            if i + AHEAD < offsets[g + 1]:
-                for j in range(n_active):
-                    prefetch(phi, words[i + AHEAD], active[j])
-            total = phi.dtype.type(0)
+            total = 0.0
             for j in range(n_active):
-                total += (times[j] - (j == here)) * phi[w, active[j]]
+                k = np.uint64(active[j])
+                prefetch(phi, later, k)
+                total += times[j] * phi[w, k]
+            total -= itself
             apart = birth + flat
             near = alive > 0 and (n_private > 0 or within[w] > 0)
             if near:
@@ -400,8 +403,13 @@ def _within(row, masses, k, usable, aim):
 
 
 @jit
-def count_words(words, labels, by_word, atoms):
-    """(tokens of each atom, ends, words, times): how often it has each word, sparse; by_word sorts the rows."""
+def count_words(words, labels, by_word, n_words, atoms):
+    """(tokens of each atom, ends, words, times): how often it has each word, sparse; by_word sorts the rows.
+
+    Where a table of all cells is smaller than the list of the rows, it is filled instead.
+    """
+    if atoms * n_words <= labels.size:
+        return _count_cells(words, labels, n_words, atoms)
     ends = np.zeros(atoms + 1, np.int64)
     for i in range(labels.size):
         ends[labels[i] + 1] += 1
@@ -429,3 +437,22 @@ def count_words(words, labels, by_word, atoms):
             total += 1
         ends[k + 1] = total
     return begin[1:] - begin[:-1], ends, found[:total].copy(), times[:total].copy()
+
+
+@jit
+def _count_cells(words, labels, n_words, atoms):
+    cells = np.zeros((atoms, n_words), np.int32)
+    for i in range(labels.size):
+        cells[np.uint64(labels[i]), np.uint64(words[i])] += 1
+    totals, ends = np.zeros(atoms, np.int64), np.zeros(atoms + 1, np.int64)
+    found, times = np.empty(labels.size, np.int32), np.empty(labels.size, np.int32)
+    n = 0
+    for k in range(atoms):
+        for w in range(n_words):
+            if cells[k, w] > 0:
+                found[n] = w
+                times[n] = cells[k, w]
+                totals[k] += cells[k, w]
+                n += 1
+        ends[k + 1] = n
+    return totals, ends, found[:n].copy(), times[:n].copy()
