@@ -24,7 +24,7 @@ class GroupShard(LabelShard):
         self.offsets = offsets
         words = isinstance(data, np.ndarray) and data.ndim == 1
         self.by_word = np.argsort(data, kind="stable").astype(np.int32) if words else None
-        self.frequency = np.bincount(data) if words else None
+        self.frequency = np.bincount(data if words else [])
         self.seated = form == "franchise"
         self.seats = np.zeros(len(self.labels) if self.seated else 0, np.int32)
         self.dishes = np.zeros_like(self.seats)
