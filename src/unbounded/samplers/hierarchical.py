@@ -368,7 +368,7 @@ class Hierarchical:
         if shard.by_word is None:
             return label_kernel.statistics(self.likelihood.family(), shard.data, shard.labels, atoms, n_features)
         counts, ends, words, times = token_kernel.count_words(
-            shard.data, shard.labels, shard.by_word, len(shard.frequency), atoms
+            shard.data, shard.labels, shard.by_word, n_features, atoms
         )
         table = sparse.csr_matrix((times, words, ends), shape=(atoms, n_features))
         return counts, table
