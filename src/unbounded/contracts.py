@@ -77,6 +77,13 @@ class Message:
 
 
 Step = Callable[[Any, Any, Any], Any]
+Spread = Callable[[Callable[[Any], Any], Sequence[Any]], None]
+
+
+def in_turn(function: Callable[[Any], Any], items: Sequence[Any]) -> None:
+    """The plainest Spread."""
+    for item in items:
+        function(item)
 
 
 class Engine(Protocol):
@@ -84,6 +91,10 @@ class Engine(Protocol):
 
     Steps and functions are bound methods of models or shards, module-level functions, or partials of them.
     """
+
+    @property
+    def spread(self) -> Spread:
+        """function(item) for every item, in any order, by as many threads of the driver as there are workers."""
 
     def run(self, step: Step, message: Message) -> Gathered:
         """step(shard, message.shared, message.own[p]) -> Summary on every shard, then the tree sum."""
@@ -125,7 +136,8 @@ class Model(Protocol):
     def jump(self, state: Any, engine: Engine) -> Any:
         """Moves of whole atoms before the round, which take exchanges of their own with the shards; or none."""
 
-    def global_step(self, state: Any) -> Message: ...
+    def global_step(self, state: Any, spread: Spread = in_turn) -> Message:
+        """spread: for what can be drawn in pieces; each has randomness of its own, so that it does not matter how."""
 
     def local_step(self, shard: Any, shared: Any, own: Any) -> Summary: ...
 

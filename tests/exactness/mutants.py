@@ -29,7 +29,8 @@ LABELS, MIXTURE, MEASURE = "kernels/labels.py", "samplers/mixture.py", "measures
 RULES = "instantiation.py"
 FEATURES, LINEAR, FACTORS = "kernels/features.py", "likelihoods/linear_gaussian.py", "likelihoods/poisson_factors.py"
 BUFFET, ROUND, JUMP = "measures/features.py", "samplers/features.py", "samplers/feature_jump.py"
-TABLES, TOKENS, TOPICS = "kernels/tables.py", "kernels/tokens.py", "likelihoods/tokens.py"
+TABLES, TOKENS, PHI = "kernels/tables.py", "kernels/tokens.py", "kernels/topics.py"
+TOPICS = "likelihoods/tokens.py"
 ALIAS, FRANCHISE = "kernels/alias.py", "kernels/franchise.py"
 GROUPS, GROUP_MEASURE = "samplers/hierarchical.py", "measures/hierarchical.py"
 RIVALS, SLICE, PROCESSORS = "kernels/instantiated.py", "samplers/slice.py", "samplers/auxiliary.py"
@@ -290,7 +291,7 @@ MUTANTS = [
     ),
     Mutant(
         "hierarchical: one table for each atom of a group", TABLES,
-        "j == 0 or uniform(key, first + i) * (masses[k] + j) < masses[k]", "j == 0", "direct",
+        "(j == 0) | (uniform(key, first + i) * (masses[k] + j) < masses[k])", "j == 0", "direct",
     ),
     Mutant(
         "hierarchical: tables of private atoms by their number", GROUPS,
@@ -299,8 +300,8 @@ MUTANTS = [
     ),
     # ---- hierarchical: words
     Mutant(
-        "hierarchical: phi without the counts of one word", TOKENS, "for j in range(ends[k], ends[k + 1]):",
-        "for j in range(ends[k] + 1, ends[k + 1]):", "words",
+        "hierarchical: phi without the counts of one word", PHI, "words[start:stop], first + n_words)",
+        "words[start:stop], first + n_words - 1)", "words",
     ),
     Mutant(
         "hierarchical: held topics smooth no shard", TOKENS, "topics.smooth[:, side]", "topics.smooth[:, 0]",
@@ -325,7 +326,7 @@ MUTANTS = [
     Mutant(
         "hierarchical: ghosts of rows, not of tables", GROUPS,
         "self.measure.ghosts(hyper, tables, plan.ghosts,",
-        "self.measure.ghosts(hyper, table.counts.astype(float), plan.ghosts,", "crowd",
+        "self.measure.ghosts(hyper, counts.astype(float), plan.ghosts,", "crowd",
     ),
     Mutant(
         "hierarchical: ghosts chosen by looking at the tables", GROUPS,

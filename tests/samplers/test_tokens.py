@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from scipy import sparse, stats
 
+from unbounded.contracts import in_turn
 from unbounded.data import describe
-from unbounded.kernels import alias, tables, tokens
+from unbounded.engines.local import Helpers
+from unbounded.kernels import alias, tables, tokens, topics
 from unbounded.likelihoods import Tokens
 from unbounded.randomness import key
 
@@ -19,14 +21,14 @@ WORDS, TOPICS = 60, 4_000
 def test_phi_is_a_dirichlet_draw(eta, dtype):
     """Every word's share of a topic is a beta variable; rare and frequent words are compared with its distribution."""
     counts = np.zeros(WORDS)
-    counts[:3] = 1, 7, 200
+    counts[[0, 31, 58]] = 1, 7, 200
     statistics = sparse.csr_matrix(np.repeat(counts[None].astype(np.int32), TOPICS, axis=0))
     bound = Tokens(eta).bind(describe(sparse.csr_matrix(np.ones((2, WORDS)))))
     phi = bound.phi(statistics, key(5, "phi"), np.dtype(dtype))
     assert phi.shape == (WORDS, TOPICS)
     assert np.allclose(phi.sum(0), 1.0, atol=1e-5)
     total = counts.sum() + WORDS * eta
-    for w in (0, 1, 2, 3, 30, 59):
+    for w in (0, 31, 58, 3, 30, 59):
         shape = eta + counts[w]
         law = stats.beta(shape, total - shape)
         floor = 1e-30  # below it single precision ends
@@ -35,6 +37,30 @@ def test_phi_is_a_dirichlet_draw(eta, dtype):
         assert stats.kstest((law.cdf(seen) - cut) / (1.0 - cut), "uniform").pvalue > 1e-4
     pairs = stats.spearmanr(phi[3], phi[4]).statistic
     assert abs(pairs) < 5 / np.sqrt(TOPICS) + 0.02
+
+
+def test_topics_are_drawn_in_any_order_of_the_table_by_any_number_of_threads():
+    """In blocks of words, ghost-only topics among them; sums are those of the draws."""
+    rng, n_words = np.random.default_rng(3), 700
+    statistics = sparse.csr_matrix(rng.poisson(0.2, (120, n_words)).astype(np.int32))
+    order, masses = np.append(rng.permutation(120)[:90], [-1, 5]), rng.gamma(1.0, size=92)
+    bound = Tokens(0.1).bind(describe(sparse.csr_matrix(np.ones((2, n_words)))))
+    assert len(topics.blocks(n_words, len(order))) > 3
+    helpers = Helpers(2)
+    one, two = (
+        bound.topics(statistics, order, masses, 80, key(6, "phi"), np.dtype(float), spread)
+        for spread in (in_turn, helpers)
+    )
+    helpers.close()
+    for a, b in zip(one, two, strict=True):
+        np.testing.assert_array_equal(a, b)
+    weighed = masses * one.phi
+    np.testing.assert_allclose(one.smooth, np.stack([weighed[:, :80].sum(1), weighed.sum(1)], 1))
+    np.testing.assert_allclose(one.parts.sum(1), weighed.sum(1))
+    np.testing.assert_allclose(one.phi.sum(0), 1.0)
+    there = statistics[order[:90]].toarray().T > 0
+    assert one.phi[:, :90][there].mean() > 5 * one.phi[:, :90][~there].mean()
+    assert np.median(one.phi[:, 90]) < 0.1 / n_words  # nearly all of it is on few words
 
 
 ALIKE = np.full(7, 0.3)
@@ -66,12 +92,13 @@ def test_tokens_alone_join_topics_by_their_masses(least, dtype):
     rng, atoms, n = np.random.default_rng(2), 40, 40_000
     phi, masses = rng.gamma(0.5, size=(3, atoms)).astype(dtype), rng.gamma(1.0, size=atoms)
     words, labels = np.sort(rng.choice(3, n, p=[0.3, 0.2, 0.5])).astype(np.int32), np.zeros(n, np.int32)
-    topics = tokens.Topics(phi, *tokens.smooth(phi, masses, atoms))
-    aliases = alias.build(topics.parts, topics.parts.shape[1], np.bincount(words), least)
+    found = topics.Topics(phi, np.empty((3, 2)), np.empty((3, 3)))
+    topics.finish(phi, np.ones(atoms), masses, atoms, found.smooth, found.parts)
+    aliases = alias.build(found.parts, 3, np.bincount(words), least)
     assert (aliases.row >= 0).tolist() == (np.bincount(words) >= least).tolist()
     tail = Tokens(0.1).bind(describe(sparse.csr_matrix(np.ones((2, 3))))).tail(17, 8)[0]
     tokens.sweep(
-        words, labels, np.arange(n + 1), 0, 0, topics, aliases, atoms, atoms, tables.Masses(masses, 0.0, 1.0, 1.0), 0.1,
+        words, labels, np.arange(n + 1), 0, 0, found, aliases, atoms, atoms, tables.Masses(masses, 0.0, 1.0, 1.0), 0.1,
         tail, np.zeros(16, np.int64), np.full(17, -np.inf), key(1, "label"), key(1, "stick"),
     )  # fmt: skip
     for w in range(3):

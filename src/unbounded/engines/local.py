@@ -11,7 +11,7 @@ from typing import Any
 import scipy.linalg  # noqa: F401  (loads the BLAS that compiled code calls, so that the limit below reaches it)
 from threadpoolctl import threadpool_limits
 
-from unbounded.contracts import Arrays, Gathered, Message, Recipe, Step, restore, state_of
+from unbounded.contracts import Arrays, Gathered, Message, Recipe, Step, in_turn, restore, state_of
 from unbounded.engines.tree import Sum
 
 
@@ -20,11 +20,28 @@ def one_blas_thread() -> Any:
     return threadpool_limits(1, user_api="blas")
 
 
+class Helpers:
+    """Spread over the calling thread and n - 1 others: each takes every n-th item."""
+
+    def __init__(self, n: int):
+        self._n = min(n, available_cores())
+        self._pool = ThreadPoolExecutor(max(self._n - 1, 1), thread_name_prefix="unbounded-helper")
+
+    def __call__(self, function: Callable[[Any], Any], items: Sequence[Any]) -> None:
+        others = [self._pool.submit(in_turn, function, items[i :: self._n]) for i in range(1, min(self._n, len(items)))]
+        in_turn(function, items[:: self._n])
+        for other in others:
+            other.result()
+
+    def close(self) -> None:
+        self._pool.shutdown()
+
+
 class Serial:
     """One shard after another, in the calling thread: for debugging."""
 
     def __init__(self, recipe: Recipe, n_workers: int | None = None):
-        self._limits = one_blas_thread()
+        self._limits, self.spread = one_blas_thread(), Helpers(1)
         self._shards = [recipe(p) for p in range(recipe.n_shards)]
         self._each: Callable[..., Iterable[Any]] = map
 
@@ -45,6 +62,7 @@ class Serial:
         self.map(restore, parts)
 
     def close(self) -> None:
+        self.spread.close()
         self._limits.restore_original_limits()
 
 
@@ -53,9 +71,8 @@ class Threads(Serial):
 
     def __init__(self, recipe: Recipe, n_workers: int | None = None):
         super().__init__(recipe)
-        self._pool = ThreadPoolExecutor(
-            min(recipe.n_shards, n_workers or available_cores()), thread_name_prefix="unbounded"
-        )
+        n_workers = min(recipe.n_shards, n_workers or available_cores())
+        self._pool, self.spread = ThreadPoolExecutor(n_workers, thread_name_prefix="unbounded"), Helpers(n_workers)
         self._each = self._pool.map
 
     def close(self) -> None:

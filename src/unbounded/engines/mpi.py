@@ -24,7 +24,7 @@ from typing import Any
 
 from unbounded.contracts import Arrays, Gathered, Message, Recipe, Step, restore, state_of
 from unbounded.engines import post
-from unbounded.engines.local import one_blas_thread
+from unbounded.engines.local import Helpers, one_blas_thread
 from unbounded.engines.recovery import EngineError
 from unbounded.engines.worker import Build, Map, Order, Run, Worker, blocks, failure, gather, name_of, parts_of, settled
 
@@ -140,6 +140,7 @@ class Mpi:
         self._limits = one_blas_thread()
         self._world, self._worker, self._n_shards = world(), Worker(), recipe.n_shards
         self._blocks = blocks(recipe.n_shards, self._world.size)
+        self.spread = Helpers(self._world.size)
         self._number = next(self._world.engines)
         try:
             self._answers(Build(recipe), self._blocks)
@@ -173,6 +174,7 @@ class Mpi:
     def close(self) -> None:
         if not self._world.torn:
             self._world.tell((self._number, None))
+        self.spread.close()
         self._limits.restore_original_limits()
 
     def _ask(self, order: Order, own: Sequence[Any] | None) -> list[Any]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from unbounded.contracts import Arrays, Gathered, Message, Recipe, Step, restore, state_of
-from unbounded.engines.local import one_blas_thread
+from unbounded.engines.local import Helpers, one_blas_thread
 from unbounded.engines.worker import (
     Build,
     Failure,
@@ -79,6 +79,7 @@ class Remote:
 
     def __init__(self, crew: Crew, recipe: Recipe, n_workers: int):
         self._limits = one_blas_thread()  # in the driver, too: the global step must not depend on the engine
+        self.spread = Helpers(n_workers)
         self._crew, self._n_shards = crew, recipe.n_shards
         self._blocks = blocks(recipe.n_shards, n_workers)
         self._deaths = [0] * n_workers
@@ -113,6 +114,7 @@ class Remote:
 
     def close(self) -> None:
         self._crew.close()
+        self.spread.close()
         self._limits.restore_original_limits()
 
     def _do(self, order: Order, own: Sequence[Any] | None) -> list[Any]:

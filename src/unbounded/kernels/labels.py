@@ -330,6 +330,12 @@ def fill_tail(families, data, labels, shared, tail, members, work):
 
 @jit
 def relabel(labels, codes):
+    """labels[i] = codes[labels[i]]; nothing is read where all codes stay (those below 0 have no rows)."""
+    changed = False
+    for k in range(codes.size):
+        changed |= codes[k] != k and codes[k] >= 0
+    if not changed:
+        return
     for i in range(labels.size):
         labels[i] = codes[labels[i]]
 

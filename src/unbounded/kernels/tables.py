@@ -220,12 +220,12 @@ def draw_tables(labels, offsets, masses, first, key):
     counts = np.zeros(masses.size, np.int64)
     for g in range(offsets.size - 1):
         for i in range(offsets[g], offsets[g + 1]):
-            k = labels[i]
+            k = np.uint64(labels[np.uint64(i)])
             j = counts[k]
             counts[k] += 1
-            tables[k] += j == 0 or uniform(key, first + i) * (masses[k] + j) < masses[k]
+            tables[k] += (j == 0) | (uniform(key, first + i) * (masses[k] + j) < masses[k])
         for i in range(offsets[g], offsets[g + 1]):
-            counts[labels[i]] = 0
+            counts[np.uint64(labels[np.uint64(i)])] = 0
     return tables
 
 

@@ -10,170 +10,15 @@ draw: most tokens go back to it and need neither.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
 
 import numpy as np
 
 from unbounded.kernels import alias
-from unbounded.kernels.compiled import (
-    LOW_BITS,
-    inline,
-    jit,
-    lane_exp,
-    lane_log,
-    lane_sin,
-    log_gamma,
-    low_bits,
-    prefetch,
-    stream,
-    uniform,
-)
+from unbounded.kernels.compiled import inline, jit, prefetch, uniform
 from unbounded.kernels.tables import break_stick, group_of, log_sum
+from unbounded.kernels.topics import CHUNK
 
-CHUNK = 16
 AHEAD = 6  # tokens: what they need of phi is asked for in time
-
-
-class Topics(NamedTuple):
-    """The finite part: phi [words, K] and sums of gamma beta_k phi_wk for every word.
-
-    smooth: over all mobile atoms, and over all; parts: over every CHUNK atoms, so that a search reads little of phi.
-    """
-
-    phi: Any
-    smooth: Any  # [words, 2]
-    parts: Any  # [words, K / CHUNK]
-
-
-# ---- drawing phi
-
-
-@jit
-def draw_phi(ends, words, counts, eta, key, out):
-    """out[w, k] ~ Dirichlet(eta + counts of atom k), one atom's sparse counts after another's.
-
-    Almost all counts are zero: those entries are Gamma(eta) draws. All draws are made in lanes by one trial of a
-    rejection sampler that seldom fails, and where it did by more of them.
-    """
-    n_words, atoms = out.shape
-    tiny = out.dtype.type(1e-300) if out.itemsize == 8 else out.dtype.type(1e-37)
-    base, common = stream(key, 0), stream(key, 1)
-    trial, totals = np.empty(atoms), np.zeros(atoms)
-    shapes = np.full(atoms, eta)
-    for w in range(n_words):
-        if eta < 1.0:
-            _small_gammas(eta, base, w * atoms, trial)
-        else:
-            _gammas(shapes, base, w * atoms, trial)
-        for k in range(atoms):
-            out[w, k] = max(out.dtype.type(trial[k]), tiny)
-            totals[k] += out[w, k]
-    shapes, drawn = np.empty(words.size), np.empty(words.size)
-    for j in range(words.size):
-        shapes[j] = eta + counts[j]
-    _gammas(shapes, common, 0, drawn)
-    for k in range(atoms):
-        for j in range(ends[k], ends[k + 1]):
-            w = words[j]
-            totals[k] -= out[w, k]
-            out[w, k] = drawn[j]
-            totals[k] += out[w, k]
-    for k in range(atoms):
-        totals[k] = 1.0 / totals[k]
-    for w in range(n_words):
-        for k in range(atoms):
-            out[w, k] = max(out.dtype.type(out[w, k] * totals[k]), tiny)
-
-
-@jit
-def _small_gammas(shape, key, counter, out):
-    """Gamma(shape) draws for shape < 1 (Ahrens and Dieter 1974).
-
-    One word of random bits makes a trial: its high bits propose, its low ones accept by 1 - x < exp(-x), which settles
-    nearly all.
-    """
-    bound = 1.0 + shape / math.e
-    inverse = 1.0 / shape
-    for k in range(out.size):
-        p = bound * uniform(key, counter + k)
-        x = lane_exp(lane_log(p) * inverse)
-        good = p <= 1.0 and low_bits(key, counter + k) + 1.0 <= LOW_BITS * (1.0 - x)
-        out[k] = x if good else -1.0
-    again = stream(key, 0)
-    for k in range(out.size):
-        if out[k] < 0.0:
-            out[k] = _small_gamma(shape, bound, key, counter + k, stream(again, counter + k))
-
-
-@jit
-def _small_gamma(shape, bound, key, counter, again):
-    """The draw whose trial was not settled: the whole test, then fresh trials until one is good."""
-    p = bound * uniform(key, counter)
-    u = (low_bits(key, counter) + uniform(again, 0)) / LOW_BITS
-    j = 1
-    while True:
-        if p > 1.0:
-            x = -math.log((bound - p) / shape)
-            if u <= x ** (shape - 1.0):
-                return x
-        else:
-            x = p ** (1.0 / shape)
-            if u <= math.exp(-x):
-                return x
-        p = bound * uniform(again, j)
-        u = uniform(again, j + 1)
-        j += 2
-
-
-@jit
-def _gammas(shapes, key, counter, out):
-    """Gamma(shapes) draws for shapes of at least 1, and any others one by one (Marsaglia and Tsang 2000)."""
-    first, second, third, again = stream(key, 1), stream(key, 2), stream(key, 3), stream(key, 4)
-    for j in range(out.size):
-        d = shapes[j] - 1.0 / 3.0
-        radius = math.sqrt(-2.0 * lane_log(uniform(first, counter + j)))
-        x = radius * lane_sin(uniform(second, counter + j) - 0.5)
-        v = 1.0 + x / math.sqrt(9.0 * d)
-        v = v * v * v
-        good = shapes[j] >= 1.0 and v > 0.0 and uniform(third, counter + j) < 1.0 - 0.0331 * x * x * x * x
-        out[j] = d * v if good else -1.0
-    for j in range(out.size):
-        if out[j] < 0.0:
-            out[j] = _gamma(shapes[j], first, second, third, counter + j, stream(again, counter + j))
-
-
-@jit
-def _gamma(shape, first, second, third, counter, again):
-    """The draw whose trial was not settled: the whole test of it, then fresh ones."""
-    if shape >= 1.0:
-        d = shape - 1.0 / 3.0
-        x = math.sqrt(-2.0 * lane_log(uniform(first, counter))) * lane_sin(uniform(second, counter) - 0.5)
-        v = 1.0 + x / math.sqrt(9.0 * d)
-        v = v * v * v
-        if v > 0.0 and math.log(uniform(third, counter)) < 0.5 * x * x + d - d * v + d * math.log(v):
-            return d * v
-    return math.exp(log_gamma(shape, again))
-
-
-@jit
-def smooth(phi, masses, n_mobile):
-    """The sums `smooth` and `parts` of Topics."""
-    n_words, atoms = phi.shape
-    out, parts = np.zeros((n_words, 2)), np.zeros((n_words, (atoms + CHUNK - 1) // CHUNK))
-    for w in range(n_words):
-        for c in range(parts.shape[1]):
-            first, last = c * CHUNK, min((c + 1) * CHUNK, atoms)
-            part = 0.0
-            for k in range(first, last):
-                part += masses[k] * phi[w, k]
-            parts[w, c] = part
-            out[w, 1] += part
-            if last > n_mobile:
-                part = 0.0
-                for k in range(first, n_mobile):
-                    part += masses[k] * phi[w, k]
-            out[w, 0] += part
-    return out, parts
 
 
 # ---- the sweep
@@ -410,7 +255,7 @@ def count_words(words, labels, by_word, n_words, atoms):
     """
     if atoms * n_words <= labels.size:
         return _count_cells(words, labels, n_words, atoms)
-    ends = np.zeros(atoms + 1, np.int64)
+    ends = np.zeros(atoms + 1, np.int32)
     for i in range(labels.size):
         ends[labels[i] + 1] += 1
     for k in range(atoms):
@@ -436,7 +281,7 @@ def count_words(words, labels, by_word, n_words, atoms):
             times[total] = times[j]
             total += 1
         ends[k + 1] = total
-    return begin[1:] - begin[:-1], ends, found[:total].copy(), times[:total].copy()
+    return (begin[1:] - begin[:-1]).astype(np.int64), ends, found[:total].copy(), times[:total].copy()
 
 
 @jit
@@ -444,7 +289,7 @@ def _count_cells(words, labels, n_words, atoms):
     cells = np.zeros((atoms, n_words), np.int32)
     for i in range(labels.size):
         cells[np.uint64(labels[i]), np.uint64(words[i])] += 1
-    totals, ends = np.zeros(atoms, np.int64), np.zeros(atoms + 1, np.int64)
+    totals, ends = np.zeros(atoms, np.int64), np.zeros(atoms + 1, np.int32)
     found, times = np.empty(labels.size, np.int32), np.empty(labels.size, np.int32)
     n = 0
     for k in range(atoms):

@@ -84,6 +84,10 @@ class Bound(ABC):
     def log_marginal(self, counts: Array, statistics: Array) -> Array:
         """[K]: log of the integral over the parameters of the product of f(x_i | theta), without log_base."""
 
+    def log_evidence(self, counts: Array, statistics: Array) -> float:
+        """The same of all atoms together."""
+        return float(self.log_marginal(counts, statistics).sum())
+
     @abstractmethod
     def draw(self, counts: Array, statistics: Array, rng: np.random.Generator) -> Parameters:
         """One draw of every atom's parameters given its members."""

@@ -7,6 +7,7 @@ an atom's column of log probabilities is never written out, and eta may be sampl
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from numbers import Real
 from typing import Any, ClassVar, NamedTuple
@@ -15,7 +16,8 @@ import numpy as np
 from scipy import sparse
 from scipy.special import gammaln
 
-from unbounded.kernels import tokens as kernel
+from unbounded.contracts import Spread, in_turn
+from unbounded.kernels import topics as kernel
 from unbounded.kernels.compiled import implements
 from unbounded.kernels.operations import accumulate, clear, evaluate, featurise, largest, logits, screen, update
 from unbounded.likelihoods.base import Array, Bound, Columns, Parameters
@@ -71,19 +73,26 @@ class BoundTokens(Bound):
         """Move eta given which words each atom has, the atoms' phi integrated out."""
         if not isinstance(self.prior, Gamma):
             return eta
-        prior, words = self.prior, self.n_features
-        times = np.bincount(statistics.data)
-        values = np.flatnonzero(times)
-        times = times[values]
+        prior, log_evidence = self.prior, self._log_evidence(counts, statistics)
 
         def log_density(log_eta: float) -> float:
             e = math.exp(log_eta)
-            cells = (times * (gammaln(e + values) - math.lgamma(e))).sum()
-            totals = (math.lgamma(words * e) - gammaln(words * e + counts)).sum()
-            return float(cells + totals) + prior.log_density(e) + log_eta
+            return log_evidence(e) + prior.log_density(e) + log_eta
 
         low, high = (math.log(bound) for bound in ETA_RANGE)
         return math.exp(slice_within(log_density, math.log(eta), low, high, rng))
+
+    def _log_evidence(self, counts: Array, statistics: Any) -> Callable[[float], float]:
+        """The log probability of all atoms' words, phi integrated out, by eta: there are few different counts."""
+        words, times = self.n_features, np.bincount(statistics.data)
+        values = np.flatnonzero(times)
+        times = times[values]
+
+        def log_evidence(eta: float) -> float:
+            cells = (times * (gammaln(eta + values) - math.lgamma(eta))).sum()
+            return float(cells + (math.lgamma(words * eta) - gammaln(words * eta + counts)).sum())
+
+        return log_evidence
 
     # ---- as any likelihood
 
@@ -93,6 +102,9 @@ class BoundTokens(Bound):
     def log_base(self, X: Array) -> Array:
         return np.zeros(len(X))
 
+    def log_evidence(self, counts: Array, statistics: Any) -> float:
+        return self._log_evidence(counts, statistics)(self.eta)
+
     def log_marginal(self, counts: Array, statistics: Any) -> Array:
         table = sparse.csr_matrix(statistics)
         words = self.n_features
@@ -101,12 +113,36 @@ class BoundTokens(Bound):
         totals = math.lgamma(words * self.eta) - gammaln(words * self.eta + counts)
         return np.bincount(atom, cells, table.shape[0]) + totals
 
+    def topics(
+        self, statistics: Any, order: Array, masses: Array, n_mobile: int, key: np.uint64, dtype: Any,
+        spread: Spread = in_turn,
+    ) -> kernel.Topics:  # fmt: skip
+        """A draw of the distributions over words of the atoms with rows `order` (-1: no words), in that order."""
+        n_words, atoms = self.n_features, len(order)
+        table, chunks = sparse.csr_matrix(statistics), -(-atoms // kernel.CHUNK)
+        table.sort_indices()
+        phi, smooth, parts = np.empty((n_words, atoms), dtype), np.empty((n_words, 2)), np.empty((n_words, chunks))
+        blocks = kernel.blocks(n_words, atoms)
+        totals = np.empty((len(blocks), atoms))
+
+        def draw(b: int) -> None:
+            words = blocks[b]
+            kernel.draw(
+                table.indptr, table.indices, table.data, order, self.eta, key, words.start, phi[words], totals[b]
+            )
+
+        def finish(words: slice) -> None:
+            kernel.finish(phi[words], scale, masses, n_mobile, smooth[words], parts[words])
+
+        spread(draw, range(len(blocks)))
+        scale = 1.0 / totals.sum(0)
+        spread(finish, blocks)
+        return kernel.Topics(phi, smooth, parts)
+
     def phi(self, statistics: Any, key: np.uint64, dtype: Any) -> Array:
-        """[words, K]: a draw of every atom's distribution over words."""
-        table = sparse.csr_matrix(statistics)
-        out = np.empty((self.n_features, table.shape[0]), dtype)
-        kernel.draw_phi(table.indptr, table.indices, table.data, self.eta, key, out)
-        return out
+        """[words, K]: a draw of every row's distribution over words."""
+        order = np.arange(statistics.shape[0])
+        return self.topics(statistics, order, np.zeros(len(order)), 0, key, dtype).phi
 
     def draw(self, counts: Array, statistics: Any, rng: np.random.Generator) -> Parameters:
         return {"phi": self.phi(statistics, rng.integers(2**64, dtype=np.uint64), np.float64).T}

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from unbounded.contracts import Array, Arrays, Engine, Gathered, Message, Summary
+from unbounded.contracts import Array, Arrays, Engine, Gathered, Message, Spread, Summary, in_turn
 from unbounded.kernels import labels as kernel
 from unbounded.kernels import tables as table_kernel
 from unbounded.likelihoods.tokens import BoundTokens
@@ -147,7 +147,7 @@ class AsynchronousMixture(Mixture):
         table = Table(counts, statistics, np.full(len(counts), -1))
         return GossipState(round_, hyper, table, len(counts), np.zeros(self.n_shards, np.int64), known)
 
-    def global_step(self, state: Any) -> Message:
+    def global_step(self, state: Any, spread: Spread = in_turn) -> Message:
         counts = state.table.counts[state.occupied].astype(float)
         hyper = self.measure.update(state.hyper, counts, generator(self.seed, "hyper", state.round))
         return Message((state.round, hyper), [of_others(state.known, p) for p in range(self.n_shards)])
@@ -250,7 +250,8 @@ class AsynchronousGroups(Hierarchical):
         return Summary({}, self._own(shard, size)._asdict() | {"tables": tables[:size]})
 
     def _own(self, shard: GroupShard, size: int) -> Version:
-        return Version(*self._statistics(shard, size))
+        counts, (statistics,) = self._statistics(shard, size)
+        return Version(counts, statistics)
 
     def _state(self, round_: int, hyper: GroupHyper, gathered: Gathered, known: Known) -> GossipGroupState:
         counts, statistics = summed(heard_of(gathered))
@@ -258,7 +259,7 @@ class AsynchronousGroups(Hierarchical):
         table = hierarchical.Table(counts, tables, statistics, np.full(len(counts), -1))
         return GossipGroupState(round_, hyper, table, len(counts), np.zeros(self.n_shards, np.int64), known)
 
-    def global_step(self, state: Any) -> Message:
+    def global_step(self, state: Any, spread: Spread = in_turn) -> Message:
         def rng(purpose: str) -> np.random.Generator:
             return generator(self.seed, purpose, state.round)
 
@@ -274,7 +275,7 @@ class AsynchronousGroups(Hierarchical):
         sticks[live] = logs[:-1]
         none = np.empty(0, np.int64)
         if isinstance(self.likelihood, BoundTokens):
-            finite = self._topics(hyper, table.statistics, none, 0, 0, np.empty(0), key(self.seed, "phi", state.round))
+            finite = self._topics(hyper, table.statistics, none, np.empty(0), 0, state.round, spread)
         else:
             nothing = draw_parameters(self.likelihood, np.zeros(0), table.statistics[:0], 0, 0, rng("parameters"))
             finite = finite_part(self.likelihood, self.dtype, nothing, np.zeros(0))

@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from unbounded.contracts import Arrays, Engine, Gathered, Message, Summary
+from unbounded.contracts import Arrays, Engine, Gathered, Message, Spread, Summary, in_turn
 from unbounded.instantiation import Plan, Rule, classify
 from unbounded.kernels import alias, franchise
 from unbounded.kernels import labels as label_kernel
 from unbounded.kernels import tables as kernel
 from unbounded.kernels import tokens as token_kernel
+from unbounded.kernels.topics import Topics
 from unbounded.likelihoods.base import Array, Bound, Parameters
 from unbounded.likelihoods.tokens import BoundTokens, LogTopics
 from unbounded.measures.hierarchical import HierarchicalDirichletProcess, Hyper
@@ -29,6 +30,7 @@ from unbounded.samplers.groups import GroupShard, Shards, cut
 from unbounded.samplers.mixture import all_labels, draw_parameters, finite_part, recode
 
 FORMS = ("direct", "franchise")
+FREE = 16  # slots for new private atoms of a shard, to begin with
 
 
 class Table(NamedTuple):
@@ -157,36 +159,33 @@ class Hierarchical:
 
     # ---- global step
 
-    def global_step(self, state: HierarchicalState) -> Message:
+    def global_step(self, state: HierarchicalState, spread: Spread = in_turn) -> Message:
         def rng(purpose: str) -> np.random.Generator:
             return generator(self.seed, purpose, state.round)
 
-        live = state.occupied
-        table = Table(*(column[live] for column in state.table))
-        tables = table.tables.astype(float)
+        live, table = state.occupied, state.table
+        counts, owner, tables = table.counts[live], table.owner[live], table.tables[live].astype(float)
         hyper = self.measure.update(state.hyper, tables, self.sizes[self.sizes > 0], rng("hyper"))
         if isinstance(self.likelihood, BoundTokens):
-            eta = self.likelihood.update(hyper.eta, table.counts, table.statistics, rng("eta"))
+            eta = self.likelihood.update(hyper.eta, counts, table.statistics, rng("eta"))
             hyper = hyper._replace(eta=eta)
         plan = self.rule.plan(state.round, self.n_rounds, self.n_ghosts, self.n_shards, rng("plan"))
         if plan.published:
             ghosts, extra = np.ones(len(live), np.int64), np.empty(0, np.int64)
         else:
             ghosts, extra = self.measure.ghosts(hyper, tables, plan.ghosts, rng("ghosts"))
-        mobile, held, private = classify(ghosts, table.owner, plan)
+        mobile, held, private = classify(ghosts, owner, plan)
         shared = np.concatenate([mobile, held])
         n_mobile, n_shared = len(mobile) + len(extra), len(shared) + len(extra)
         tables += 0 if plan.published else ghosts
         held_tables = np.concatenate([tables[mobile], extra, tables[held]])
-        share, masses, sticks = self._weights(
-            hyper, plan, held_tables, tables[private], table.owner[private], rng("weights")
-        )
+        share, masses, sticks = self._weights(hyper, plan, held_tables, tables[private], owner[private], rng("weights"))
+        atoms, parameters = (live[mobile], live[held], live[private]), None
         if isinstance(self.likelihood, BoundTokens):
-            usable = np.concatenate([mobile, held]) if plan.lone >= 0 else mobile
-            phi_key, parameters = key(self.seed, "phi", state.round), None
-            finite = self._topics(hyper, table.statistics, usable, len(extra), len(mobile), masses, phi_key)
+            usable = np.concatenate([atoms[0], np.full(len(extra), -1), atoms[1] if plan.lone >= 0 else live[:0]])
+            finite = self._topics(hyper, table.statistics, usable, masses, n_mobile, state.round, spread)
         else:
-            finite, parameters = self._finite(table, mobile, held, private, len(extra), plan, rng("parameters"))
+            finite, parameters = self._finite(table, *atoms, len(extra), plan, rng("parameters"))
         broadcast = Broadcast(
             state.round, hyper, finite, n_mobile, n_shared, masses, _among(parameters, slice(n_shared))
         )
@@ -195,7 +194,7 @@ class Hierarchical:
         new_code[held] = n_mobile + np.arange(len(held))
         own = []
         for p in range(self.n_shards):
-            mine = np.flatnonzero(table.owner[private] == p)
+            mine = np.flatnonzero(owner[private] == p)
             code = new_code.copy()
             code[private[mine]] = n_shared + np.arange(len(mine))
             n_own = n_shared if plan.lone == p else n_mobile
@@ -222,21 +221,18 @@ class Hierarchical:
         return share, hyper.gamma * np.exp(logs), sticks
 
     def _topics(
-        self, hyper: Hyper, statistics: Any, usable: Array, n_extra: int, position: int, masses: Array, key_: np.uint64
+        self, hyper: Hyper, statistics: Any, usable: Array, masses: Array, n_mobile: int, round_: int, spread: Spread
     ) -> Any:
-        """The same for words, whose statistics are sparse; ghost-only atoms stand at `position`."""
-        none = sparse.csr_matrix((n_extra, statistics.shape[1]), dtype=statistics.dtype)
-        parts = [statistics[usable[:position]], none, statistics[usable[position:]]]
-        phi = self.at(hyper).phi(sparse.vstack(parts, format="csr"), key_, np.dtype(self.dtype))
-        if self.form == "franchise":
-            return LogTopics(np.log(phi))
-        return token_kernel.Topics(phi, *token_kernel.smooth(phi, masses, position + n_extra))
+        """What compiled code needs of topics; usable: their rows of the statistics, -1 of ghost-only ones."""
+        phi_key, dtype = key(self.seed, "phi", round_), np.dtype(self.dtype)
+        topics = self.at(hyper).topics(statistics, usable, masses, n_mobile, phi_key, dtype, spread)
+        return LogTopics(np.log(topics.phi)) if self.form == "franchise" else topics
 
     def _finite(
         self, table: Table, mobile: Array, held: Array, private: Array, n_extra: int, plan: Plan,
         rng: np.random.Generator,
     ) -> tuple[Any, Parameters | None]:  # fmt: skip
-        """What compiled code needs of the usable atoms and, when holes are imputed, parameters of all atoms."""
+        """The same of other atoms and, when holes are imputed, parameters of all atoms."""
         imputes = self.likelihood.imputes
         usable = np.concatenate([mobile, held]) if plan.lone >= 0 else mobile
         drawn = np.concatenate([mobile, held, private]) if imputes else usable
@@ -263,7 +259,8 @@ class Hierarchical:
         likelihood, work = self.at(shared.hyper), self._work(shared, own, slots, typical)
         members = np.zeros(slots, np.int64)
         tail = likelihood.tail(slots + 1, work.top.size)
-        label_kernel.fill_tail(likelihood.family(), shard.data, shard.labels, shared.n_shared, tail, members, work)
+        labels = shard.labels[: 0 if slots == FREE else None]  # no private atom yet
+        label_kernel.fill_tail(likelihood.family(), shard.data, labels, shared.n_shared, tail, members, work)
         return tail, members, work
 
     def _work(self, shared: Broadcast, own: Any, slots: int, typical: int) -> kernel.Scratch:
@@ -290,10 +287,10 @@ class Hierarchical:
 
     def _sweeps(self, shard: GroupShard, shared: Broadcast, own: Any) -> tuple[Array, Array]:
         """The sweeps themselves; (rows, log weights) of private slots, and of the rest of the tail."""
-        n_shared, slots = shared.n_shared, own.n_private + 16
+        n_shared, slots = shared.n_shared, own.n_private + FREE
         tail, members, work = self._room(shard, shared, own, slots, len(shard.labels))
         sticks = np.insert(own.sticks, own.n_private, np.full(slots - own.n_private, -np.inf))
-        words = isinstance(shared.finite, token_kernel.Topics)
+        words = isinstance(shared.finite, Topics)
         aliases = self._aliases(shard, shared.finite, own.usable) if words else None
         for sweep in range(self.sweeps):
             label_key, stick_key = self._keys(shared.round, sweep, "label", "stick")
@@ -318,7 +315,7 @@ class Hierarchical:
                 tail, members, work = self._room(shard, shared, own, slots, len(shard.labels))
         return members, sticks
 
-    def _aliases(self, shard: GroupShard, topics: token_kernel.Topics, usable: int) -> alias.Aliases:
+    def _aliases(self, shard: GroupShard, topics: Topics, usable: int) -> alias.Aliases:
         """None for few topics, or where held atoms are not usable: the last chunk has some of them."""
         n = topics.parts.shape[1]
         n *= n >= alias.FEW and usable == topics.phi.shape[1]
@@ -326,7 +323,7 @@ class Hierarchical:
 
     def _serve(self, shard: GroupShard, shared: Broadcast, own: Own) -> tuple[int, Array]:
         """L sweeps of the franchise; (number of private atoms, tables of every code)."""
-        n_shared, slots = shared.n_shared, own.n_private + 16
+        n_shared, slots = shared.n_shared, own.n_private + FREE
         typical = len(shard.labels) // max(len(shard.offsets) - 1, 1)
         family = self.at(shared.hyper).family()
         heads = franchise.count_heads(shard.seats, shard.offsets)
@@ -354,24 +351,26 @@ class Hierarchical:
         return n_private, franchise.count_dishes(shard.dishes, heads, n_shared + n_private)
 
     def _summarise(self, shard: GroupShard, n_shared: int, n_private: int, tables: Array) -> Summary:
-        counts, sums = self._statistics(shard, n_shared + n_private)
+        counts, (sums, own_sums) = self._statistics(shard, n_shared, n_private)
         there = (counts[:n_shared] > 0).astype(np.int64)
         shared = {
-            "counts": counts[:n_shared], "tables": tables[:n_shared], "statistics": sums[:n_shared], "shards": there,
+            "counts": counts[:n_shared], "tables": tables[:n_shared], "statistics": sums, "shards": there,
             "owner": there * shard.index,
         }  # fmt: skip
-        private = {"counts": counts[n_shared:], "tables": tables[n_shared:], "statistics": sums[n_shared:]}
+        private = {"counts": counts[n_shared:], "tables": tables[n_shared:], "statistics": own_sums}
         return Summary(shared, private)
 
-    def _statistics(self, shard: GroupShard, atoms: int) -> tuple[Array, Any]:
-        n_features = self.likelihood.n_features
+    def _statistics(self, shard: GroupShard, *sizes: int) -> tuple[Array, list[Any]]:
+        """Rows of all atoms, and the statistics of the first so many, the next ones, ..."""
+        n_features, ends = self.likelihood.n_features, np.cumsum(sizes)
         if shard.by_word is None:
-            return label_kernel.statistics(self.likelihood.family(), shard.data, shard.labels, atoms, n_features)
-        counts, ends, words, times = token_kernel.count_words(
-            shard.data, shard.labels, shard.by_word, n_features, atoms
-        )
-        table = sparse.csr_matrix((times, words, ends), shape=(atoms, n_features))
-        return counts, table
+            family, atoms = self.likelihood.family(), int(ends[-1])
+            counts, sums = label_kernel.statistics(family, shard.data, shard.labels, atoms, n_features)
+            return counts, np.split(sums, ends[:-1])
+        counts, *table = token_kernel.count_words(shard.data, shard.labels, shard.by_word, n_features, int(ends[-1]))
+        return counts, [
+            rows_of_words(table, end - size, end, n_features) for size, end in zip(sizes, ends, strict=True)
+        ]
 
     # ---- gather
 
@@ -400,7 +399,7 @@ class Hierarchical:
             **self.measure.scalars(state.hyper),
             **({"eta": state.hyper.eta} if isinstance(self.likelihood, BoundTokens) else {}),
             "n_tables": float(state.table.tables.sum()),
-            "log_likelihood": float(self.at(state.hyper).log_marginal(counts, state.table.statistics[live]).sum()),
+            "log_likelihood": self.at(state.hyper).log_evidence(counts, state.table.statistics[live]),
             "entropy": float(-(shares * np.log(shares)).sum()),
             "largest": float(shares.max()),
         }
@@ -448,12 +447,19 @@ def unpacked(arrays: Arrays, n_features: int) -> Any:
     return sparse.csr_matrix(parts, (len(arrays["counts"]), n_features))
 
 
+def rows_of_words(table: list[Array], start: int, stop: int, n_words: int) -> Any:
+    """Atoms start .. stop of a table of words."""
+    ends, words, times = table
+    own = slice(ends[start], ends[stop])
+    return sparse.csr_matrix((times[own], words[own], ends[start : stop + 1] - ends[start]), (stop - start, n_words))
+
+
 def stacked(parts: list[Any]) -> Any:
     return sparse.vstack(parts, format="csr") if sparse.issparse(parts[0]) else np.concatenate(parts)
 
 
 def _compact(n_shared: int, members: Array) -> Array:
-    """Codes that leave out private atoms without rows."""
+    """Codes that leave out private atoms without rows, -1."""
     codes = np.arange(n_shared + len(members), dtype=np.int32)
-    codes[n_shared:] = n_shared + np.cumsum(members > 0) - 1
+    codes[n_shared:] = np.where(members > 0, n_shared - 1 + np.cumsum(members > 0), -1)
     return codes

@@ -17,7 +17,7 @@ def rounds(model: Model, engine: Engine, state: Any, clock: Clock | None = None)
         with clock.phase("jump"):
             state = model.jump(state, engine)
         with clock.phase("global"):
-            message = model.global_step(state)
+            message = model.global_step(state, engine.spread)
         with clock.phase("local"):
             gathered = engine.run(model.local_step, message)
         with clock.phase("gather"):

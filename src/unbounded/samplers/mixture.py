@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from unbounded.contracts import Arrays, Engine, Gathered, Message, Summary
+from unbounded.contracts import Arrays, Engine, Gathered, Message, Spread, Summary, in_turn
 from unbounded.data import boundaries, rows_of
 from unbounded.instantiation import Plan, Rule, classify
 from unbounded.kernels import labels as kernel
@@ -200,7 +200,7 @@ class Mixture:
 
     # ---- global step
 
-    def global_step(self, state: MixtureState) -> Message:
+    def global_step(self, state: MixtureState, spread: Spread = in_turn) -> Message:
         def rng(purpose: str) -> np.random.Generator:
             return generator(self.seed, purpose, state.round)
 
@@ -356,7 +356,7 @@ class Mixture:
         log_joint = (
             self.measure.log_prior(state.hyper)
             + self.measure.log_prob(state.hyper, counts)
-            + self.likelihood.log_marginal(counts, statistics).sum()
+            + self.likelihood.log_evidence(counts, statistics)
         )
         return {
             "n_clusters": len(counts),
