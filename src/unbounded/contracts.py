@@ -77,13 +77,13 @@ class Message:
 
 
 Step = Callable[[Any, Any, Any], Any]
-Spread = Callable[[Callable[[Any], Any], Sequence[Any]], None]
+Part = Callable[[int, int], Any]  # (i, n): do the i-th of n parts of something
+Spread = Callable[[Part], None]
 
 
-def in_turn(function: Callable[[Any], Any], items: Sequence[Any]) -> None:
+def alone(function: Part) -> None:
     """The plainest Spread."""
-    for item in items:
-        function(item)
+    function(0, 1)
 
 
 class Engine(Protocol):
@@ -94,7 +94,7 @@ class Engine(Protocol):
 
     @property
     def spread(self) -> Spread:
-        """function(item) for every item, in any order, by as many threads of the driver as there are workers."""
+        """All parts of something at once, by as many threads of the driver as there are workers."""
 
     def run(self, step: Step, message: Message) -> Gathered:
         """step(shard, message.shared, message.own[p]) -> Summary on every shard, then the tree sum."""
@@ -136,8 +136,8 @@ class Model(Protocol):
     def jump(self, state: Any, engine: Engine) -> Any:
         """Moves of whole atoms before the round, which take exchanges of their own with the shards; or none."""
 
-    def global_step(self, state: Any, spread: Spread = in_turn) -> Message:
-        """spread: for what can be drawn in pieces; each has randomness of its own, so that it does not matter how."""
+    def global_step(self, state: Any, spread: Spread = alone) -> Message:
+        """spread: for what can be drawn in pieces, each with randomness of its own, so that it does not matter how."""
 
     def local_step(self, shard: Any, shared: Any, own: Any) -> Summary: ...
 

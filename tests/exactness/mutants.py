@@ -370,7 +370,7 @@ MUTANTS = [
     ),
     Mutant(
         "hierarchical: concentrations updated with rows", GROUPS, "self.measure.update(state.hyper, tables, ",
-        "self.measure.update(state.hyper, table.counts.astype(float), ", "eta",
+        "self.measure.update(state.hyper, counts.astype(float), ", "eta",
     ),
     # ---- rivals
     Mutant(

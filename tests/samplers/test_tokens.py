@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy import sparse, stats
 
-from unbounded.contracts import in_turn
+from unbounded.contracts import alone
 from unbounded.data import describe
 from unbounded.engines.local import Helpers
-from unbounded.kernels import alias, tables, tokens, topics
+from unbounded.kernels import alias, tables, tokens, topics, words
 from unbounded.likelihoods import Tokens
 from unbounded.randomness import key
 
@@ -45,11 +45,11 @@ def test_topics_are_drawn_in_any_order_of_the_table_by_any_number_of_threads():
     statistics = sparse.csr_matrix(rng.poisson(0.2, (120, n_words)).astype(np.int32))
     order, masses = np.append(rng.permutation(120)[:90], [-1, 5]), rng.gamma(1.0, size=92)
     bound = Tokens(0.1).bind(describe(sparse.csr_matrix(np.ones((2, n_words)))))
-    assert len(topics.blocks(n_words, len(order))) > 3
+    assert len(topics.blocks(n_words, len(order))) > 4
     helpers = Helpers(2)
     one, two = (
         bound.topics(statistics, order, masses, 80, key(6, "phi"), np.dtype(float), spread)
-        for spread in (in_turn, helpers)
+        for spread in (alone, helpers)
     )
     helpers.close()
     for a, b in zip(one, two, strict=True):
@@ -61,6 +61,18 @@ def test_topics_are_drawn_in_any_order_of_the_table_by_any_number_of_threads():
     there = statistics[order[:90]].toarray().T > 0
     assert one.phi[:, :90][there].mean() > 5 * one.phi[:, :90][~there].mean()
     assert np.median(one.phi[:, 90]) < 0.1 / n_words  # nearly all of it is on few words
+
+
+@pytest.mark.parametrize("eta", [1e-6, 0.003, 0.7, 40.0, 1e3])
+def test_evidence_is_the_sum_over_topics(eta):
+    rng = np.random.default_rng(8)
+    statistics = sparse.csr_matrix(
+        (rng.poisson(0.3, (5, WORDS)) * 10 ** rng.integers(0, 7, (5, WORDS))).astype(np.int32)
+    )
+    counts = np.asarray(statistics.sum(1)).ravel().astype(float)
+    bound = Tokens(eta).bind(describe(sparse.csr_matrix(np.ones((2, WORDS)))))
+    expected = bound.log_marginal(counts, statistics).sum()
+    assert bound.log_evidence(counts, statistics) == pytest.approx(expected, rel=1e-12, abs=1e-9)
 
 
 ALIKE = np.full(7, 0.3)
@@ -91,34 +103,50 @@ def test_tokens_alone_join_topics_by_their_masses(least, dtype):
     """In a document of one word only the second sum counts: gamma beta_k phi_wk, here over three chunks."""
     rng, atoms, n = np.random.default_rng(2), 40, 40_000
     phi, masses = rng.gamma(0.5, size=(3, atoms)).astype(dtype), rng.gamma(1.0, size=atoms)
-    words, labels = np.sort(rng.choice(3, n, p=[0.3, 0.2, 0.5])).astype(np.int32), np.zeros(n, np.int32)
+    rows, labels = np.sort(rng.choice(3, n, p=[0.3, 0.2, 0.5])).astype(np.int32), np.zeros(n, np.int32)
     found = topics.Topics(phi, np.empty((3, 2)), np.empty((3, 3)))
-    topics.finish(phi, np.ones(atoms), masses, atoms, found.smooth, found.parts)
-    aliases = alias.build(found.parts, 3, np.bincount(words), least)
-    assert (aliases.row >= 0).tolist() == (np.bincount(words) >= least).tolist()
+    topics.finish(np.array([0]), np.array([3]), phi, np.ones(atoms), masses, atoms, found.smooth, found.parts)
+    aliases = alias.build(found.parts, 3, np.bincount(rows), least)
+    assert (aliases.row >= 0).tolist() == (np.bincount(rows) >= least).tolist()
     tail = Tokens(0.1).bind(describe(sparse.csr_matrix(np.ones((2, 3))))).tail(17, 8)[0]
     tokens.sweep(
-        words, labels, np.arange(n + 1), 0, 0, found, aliases, atoms, atoms, tables.Masses(masses, 0.0, 1.0, 1.0), 0.1,
+        rows, labels, np.arange(n + 1), 0, 0, found, aliases, atoms, atoms, tables.Masses(masses, 0.0, 1.0, 1.0), 0.1,
         tail, np.zeros(16, np.int64), np.full(17, -np.inf), key(1, "label"), key(1, "stick"),
     )  # fmt: skip
     for w in range(3):
-        expected = masses * phi[w] * (words == w).sum() / (masses @ phi[w])
-        seen = np.bincount(labels[words == w], minlength=atoms)
+        expected = masses * phi[w] * (rows == w).sum() / (masses @ phi[w])
+        seen = np.bincount(labels[rows == w], minlength=atoms)
         few = expected < 5
         pairs = [np.append(x[~few], x[few].sum()) for x in (seen, expected)]
         assert stats.chisquare(*pairs, sum_check=False).pvalue > 1e-4
 
 
+def random_words(atoms, seed):
+    rng = np.random.default_rng(seed)
+    rows, labels = rng.integers(0, 20, 900).astype(np.int32), rng.integers(0, atoms - 1, 900).astype(np.int32)
+    expected = np.zeros((atoms, 20), int)
+    np.add.at(expected, (labels, rows), 1)
+    by_word = np.argsort(rows, kind="stable").astype(np.int32)
+    return words.count(rows, labels, by_word, 20, atoms), expected
+
+
 @pytest.mark.parametrize("atoms", [3, 300], ids=["all cells", "rows by word"])
 def test_words_of_topics_are_counted(atoms):
-    rng = np.random.default_rng(4)
-    words, labels = rng.integers(0, 20, 900).astype(np.int32), rng.integers(0, atoms - 1, 900).astype(np.int32)
-    by_word = np.argsort(words, kind="stable").astype(np.int32)
-    counts, ends, found, times = tokens.count_words(words, labels, by_word, 20, atoms)
-    expected = np.zeros((atoms, 20), int)
-    np.add.at(expected, (labels, words), 1)
-    table = sparse.csr_matrix((times, found, ends), shape=(atoms, 20))
-    assert table.has_sorted_indices
-    assert table.nnz == (expected > 0).sum()
-    np.testing.assert_array_equal(table.toarray(), expected)
+    (counts, table), expected = random_words(atoms, 4)
+    found = words.matrix([table], 20)
+    assert found.has_sorted_indices
+    assert found.nnz == (expected > 0).sum()
+    np.testing.assert_array_equal(found.toarray(), expected)
     np.testing.assert_array_equal(counts, expected.sum(1))
+
+
+@pytest.mark.parametrize("atoms", [3, 300])
+def test_tables_of_words_add_up_and_are_cut(atoms):
+    ((_, a), first), ((_, b), second) = random_words(atoms, 5), random_words(atoms, 6)
+    total = words.matrix([a + b], 20)
+    assert total.has_canonical_format
+    np.testing.assert_array_equal(total.toarray(), first + second)
+    for n in (0, 1, atoms):
+        parts = (a + b).cut(n)
+        assert len(parts[0].ends) == n + 1
+        np.testing.assert_array_equal(words.matrix(parts, 20).toarray(), first + second)

@@ -11,7 +11,7 @@ from typing import Any
 import scipy.linalg  # noqa: F401  (loads the BLAS that compiled code calls, so that the limit below reaches it)
 from threadpoolctl import threadpool_limits
 
-from unbounded.contracts import Arrays, Gathered, Message, Recipe, Step, in_turn, restore, state_of
+from unbounded.contracts import Arrays, Gathered, Message, Part, Recipe, Step, restore, state_of
 from unbounded.engines.tree import Sum
 
 
@@ -21,15 +21,15 @@ def one_blas_thread() -> Any:
 
 
 class Helpers:
-    """Spread over the calling thread and n - 1 others: each takes every n-th item."""
+    """Spread over the calling thread and n - 1 others."""
 
     def __init__(self, n: int):
         self._n = min(n, available_cores())
         self._pool = ThreadPoolExecutor(max(self._n - 1, 1), thread_name_prefix="unbounded-helper")
 
-    def __call__(self, function: Callable[[Any], Any], items: Sequence[Any]) -> None:
-        others = [self._pool.submit(in_turn, function, items[i :: self._n]) for i in range(1, min(self._n, len(items)))]
-        in_turn(function, items[:: self._n])
+    def __call__(self, function: Part) -> None:
+        others = [self._pool.submit(function, i, self._n) for i in range(1, self._n)]
+        function(0, self._n)
         for other in others:
             other.result()
 

@@ -25,8 +25,8 @@ def build(weights, n, frequency, least):
     """Tables of weights[w, :n] for the words that occur `least` times or more."""
     row = np.full(weights.shape[0], -1, np.int32)
     n_tables = 0
-    for w in range(frequency.size):
-        if n > 0 and frequency[w] >= least:
+    for w in range(frequency.size if n > 0 else 0):
+        if frequency[w] >= least:
             row[w] = n_tables
             n_tables += 1
     tables, order = np.empty((n_tables, n, 2)), np.empty(n, np.int64)

@@ -244,60 +244,12 @@ def _within(row, masses, k, usable, aim):
     return k
 
 
-# ---- statistics
-
-
 @jit
-def count_words(words, labels, by_word, n_words, atoms):
-    """(tokens of each atom, ends, words, times): how often it has each word, sparse; by_word sorts the rows.
-
-    Where a table of all cells is smaller than the list of the rows, it is filled instead.
-    """
-    if atoms * n_words <= labels.size:
-        return _count_cells(words, labels, n_words, atoms)
-    ends = np.zeros(atoms + 1, np.int32)
+def seat(words, labels, shared, tail, members):
+    """Fill the empty tail with the private atoms that labels say."""
     for i in range(labels.size):
-        ends[labels[i] + 1] += 1
-    for k in range(atoms):
-        ends[k + 1] += ends[k]
-    place = ends[:-1].copy()
-    found = np.empty(labels.size, np.int32)
-    times = np.empty(labels.size, np.int32)
-    begin = ends.copy()
-    for j in range(labels.size):
-        i = by_word[j]
-        k = labels[i]
-        w = words[i]
-        if place[k] > begin[k] and found[place[k] - 1] == w:
-            times[place[k] - 1] += 1
-        else:
-            found[place[k]] = w
-            times[place[k]] = 1
-            place[k] += 1
-    total = 0
-    for k in range(atoms):
-        for j in range(begin[k], place[k]):
-            found[total] = found[j]
-            times[total] = times[j]
-            total += 1
-        ends[k + 1] = total
-    return (begin[1:] - begin[:-1]).astype(np.int64), ends, found[:total].copy(), times[:total].copy()
-
-
-@jit
-def _count_cells(words, labels, n_words, atoms):
-    cells = np.zeros((atoms, n_words), np.int32)
-    for i in range(labels.size):
-        cells[np.uint64(labels[i]), np.uint64(words[i])] += 1
-    totals, ends = np.zeros(atoms, np.int64), np.zeros(atoms + 1, np.int32)
-    found, times = np.empty(labels.size, np.int32), np.empty(labels.size, np.int32)
-    n = 0
-    for k in range(atoms):
-        for w in range(n_words):
-            if cells[k, w] > 0:
-                found[n] = w
-                times[n] = cells[k, w]
-                totals[k] += cells[k, w]
-                n += 1
-        ends[k + 1] = n
-    return totals, ends, found[:n].copy(), times[:n].copy()
+        slot = labels[i] - shared
+        if slot >= 0:
+            members[slot] += 1
+            tail.counts[slot, words[i]] += 1.0
+            tail.totals[slot] += 1.0

@@ -11,8 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from unbounded.arrays import Array
 from unbounded.kernels.compiled import (
     LOW_BITS,
+    inline,
     jit,
     lane_exp,
     lane_log,
@@ -24,8 +26,9 @@ from unbounded.kernels.compiled import (
 )
 
 CHUNK = 16
-CELLS, BLOCKS = 2**14, 64  # a block has at least so many cells, and there are at most so many blocks
+CELLS, BLOCKS = 2**13, 64  # a block has about so many cells, unless there were more than so many blocks
 PIECE = 2**10  # cells that are drawn at a time
+HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
 
 class Topics(NamedTuple):
@@ -39,14 +42,21 @@ class Topics(NamedTuple):
     parts: Any  # [words, K / CHUNK]
 
 
-def blocks(n_words: int, atoms: int) -> list[slice]:
-    """Words of each block."""
-    step = max(CELLS // max(atoms, 1), -(-n_words // BLOCKS), 1)
-    return [slice(first, min(first + step, n_words)) for first in range(0, n_words, step)]
+def blocks(n_words: int, atoms: int) -> Array:
+    """Where the words of each block begin, and where those of the last one end."""
+    n_blocks = min(n_words, n_words * atoms // CELLS + 1, BLOCKS)
+    return np.linspace(0, n_words, n_blocks + 1).astype(np.int64)
 
 
 @jit
-def draw(ends, words, counts, order, eta, key, first, out, totals):
+def draw(ends, words, counts, order, eta, key, begin, end, phi, totals):
+    """Draws for the words begin[b] .. end[b] of every block b, and their sums."""
+    for b in range(begin.size):
+        _draw(ends, words, counts, order, eta, key, begin[b], phi[begin[b] : end[b]], totals[b])
+
+
+@jit
+def _draw(ends, words, counts, order, eta, key, first, out, totals):
     """out[w, k] ~ Gamma(eta + counts of word first + w), those of row order[k] (-1: none) of a sparse table.
 
     Almost all counts are zero: those entries are Gamma(eta) draws. All draws are made in lanes by one trial of a
@@ -160,8 +170,37 @@ def _gamma(shape, first, second, third, counter, again):
 
 
 @jit
-def finish(phi, scale, masses, n_mobile, smooth, parts):
-    """Scale the draws of a block, so that they are phi, and fill `smooth` and `parts` of Topics."""
+def log_evidence(values, times, counts, n_words, eta):
+    """Log probability of the words of all atoms, phi integrated out: `times` cells have `values` tokens."""
+    total, none = 0.0, _lane_log_gamma(eta)
+    for i in range(values.size):
+        total += times[i] * (_lane_log_gamma(eta + values[i]) - none)
+    none = _lane_log_gamma(n_words * eta)
+    for k in range(counts.size):
+        total += none - _lane_log_gamma(n_words * eta + counts[k])
+    return total
+
+
+@inline
+def _lane_log_gamma(x):
+    """Log of the gamma function for 0 < x < 1e30, by Stirling's series at x + 8."""
+    z = x + 8.0
+    below = x * (x + 1.0) * (x + 2.0) * (x + 3.0) * (x + 4.0) * (x + 5.0) * (x + 6.0) * (x + 7.0)
+    r = 1.0 / (z * z)
+    series = (1.0 / 12.0 - r * (1.0 / 360.0 - r * (1.0 / 1260.0 - r * (1.0 / 1680.0 - r / 1188.0)))) / z
+    return (z - 0.5) * lane_log(z) - z + HALF_LOG_TWO_PI + series - lane_log(below)
+
+
+@jit
+def finish(begin, end, phi, scale, masses, n_mobile, smooth, parts):
+    """Scale the draws of every block, so that they are phi, and fill `smooth` and `parts` of Topics."""
+    for b in range(begin.size):
+        block = slice(begin[b], end[b])
+        _finish(phi[block], scale, masses, n_mobile, smooth[block], parts[block])
+
+
+@jit
+def _finish(phi, scale, masses, n_mobile, smooth, parts):
     n_words, atoms = phi.shape
     tiny = phi.dtype.type(1e-300) if phi.itemsize == 8 else phi.dtype.type(1e-37)
     smooth[:] = 0.0

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from numbers import Real
 from typing import Any, ClassVar, NamedTuple
 
@@ -16,7 +17,7 @@ import numpy as np
 from scipy import sparse
 from scipy.special import gammaln
 
-from unbounded.contracts import Spread, in_turn
+from unbounded.contracts import Spread, alone
 from unbounded.kernels import topics as kernel
 from unbounded.kernels.compiled import implements
 from unbounded.kernels.operations import accumulate, clear, evaluate, featurise, largest, logits, screen, update
@@ -84,15 +85,9 @@ class BoundTokens(Bound):
 
     def _log_evidence(self, counts: Array, statistics: Any) -> Callable[[float], float]:
         """The log probability of all atoms' words, phi integrated out, by eta: there are few different counts."""
-        words, times = self.n_features, np.bincount(statistics.data)
+        times = np.bincount(statistics.data)
         values = np.flatnonzero(times)
-        times = times[values]
-
-        def log_evidence(eta: float) -> float:
-            cells = (times * (gammaln(eta + values) - math.lgamma(eta))).sum()
-            return float(cells + (math.lgamma(words * eta) - gammaln(words * eta + counts)).sum())
-
-        return log_evidence
+        return partial(kernel.log_evidence, values, times[values], counts, self.n_features)
 
     # ---- as any likelihood
 
@@ -115,28 +110,28 @@ class BoundTokens(Bound):
 
     def topics(
         self, statistics: Any, order: Array, masses: Array, n_mobile: int, key: np.uint64, dtype: Any,
-        spread: Spread = in_turn,
+        spread: Spread = alone,
     ) -> kernel.Topics:  # fmt: skip
         """A draw of the distributions over words of the atoms with rows `order` (-1: no words), in that order."""
         n_words, atoms = self.n_features, len(order)
         table, chunks = sparse.csr_matrix(statistics), -(-atoms // kernel.CHUNK)
         table.sort_indices()
         phi, smooth, parts = np.empty((n_words, atoms), dtype), np.empty((n_words, 2)), np.empty((n_words, chunks))
-        blocks = kernel.blocks(n_words, atoms)
-        totals = np.empty((len(blocks), atoms))
+        edges = kernel.blocks(n_words, atoms)
+        totals = np.empty((len(edges) - 1, atoms))
 
-        def draw(b: int) -> None:
-            words = blocks[b]
+        def draw(i: int, n: int) -> None:
             kernel.draw(
-                table.indptr, table.indices, table.data, order, self.eta, key, words.start, phi[words], totals[b]
-            )
+                table.indptr, table.indices, table.data, order, self.eta, key, edges[:-1][i::n], edges[1:][i::n], phi,
+                totals[i::n],
+            )  # fmt: skip
 
-        def finish(words: slice) -> None:
-            kernel.finish(phi[words], scale, masses, n_mobile, smooth[words], parts[words])
+        def finish(i: int, n: int) -> None:
+            kernel.finish(edges[:-1][i::n], edges[1:][i::n], phi, scale, masses, n_mobile, smooth, parts)
 
-        spread(draw, range(len(blocks)))
+        spread(draw)
         scale = 1.0 / totals.sum(0)
-        spread(finish, blocks)
+        spread(finish)
         return kernel.Topics(phi, smooth, parts)
 
     def phi(self, statistics: Any, key: np.uint64, dtype: Any) -> Array:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from unbounded.contracts import Message, Spread, in_turn
+from unbounded.contracts import Message, Spread, alone
 from unbounded.instantiation import Ghosts, Rule
 from unbounded.kernels import instantiated as kernel
 from unbounded.kernels.labels import TailLaw, scratch
@@ -40,7 +40,7 @@ class Algorithm8(Mixture):
         if not isinstance(self.auxiliary, int | np.integer) or self.auxiliary < 1:
             raise ValueError(f"auxiliary must be an integer of at least 1, got {self.auxiliary!r}.")
 
-    def global_step(self, state: MixtureState, spread: Spread = in_turn) -> Message:
+    def global_step(self, state: MixtureState, spread: Spread = alone) -> Message:
         hyper = instantiated.update_hyper(self, state)
         law = TailLaw(hyper.sigma, hyper.alpha, hyper.sigma)
         return instantiated.message(self, state, hyper, np.zeros(len(state.occupied)), law)

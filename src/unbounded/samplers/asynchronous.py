@@ -19,9 +19,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from unbounded.contracts import Array, Arrays, Engine, Gathered, Message, Spread, Summary, in_turn
+from unbounded.contracts import Array, Arrays, Engine, Gathered, Message, Spread, Summary, alone
 from unbounded.kernels import labels as kernel
 from unbounded.kernels import tables as table_kernel
+from unbounded.kernels.words import WordTable, matrix
 from unbounded.likelihoods.tokens import BoundTokens
 from unbounded.measures.hierarchical import Hyper as GroupHyper
 from unbounded.measures.pitman_yor import Hyper
@@ -29,7 +30,7 @@ from unbounded.measures.priors import log_gamma_draws
 from unbounded.randomness import generator, key
 from unbounded.samplers import hierarchical
 from unbounded.samplers.groups import GroupShard
-from unbounded.samplers.hierarchical import Hierarchical, HierarchicalState, packed, stacked, unpacked
+from unbounded.samplers.hierarchical import Hierarchical, HierarchicalState, packed, unpacked
 from unbounded.samplers.mixture import LabelShard, Mixture, MixtureState, Table, draw_parameters, finite_part
 
 FREE_SLOTS = 16
@@ -78,6 +79,10 @@ def gossip(known: Known, now: Sequence[Version], rng: np.random.Generator) -> Kn
         if n_shards > 1:
             heard[(q + 1 + int(rng.integers(n_shards - 1))) % n_shards][q] = version
     return heard
+
+
+def stacked(parts: list[Any]) -> Any:
+    return sparse.vstack(parts, format="csr") if sparse.issparse(parts[0]) else np.concatenate(parts)
 
 
 def filed(known: Known) -> dict[str, Array]:
@@ -147,7 +152,7 @@ class AsynchronousMixture(Mixture):
         table = Table(counts, statistics, np.full(len(counts), -1))
         return GossipState(round_, hyper, table, len(counts), np.zeros(self.n_shards, np.int64), known)
 
-    def global_step(self, state: Any, spread: Spread = in_turn) -> Message:
+    def global_step(self, state: Any, spread: Spread = alone) -> Message:
         counts = state.table.counts[state.occupied].astype(float)
         hyper = self.measure.update(state.hyper, counts, generator(self.seed, "hyper", state.round))
         return Message((state.round, hyper), [of_others(state.known, p) for p in range(self.n_shards)])
@@ -250,8 +255,8 @@ class AsynchronousGroups(Hierarchical):
         return Summary({}, self._own(shard, size)._asdict() | {"tables": tables[:size]})
 
     def _own(self, shard: GroupShard, size: int) -> Version:
-        counts, (statistics,) = self._statistics(shard, size)
-        return Version(counts, statistics)
+        counts, sums = self._statistics(shard, size)
+        return Version(counts, matrix([sums], self.likelihood.n_features) if isinstance(sums, WordTable) else sums)
 
     def _state(self, round_: int, hyper: GroupHyper, gathered: Gathered, known: Known) -> GossipGroupState:
         counts, statistics = summed(heard_of(gathered))
@@ -259,7 +264,7 @@ class AsynchronousGroups(Hierarchical):
         table = hierarchical.Table(counts, tables, statistics, np.full(len(counts), -1))
         return GossipGroupState(round_, hyper, table, len(counts), np.zeros(self.n_shards, np.int64), known)
 
-    def global_step(self, state: Any, spread: Spread = in_turn) -> Message:
+    def global_step(self, state: Any, spread: Spread = alone) -> Message:
         def rng(purpose: str) -> np.random.Generator:
             return generator(self.seed, purpose, state.round)
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from unbounded.arrays import is_csr
-from unbounded.contracts import Arrays, Engine, Message, Spread, in_turn
+from unbounded.contracts import Arrays, Engine, Message, Spread, alone
 from unbounded.data import boundaries, rows_of
 from unbounded.kernels.labels import TailLaw
 from unbounded.likelihoods.base import Array
@@ -123,7 +123,7 @@ class Auxiliary(Mixture):
         moved = Table(table.counts[live][order], table.statistics[live][order], homes[order])
         return MixtureState(state.round, hyper, moved, 0, n_private)
 
-    def global_step(self, state: MixtureState, spread: Spread = in_turn) -> Message:
+    def global_step(self, state: MixtureState, spread: Spread = alone) -> Message:
         """No finite part: every atom is private to its processor."""
         alpha, sigma = state.hyper
         none, rng = np.empty((0, self.likelihood.n_features)), generator(self.seed, "parameters", state.round)

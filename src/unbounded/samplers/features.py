@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from unbounded.contracts import Array, Arrays, Engine, Gathered, Message, Spread, Summary, in_turn
+from unbounded.contracts import Array, Arrays, Engine, Gathered, Message, Spread, Summary, alone
 from unbounded.data import boundaries, rows_of
 from unbounded.instantiation import Rule, classify
 from unbounded.kernels import features as kernel
@@ -239,7 +239,7 @@ class Features:
             table.members[chosen], products, table.sums[chosen], state.rest, state.square, self.n_rows
         )
 
-    def global_step(self, state: FeatureState, spread: Spread = in_turn) -> Message:
+    def global_step(self, state: FeatureState, spread: Spread = alone) -> Message:
         def rng(purpose: str) -> np.random.Generator:
             return generator(self.seed, purpose, state.round)
 

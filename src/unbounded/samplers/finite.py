@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from scipy.special import betaln
 
-from unbounded.contracts import Array, Engine, Message, Spread, in_turn
+from unbounded.contracts import Array, Engine, Message, Spread, alone
 from unbounded.instantiation import Ghosts, Rule
 from unbounded.measures import BetaBernoulli, Gamma
 from unbounded.measures.features import Hyper
@@ -51,7 +51,7 @@ class FiniteFeatures(Features):
     def jump(self, state: FeatureState, engine: Engine) -> FeatureState:
         return state
 
-    def global_step(self, state: FeatureState, spread: Spread = in_turn) -> Message:
+    def global_step(self, state: FeatureState, spread: Spread = alone) -> Message:
         def rng(purpose: str) -> np.random.Generator:
             return generator(self.seed, purpose, state.round)
 

@@ -14,13 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from unbounded.contracts import Arrays, Engine, Gathered, Message, Spread, Summary, in_turn
+from unbounded.contracts import Arrays, Engine, Gathered, Message, Spread, Summary, alone
 from unbounded.instantiation import Plan, Rule, classify
-from unbounded.kernels import alias, franchise
+from unbounded.kernels import alias, franchise, words
 from unbounded.kernels import labels as label_kernel
 from unbounded.kernels import tables as kernel
 from unbounded.kernels import tokens as token_kernel
 from unbounded.kernels.topics import Topics
+from unbounded.kernels.words import WordTable
 from unbounded.likelihoods.base import Array, Bound, Parameters
 from unbounded.likelihoods.tokens import BoundTokens, LogTopics
 from unbounded.measures.hierarchical import HierarchicalDirichletProcess, Hyper
@@ -159,7 +160,7 @@ class Hierarchical:
 
     # ---- global step
 
-    def global_step(self, state: HierarchicalState, spread: Spread = in_turn) -> Message:
+    def global_step(self, state: HierarchicalState, spread: Spread = alone) -> Message:
         def rng(purpose: str) -> np.random.Generator:
             return generator(self.seed, purpose, state.round)
 
@@ -256,10 +257,14 @@ class Hierarchical:
 
     def _room(self, shard: GroupShard, shared: Broadcast, own: Own, slots: int, typical: int) -> tuple[Any, ...]:
         """(tail, rows of each slot, scratch) with the private atoms that labels say."""
-        likelihood, work = self.at(shared.hyper), self._work(shared, own, slots, typical)
         members = np.zeros(slots, np.int64)
-        tail = likelihood.tail(slots + 1, work.top.size)
         labels = shard.labels[: 0 if slots == FREE else None]  # no private atom yet
+        if isinstance(shared.finite, Topics):
+            tail = self.likelihood.tail(slots + 1, 0)
+            token_kernel.seat(shard.data, labels, shared.n_shared, tail[0], members)
+            return tail, members, None
+        likelihood, work = self.at(shared.hyper), self._work(shared, own, slots, typical)
+        tail = likelihood.tail(slots + 1, work.top.size)
         label_kernel.fill_tail(likelihood.family(), shard.data, labels, shared.n_shared, tail, members, work)
         return tail, members, work
 
@@ -280,7 +285,8 @@ class Hierarchical:
         """L sweeps of direct assignment; (number of private atoms, tables of every code)."""
         members, sticks = self._sweeps(shard, shared, own)
         alive = np.flatnonzero(members)
-        label_kernel.relabel(shard.labels, _compact(shared.n_shared, members))
+        if len(alive) > 0:
+            label_kernel.relabel(shard.labels, _compact(shared.n_shared, members))
         masses = np.append(shared.masses, shared.hyper.gamma * np.exp(sticks[alive]))
         table_key = key(self.seed, "tables", shared.round)
         return len(alive), kernel.draw_tables(shard.labels, shard.offsets, masses, shard.first, table_key)
@@ -289,14 +295,14 @@ class Hierarchical:
         """The sweeps themselves; (rows, log weights) of private slots, and of the rest of the tail."""
         n_shared, slots = shared.n_shared, own.n_private + FREE
         tail, members, work = self._room(shard, shared, own, slots, len(shard.labels))
-        sticks = np.insert(own.sticks, own.n_private, np.full(slots - own.n_private, -np.inf))
-        words = isinstance(shared.finite, Topics)
-        aliases = self._aliases(shard, shared.finite, own.usable) if words else None
+        sticks = _with_room(own.sticks, FREE)
+        of_words = isinstance(shared.finite, Topics)
+        aliases = self._aliases(shard, shared.finite, own.usable) if of_words else None
         for sweep in range(self.sweeps):
             label_key, stick_key = self._keys(shared.round, sweep, "label", "stick")
             row = 0
             while True:
-                if words:
+                if of_words:
                     row = token_kernel.sweep(
                         shard.data, shard.labels, shard.offsets, shard.first, row, shared.finite, aliases, own.usable,
                         n_shared, self._masses(shared, own), shared.hyper.eta, tail[0], members, sticks, label_key,
@@ -310,7 +316,7 @@ class Hierarchical:
                     )  # fmt: skip
                 if row == len(shard.labels):
                     break
-                sticks = np.insert(sticks, slots, np.full(slots, -np.inf))
+                sticks = _with_room(sticks, slots)
                 slots *= 2
                 tail, members, work = self._room(shard, shared, own, slots, len(shard.labels))
         return members, sticks
@@ -351,26 +357,21 @@ class Hierarchical:
         return n_private, franchise.count_dishes(shard.dishes, heads, n_shared + n_private)
 
     def _summarise(self, shard: GroupShard, n_shared: int, n_private: int, tables: Array) -> Summary:
-        counts, (sums, own_sums) = self._statistics(shard, n_shared, n_private)
+        counts, sums = self._statistics(shard, n_shared + n_private)
+        parts: Any = sums.cut(n_shared) if isinstance(sums, WordTable) else (sums[:n_shared], sums[n_shared:])
         there = (counts[:n_shared] > 0).astype(np.int64)
         shared = {
-            "counts": counts[:n_shared], "tables": tables[:n_shared], "statistics": sums, "shards": there,
+            "counts": counts[:n_shared], "tables": tables[:n_shared], "statistics": parts[0], "shards": there,
             "owner": there * shard.index,
         }  # fmt: skip
-        private = {"counts": counts[n_shared:], "tables": tables[n_shared:], "statistics": own_sums}
+        private = {"counts": counts[n_shared:], "tables": tables[n_shared:], "statistics": parts[1]}
         return Summary(shared, private)
 
-    def _statistics(self, shard: GroupShard, *sizes: int) -> tuple[Array, list[Any]]:
-        """Rows of all atoms, and the statistics of the first so many, the next ones, ..."""
-        n_features, ends = self.likelihood.n_features, np.cumsum(sizes)
-        if shard.by_word is None:
-            family, atoms = self.likelihood.family(), int(ends[-1])
-            counts, sums = label_kernel.statistics(family, shard.data, shard.labels, atoms, n_features)
-            return counts, np.split(sums, ends[:-1])
-        counts, *table = token_kernel.count_words(shard.data, shard.labels, shard.by_word, n_features, int(ends[-1]))
-        return counts, [
-            rows_of_words(table, end - size, end, n_features) for size, end in zip(sizes, ends, strict=True)
-        ]
+    def _statistics(self, shard: GroupShard, atoms: int) -> tuple[Array, Any]:
+        n_features = self.likelihood.n_features
+        if shard.by_word is not None:
+            return words.count(shard.data, shard.labels, shard.by_word, n_features, atoms)
+        return label_kernel.statistics(self.likelihood.family(), shard.data, shard.labels, atoms, n_features)
 
     # ---- gather
 
@@ -383,10 +384,14 @@ class Hierarchical:
         n_private = np.array([len(p["counts"]) for p in private])
         owner = np.where(shared["shards"] == 1, shared["owner"], -1)
         counts, tables, statistics = (
-            stacked([shared[name], *(p[name] for p in private)]) for name in ("counts", "tables", "statistics")
+            self._stacked([shared[name], *(p[name] for p in private)]) for name in ("counts", "tables", "statistics")
         )
         owner = np.append(owner, np.repeat(np.arange(self.n_shards), n_private))
         return HierarchicalState(round_, hyper, Table(counts, tables, statistics, owner), n_shared, n_private)
+
+    def _stacked(self, parts: list[Any]) -> Any:
+        of_words = isinstance(parts[0], WordTable)
+        return words.matrix(parts, self.likelihood.n_features) if of_words else np.concatenate(parts)
 
     # ---- what a chain records
 
@@ -447,15 +452,9 @@ def unpacked(arrays: Arrays, n_features: int) -> Any:
     return sparse.csr_matrix(parts, (len(arrays["counts"]), n_features))
 
 
-def rows_of_words(table: list[Array], start: int, stop: int, n_words: int) -> Any:
-    """Atoms start .. stop of a table of words."""
-    ends, words, times = table
-    own = slice(ends[start], ends[stop])
-    return sparse.csr_matrix((times[own], words[own], ends[start : stop + 1] - ends[start]), (stop - start, n_words))
-
-
-def stacked(parts: list[Any]) -> Any:
-    return sparse.vstack(parts, format="csr") if sparse.issparse(parts[0]) else np.concatenate(parts)
+def _with_room(sticks: Array, slots: int) -> Array:
+    """More slots before the last entry, the rest of the tail."""
+    return np.concatenate([sticks[:-1], np.full(slots, -np.inf), sticks[-1:]])
 
 
 def _compact(n_shared: int, members: Array) -> Array:

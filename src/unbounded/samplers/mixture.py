@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from unbounded.contracts import Arrays, Engine, Gathered, Message, Spread, Summary, in_turn
+from unbounded.contracts import Arrays, Engine, Gathered, Message, Spread, Summary, alone
 from unbounded.data import boundaries, rows_of
 from unbounded.instantiation import Plan, Rule, classify
 from unbounded.kernels import labels as kernel
@@ -200,7 +200,7 @@ class Mixture:
 
     # ---- global step
 
-    def global_step(self, state: MixtureState, spread: Spread = in_turn) -> Message:
+    def global_step(self, state: MixtureState, spread: Spread = alone) -> Message:
         def rng(purpose: str) -> np.random.Generator:
             return generator(self.seed, purpose, state.round)
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from unbounded.contracts import Engine, Message, Spread, in_turn
+from unbounded.contracts import Engine, Message, Spread, alone
 from unbounded.kernels import instantiated as kernel
 from unbounded.kernels.labels import TailLaw, lanes_for, scratch
 from unbounded.likelihoods.base import Array, Parameters
@@ -66,7 +66,7 @@ class Slice(Mixture):
     def _slices(self, round_: int) -> np.uint64:
         return key(self.seed, "slice", round_)
 
-    def global_step(self, state: Any, spread: Spread = in_turn) -> Message:
+    def global_step(self, state: Any, spread: Spread = alone) -> Message:
         return instantiated.message(self, state, state.hyper, np.log(state.weights), TailLaw(state.hyper.sigma, 0.0))
 
     def finite(self, parameters: Parameters, log_weights: Array) -> Any:

@@ -21,7 +21,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from unbounded.arrays import is_csr
-from unbounded.contracts import Array, Arrays, Engine, Gathered, Message, Spread, Summary, in_turn
+from unbounded.contracts import Array, Arrays, Engine, Gathered, Message, Spread, Summary, alone
 from unbounded.data import Csr
 from unbounded.kernels import labels as kernel
 from unbounded.kernels.compiled import jit, uniform
@@ -196,7 +196,7 @@ class Subcluster(Mixture):
 
     # ---- restricted Gibbs
 
-    def global_step(self, state: Any, spread: Spread = in_turn) -> Message:
+    def global_step(self, state: Any, spread: Spread = alone) -> Message:
         def rng(purpose: str) -> np.random.Generator:
             return generator(self.seed, purpose, state.round)
 

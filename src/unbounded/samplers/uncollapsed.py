@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unbounded.contracts import Message, Spread, in_turn
+from unbounded.contracts import Message, Spread, alone
 from unbounded.kernels.labels import TailLaw
 from unbounded.measures.priors import log_gamma_draws
 from unbounded.randomness import generator
@@ -36,7 +36,7 @@ class Uncollapsed(Mixture):
     def settled(self) -> int:
         return 0
 
-    def global_step(self, state: MixtureState, spread: Spread = in_turn) -> Message:
+    def global_step(self, state: MixtureState, spread: Spread = alone) -> Message:
         hyper = instantiated.update_hyper(self, state)
         shapes = np.append(state.table.counts[state.occupied], np.full(self.empty, hyper.alpha / self.empty))
         weights = log_gamma_draws(shapes, generator(self.seed, "weights", state.round))
