@@ -29,7 +29,7 @@ LABELS, MIXTURE, MEASURE = "kernels/labels.py", "samplers/mixture.py", "measures
 RULES = "instantiation.py"
 FEATURES, LINEAR, FACTORS = "kernels/features.py", "likelihoods/linear_gaussian.py", "likelihoods/poisson_factors.py"
 BUFFET, ROUND, JUMP = "measures/features.py", "samplers/features.py", "samplers/feature_jump.py"
-TABLES, TOKENS, PHI = "kernels/tables.py", "kernels/tokens.py", "kernels/topics.py"
+TABLES, TOKENS, PHI, WORDS = "kernels/tables.py", "kernels/tokens.py", "kernels/topics.py", "kernels/words.py"
 TOPICS = "likelihoods/tokens.py"
 ALIAS, FRANCHISE = "kernels/alias.py", "kernels/franchise.py"
 GROUPS, GROUP_MEASURE = "samplers/hierarchical.py", "measures/hierarchical.py"
@@ -304,6 +304,15 @@ MUTANTS = [
         "words[start:stop], first + n_words - 1)", "words",
     ),
     Mutant(
+        "hierarchical: ghost-only topics have the words of the first", GROUPS, "np.full(len(extra), -1)",
+        "np.zeros(len(extra), np.int64)", "crowd",
+    ),
+    Mutant(
+        "hierarchical: words that two shards have are counted on one of them", WORDS,
+        "(times[i] if a <= b else 0) + (more_times[j] if b <= a else 0)", "times[i] if a <= b else more_times[j]",
+        "shared",
+    ),
+    Mutant(
         "hierarchical: held topics smooth no shard", TOKENS, "topics.smooth[:, side]", "topics.smooth[:, 0]",
         "lone",
     ),
@@ -334,12 +343,12 @@ MUTANTS = [
         "self.measure.ghosts(hyper, tables, 1 + 40 * int(tables.sum() > 3),", "words",
     ),
     Mutant(
-        "hierarchical: rows join frozen atoms", GROUPS, "classify(ghosts, table.owner, plan)",
-        "classify(ghosts + (table.owner < 0), table.owner, plan)", "words",
+        "hierarchical: rows join frozen atoms", GROUPS, "classify(ghosts, owner, plan)",
+        "classify(ghosts + (owner < 0), owner, plan)", "words",
     ),
     Mutant(
-        "hierarchical: every atom mobile (J = K) under ghosts", GROUPS, "classify(ghosts, table.owner, plan)",
-        "classify(ghosts + 1, table.owner, plan)", "franchise",
+        "hierarchical: every atom mobile (J = K) under ghosts", GROUPS, "classify(ghosts, owner, plan)",
+        "classify(ghosts + 1, owner, plan)", "franchise",
     ),
     Mutant(
         "hierarchical: ghost-only atoms dropped", GROUPS, "        mobile, held, private = classify(",
@@ -473,7 +482,8 @@ def battery() -> dict[str, Callable[[], Any]]:
             franchise_geweke.Joint("direct", "words", Ghosts(0), 1, replicates=60, rounds=100)
         ),  # with a document of one word
         "lone": seats("words", "fixed", GroupedRun("direct", OneOpen(3), 2, 3, rounds=160)),
-        "crowd": seats("words", "fixed", GroupedRun("direct", Ghosts(50), 2)),
+        "crowd": seats("words", "fixed", GroupedRun("direct", Ghosts(50), 2, rounds=600)),
+        "shared": seats("words", "fixed", GroupedRun("direct", Ghosts(8), 2, rounds=800)),
         "tables": tables,
         "eta": seats("words-eta", "sampled", GroupedRun("direct", Ghosts(), 2)),
         "buffet": columns("gaussian-3", "bb-1", 3, FeatureRun(Ghosts(0), jumps=False)),
