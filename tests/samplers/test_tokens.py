@@ -105,7 +105,7 @@ def test_tokens_alone_join_topics_by_their_masses(least, dtype):
     phi, masses = rng.gamma(0.5, size=(3, atoms)).astype(dtype), rng.gamma(1.0, size=atoms)
     rows, labels = np.sort(rng.choice(3, n, p=[0.3, 0.2, 0.5])).astype(np.int32), np.zeros(n, np.int32)
     found = topics.Topics(phi, np.empty((3, 2)), np.empty((3, 3)))
-    topics.finish(np.array([0]), np.array([3]), phi, np.ones(atoms), masses, atoms, found.smooth, found.parts)
+    topics.finish(np.array([0, 3]), 0, 1, phi, np.ones(atoms), masses, atoms, found.smooth, found.parts)
     aliases = alias.build(found.parts, 3, np.bincount(rows), least)
     assert (aliases.row >= 0).tolist() == (np.bincount(rows) >= least).tolist()
     tail = Tokens(0.1).bind(describe(sparse.csr_matrix(np.ones((2, 3))))).tail(17, 8)[0]

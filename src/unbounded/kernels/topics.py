@@ -49,10 +49,10 @@ def blocks(n_words: int, atoms: int) -> Array:
 
 
 @jit
-def draw(ends, words, counts, order, eta, key, begin, end, phi, totals):
-    """Draws for the words begin[b] .. end[b] of every block b, and their sums."""
-    for b in range(begin.size):
-        _draw(ends, words, counts, order, eta, key, begin[b], phi[begin[b] : end[b]], totals[b])
+def draw(ends, words, counts, order, eta, key, edges, i, n, phi, totals):
+    """Draws for every n-th block from the i-th on, and their sums."""
+    for b in range(i, edges.size - 1, n):
+        _draw(ends, words, counts, order, eta, key, edges[b], phi[edges[b] : edges[b + 1]], totals[b])
 
 
 @jit
@@ -192,10 +192,10 @@ def _lane_log_gamma(x):
 
 
 @jit
-def finish(begin, end, phi, scale, masses, n_mobile, smooth, parts):
-    """Scale the draws of every block, so that they are phi, and fill `smooth` and `parts` of Topics."""
-    for b in range(begin.size):
-        block = slice(begin[b], end[b])
+def finish(edges, i, n, phi, scale, masses, n_mobile, smooth, parts):
+    """Scale the draws of these blocks, so that they are phi, and fill `smooth` and `parts` of Topics."""
+    for b in range(i, edges.size - 1, n):
+        block = slice(edges[b], edges[b + 1])
         _finish(phi[block], scale, masses, n_mobile, smooth[block], parts[block])
 
 

@@ -121,13 +121,10 @@ class BoundTokens(Bound):
         totals = np.empty((len(edges) - 1, atoms))
 
         def draw(i: int, n: int) -> None:
-            kernel.draw(
-                table.indptr, table.indices, table.data, order, self.eta, key, edges[:-1][i::n], edges[1:][i::n], phi,
-                totals[i::n],
-            )  # fmt: skip
+            kernel.draw(table.indptr, table.indices, table.data, order, self.eta, key, edges, i, n, phi, totals)
 
         def finish(i: int, n: int) -> None:
-            kernel.finish(edges[:-1][i::n], edges[1:][i::n], phi, scale, masses, n_mobile, smooth, parts)
+            kernel.finish(edges, i, n, phi, scale, masses, n_mobile, smooth, parts)
 
         spread(draw)
         scale = 1.0 / totals.sum(0)
