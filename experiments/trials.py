@@ -165,7 +165,7 @@ class Apart:
     """An engine on two processes that others lend: shards have no memory in common."""
 
     def __init__(self, workers: Engine, recipe: Recipe):
-        self._workers = workers
+        self._workers, self.spread = workers, workers.spread
         workers.map(Slot.fill, [recipe] * N_SHARDS)
 
     def run(self, step: Step, message: Message) -> Gathered:

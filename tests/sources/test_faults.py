@@ -68,10 +68,10 @@ def at_round_three(monkeypatch, disturb):
     """Do something in the driver when three rounds are done and, since every one of them is, in the checkpoint."""
     step = Mixture.global_step
 
-    def disturbed(self, state):
+    def disturbed(self, state, spread):
         if self.n_shards == 4 and state.round == 3:
             disturb()
-        return step(self, state)
+        return step(self, state, spread)
 
     monkeypatch.setattr(Mixture, "global_step", disturbed)
     monkeypatch.setitem(run.__kwdefaults__, "checkpoint_seconds", 0.0)
