@@ -13,13 +13,12 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from speed import Row, cpu_seconds, gemm
-from unbounded.data import describe
+from unbounded.columns import describe
+from unbounded.compiled.jit import jit
 from unbounded.instantiation import Ghosts
-from unbounded.kernels.compiled import jit
-from unbounded.likelihoods import LinearGaussian
-from unbounded.measures import BetaBernoulli
-from unbounded.measures.features import Hyper
-from unbounded.samplers.features import Broadcast, Features, FeatureShard, Own
+from unbounded.models.features.linear_gaussian import LinearGaussian
+from unbounded.models.features.measure import BetaBernoulli, Hyper
+from unbounded.models.features.model import Broadcast, Features, FeatureShard, Own
 
 
 @jit

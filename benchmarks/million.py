@@ -15,16 +15,16 @@ from itertools import islice
 
 import numpy as np
 
-from unbounded.data import describe
+from unbounded.columns import describe
 from unbounded.datasets import cambridge
 from unbounded.engines import build
 from unbounded.instantiation import Ghosts
-from unbounded.likelihoods import LinearGaussian
-from unbounded.measures import BetaBernoulli
-from unbounded.samplers import feature_start
-from unbounded.samplers.feature_predictive import draw_of, log_density
-from unbounded.samplers.features import Features, Shards
-from unbounded.samplers.hybrid import rounds
+from unbounded.models.features import start as feature_start
+from unbounded.models.features.linear_gaussian import LinearGaussian
+from unbounded.models.features.measure import BetaBernoulli
+from unbounded.models.features.model import Features, Shards
+from unbounded.models.features.predictive import draw_of, log_density
+from unbounded.round import rounds
 
 N_SHARDS, SWEEPS, SWEEPS_PER_ROUND = 256, 860, 5
 DRAWS = 8

@@ -18,11 +18,11 @@ from threadpoolctl import threadpool_limits
 
 import unbounded as ub
 from unbounded import engines
-from unbounded.data import describe
+from unbounded.columns import describe
 from unbounded.datasets import GaussianMixtureData, gaussian_mixture
 from unbounded.likelihoods import Gaussian
-from unbounded.samplers.hybrid import rounds
-from unbounded.samplers.mixture import Mixture, Shards
+from unbounded.models.mixtures.model import Mixture, Shards
+from unbounded.round import rounds
 
 CASES = {  # rows, columns, true clusters, components, most iterations of scikit-learn
     "100k x 2": (100_000, 2, 20, 50, 100),

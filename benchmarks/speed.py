@@ -17,15 +17,17 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from unbounded import engines
-from unbounded.data import describe
+from unbounded.columns import describe
+from unbounded.compiled.jit import jit
+from unbounded.compiled.lanes import lane_exp
 from unbounded.instantiation import Ghosts
-from unbounded.kernels import labels as kernel
-from unbounded.kernels.compiled import jit, lane_exp
 from unbounded.likelihoods import Bound, Gaussian
-from unbounded.measures import DirichletProcess
+from unbounded.models.labelled import kernel as labelled
+from unbounded.models.mixtures import kernel
+from unbounded.models.mixtures.measure import DirichletProcess
+from unbounded.models.mixtures.model import Mixture, Shards
 from unbounded.randomness import key
-from unbounded.samplers.hybrid import rounds
-from unbounded.samplers.mixture import Mixture, Shards
+from unbounded.round import rounds
 
 REPEATS, SECONDS = 7, 2.0
 
@@ -87,17 +89,17 @@ class Bench:
         self.X = centres[z] + rng.normal(size=(rows, columns))
         bound = Gaussian().bind(describe(self.X))
         self.family = bound.family()
-        counts, sums = kernel.statistics(self.family, self.X, z, atoms + private, bound.n_features)
+        counts, sums = labelled.statistics(self.family, self.X, z, atoms + private, bound.n_features)
         drawn = bound.draw(counts[:atoms].astype(float), sums[:atoms], rng)
         self.finite = (Bound.finite if dense else type(bound).finite)(bound, drawn, np.log(counts[:atoms]), dtype)
-        lanes = kernel.lanes_for(rows, bound.n_features if dense else 0, atoms, np.dtype(dtype).itemsize)
+        lanes = labelled.lanes_for(rows, bound.n_features if dense else 0, atoms, np.dtype(dtype).itemsize)
         slots = 16 + private
         self.work = kernel.scratch(bound.n_features, atoms, slots + 1, lanes, dtype)
         self.tail = bound.tail(slots + 1, lanes)
         self.members = np.zeros(slots, np.int64)
         self.law = kernel.TailLaw(0.0, births)
         self.z, self.atoms, self.rows, self.n_features = z, atoms, rows, bound.n_features
-        kernel.fill_tail(self.family, self.X, z, atoms, self.tail, self.members, self.work)
+        labelled.fill_tail(self.family, self.X, z, atoms, self.tail, self.members, self.work)
         self.turn = 0
 
     def sweep(self) -> None:
@@ -109,7 +111,7 @@ class Bench:
         assert done == self.rows
 
     def statistics(self) -> None:
-        kernel.statistics(self.family, self.X, self.z, int(self.z.max()) + 1, self.n_features)
+        labelled.statistics(self.family, self.X, self.z, int(self.z.max()) + 1, self.n_features)
 
 
 def gemm_share(columns: int, atoms: int, dtype: Any, rows: int, target: float) -> Row:

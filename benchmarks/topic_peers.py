@@ -24,11 +24,11 @@ from scipy.special import logsumexp
 
 from unbounded import HierarchicalDirichletProcess, datasets, engines
 from unbounded.instantiation import Ghosts
+from unbounded.models.groups.model import Hierarchical
+from unbounded.models.groups.predictive import completion, gibbs
+from unbounded.models.groups.shard import Shards
 from unbounded.randomness import key
-from unbounded.samplers.groups import Shards
-from unbounded.samplers.hierarchical import Hierarchical
-from unbounded.samplers.hierarchical_predictive import completion, gibbs
-from unbounded.samplers.hybrid import rounds
+from unbounded.round import rounds
 
 HELD_OUT = 500
 

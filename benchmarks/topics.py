@@ -18,18 +18,18 @@ import numpy as np
 
 from speed import Row, cpu_seconds
 from unbounded import datasets, engines
-from unbounded.data import describe
+from unbounded.columns import describe
+from unbounded.compiled.jit import jit
 from unbounded.instantiation import Ghosts
-from unbounded.kernels import alias
-from unbounded.kernels import tables as table_kernel
-from unbounded.kernels import tokens as kernel
-from unbounded.kernels.compiled import jit
-from unbounded.likelihoods import Tokens
-from unbounded.measures import HierarchicalDirichletProcess
+from unbounded.models.groups import direct as table_kernel
+from unbounded.models.groups.measure import HierarchicalDirichletProcess
+from unbounded.models.groups.model import Hierarchical
+from unbounded.models.groups.shard import Shards
+from unbounded.models.groups.words import alias
+from unbounded.models.groups.words import sweep as kernel
+from unbounded.models.groups.words.likelihood import Tokens
 from unbounded.randomness import key
-from unbounded.samplers.groups import Shards
-from unbounded.samplers.hierarchical import Hierarchical
-from unbounded.samplers.hybrid import rounds
+from unbounded.round import rounds
 
 
 @jit

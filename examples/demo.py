@@ -9,8 +9,8 @@ from sklearn.metrics import adjusted_rand_score
 
 import unbounded as ub
 from unbounded.datasets import gaussian_mixture
-from unbounded.summary import plots
-from unbounded.summary.report import text
+from unbounded.report import plots
+from unbounded.report.text import text
 
 out = Path("demo-run")
 shutil.rmtree(out, ignore_errors=True)

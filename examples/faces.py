@@ -16,7 +16,7 @@ import numpy as np
 from scipy.linalg import eigh
 
 import unbounded as ub
-from unbounded.summary import plots
+from unbounded.report import plots
 
 SIDE = 19
 

@@ -11,8 +11,8 @@ from experiments.chains import GHOSTS, Plan, features, trace, with_wall
 from experiments.common import Experiment, Finding, Request, Rows, save_rows, say
 from unbounded.arrays import Array
 from unbounded.datasets import CambridgeData, cambridge
-from unbounded.samplers import feature_start
-from unbounded.samplers.feature_predictive import draw_of, log_density
+from unbounded.models.features import start as feature_start
+from unbounded.models.features.predictive import draw_of, log_density
 
 SWEEPS = 5
 DAY = 86_400.0

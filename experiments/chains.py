@@ -19,19 +19,24 @@ from scipy.special import logsumexp
 
 from experiments.common import Rows
 from experiments.figures import BLACK, BLUE, GREEN, ORANGE, PINK, RED, SKY
-from unbounded import samplers
 from unbounded.arrays import Array
+from unbounded.columns import describe
 from unbounded.contracts import Engine, Model, Recipe
-from unbounded.data import describe
 from unbounded.engines import build
 from unbounded.engines.local import Serial
 from unbounded.instantiation import resolve
-from unbounded.likelihoods import Gaussian, LinearGaussian
-from unbounded.measures import BetaBernoulli, DirichletProcess, Gamma
-from unbounded.samplers import feature_start, start
-from unbounded.samplers.feature_predictive import Cells, held_out
-from unbounded.samplers.hybrid import rounds
-from unbounded.samplers.predictive import log_predictive, with_new
+from unbounded.likelihoods import Gaussian
+from unbounded.models.features import start as feature_start
+from unbounded.models.features.linear_gaussian import LinearGaussian
+from unbounded.models.features.measure import BetaBernoulli
+from unbounded.models.features.predictive import Cells, held_out
+from unbounded.models.features.samplers import FEATURES
+from unbounded.models.labelled.predictive import log_predictive, with_new
+from unbounded.models.mixtures import start
+from unbounded.models.mixtures.measure import DirichletProcess
+from unbounded.models.mixtures.samplers import DIRICHLET
+from unbounded.priors import Gamma
+from unbounded.round import rounds
 
 Measure = Callable[[Any, Engine], dict[str, float]]
 LOCK = "numba:compiler_lock"  # held while compiled code is made or loaded
@@ -77,7 +82,7 @@ class Plan:
 def mixture(X: Array, method: Method, plan: Plan, likelihood: Any = None, concentration: Any = None) -> Any:
     """A Dirichlet process mixture; Gaussian with full covariances unless said otherwise."""
     bound = (likelihood or Gaussian()).bind(describe(X))
-    return samplers.DIRICHLET[method.sampler](
+    return DIRICHLET[method.sampler](
         DirichletProcess(concentration), bound, resolve(method.instantiate), len(X), plan.n_shards, plan.seed,
         plan.n_rounds, plan.sweeps, "float64", **method.options,
     )  # fmt: skip
@@ -86,7 +91,7 @@ def mixture(X: Array, method: Method, plan: Plan, likelihood: Any = None, concen
 def features(X: Array, method: Method, plan: Plan, likelihood: Any = None) -> Any:
     """Beta-Bernoulli features with concentration 1, the Indian buffet process, as in the paper."""
     bound = (likelihood or LinearGaussian()).bind(describe(X))
-    return samplers.FEATURES[method.sampler](
+    return FEATURES[method.sampler](
         BetaBernoulli(Gamma(1.0, 1.0), 1.0), bound, resolve(method.instantiate), len(X), plan.n_shards, plan.seed,
         plan.n_rounds, plan.sweeps, "float64", **{"jumps": False} | method.options,
     )  # fmt: skip

@@ -20,8 +20,8 @@ from experiments.common import Experiment, Finding, Request, Rows, save_rows, sa
 from unbounded.arrays import Array
 from unbounded.engines import build
 from unbounded.likelihoods import Bernoulli, Gaussian
-from unbounded.samplers import start
-from unbounded.samplers.hybrid import rounds
+from unbounded.models.mixtures import start
+from unbounded.round import rounds
 
 METHODS = (PUBLISHED, HOT, ONE_OPEN, GHOSTS)
 N_ROWS, N_EMPTY, ALPHA = 200, 60, 1.0

@@ -18,8 +18,7 @@ import numpy as np
 from experiments import figures, trials
 from experiments.chains import GHOSTS, PUBLISHED, Method, Plan
 from experiments.common import Experiment, Finding, Request, Rows, save_rows, say
-from unbounded import samplers
-from unbounded.measures import GammaPoisson
+from unbounded.models.features.measure import GammaPoisson
 
 SOURCES = {  # sampler -> (paper, does the paper's table call it exact)
     "asynchronous": ("Smyth et al. 2009", False),
@@ -60,7 +59,7 @@ class Sizes:
 
 def methods() -> dict[str, Method]:
     """Every sampler that is registered for some model; the hybrid with the paper's rule and with ours."""
-    names = {name: None for registry in set(MODELS.values()) for name in getattr(samplers, registry)}
+    names = {name: None for registry in set(MODELS.values()) for name in trials.REGISTRIES[registry]}
     rivals = {name: Method(name, figures.GREY, sampler=name) for name in sorted(names) if name != "hybrid"}
     return rivals | HYBRIDS
 
@@ -82,7 +81,7 @@ def run(sizes: Sizes, request: Request) -> list[Finding]:
 
 
 def _having(method: Method) -> dict[str, bool]:
-    having = {model: method.sampler in getattr(samplers, registry) for model, registry in MODELS.items()}
+    having = {model: method.sampler in trials.REGISTRIES[registry] for model, registry in MODELS.items()}
     return having | {"other CRMs": having["other CRMs"] and _takes_counts(method)}
 
 

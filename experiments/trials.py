@@ -17,21 +17,36 @@ from typing import Any
 import numpy as np
 
 from experiments.chains import Method, Plan, Stopwatch, replay, timed
-from unbounded import datasets, samplers
+from unbounded import datasets
 from unbounded.arrays import Array
+from unbounded.columns import describe
 from unbounded.contracts import Engine, Gathered, Message, Recipe, Step, restore, state_of
-from unbounded.data import describe
 from unbounded.engines import build
 from unbounded.instantiation import resolve
-from unbounded.likelihoods import Gaussian, LinearGaussian, Tokens
-from unbounded.measures import BetaBernoulli, DirichletProcess, Gamma, HierarchicalDirichletProcess, PitmanYor
-from unbounded.samplers import feature_start, hierarchical_start, start
-from unbounded.samplers.hybrid import rounds
+from unbounded.likelihoods import Gaussian
+from unbounded.models.features import start as feature_start
+from unbounded.models.features.linear_gaussian import LinearGaussian
+from unbounded.models.features.measure import BetaBernoulli
+from unbounded.models.features.samplers import FEATURES
+from unbounded.models.groups import start as hierarchical_start
+from unbounded.models.groups.measure import HierarchicalDirichletProcess
+from unbounded.models.groups.samplers import HIERARCHICAL
+from unbounded.models.groups.words.likelihood import Tokens
+from unbounded.models.mixtures import start
+from unbounded.models.mixtures.measure import DirichletProcess, PitmanYor
+from unbounded.models.mixtures.samplers import DIRICHLET, PITMAN_YOR
+from unbounded.priors import Gamma
+from unbounded.round import rounds
 
 BEGIN = {"DIRICHLET": start, "PITMAN_YOR": start, "HIERARCHICAL": hierarchical_start, "FEATURES": feature_start}
 DOCUMENT = 100  # tokens
 SEVERAL, PATIENCE = 5, 5.0  # rounds of a size, fewer (but one) where they take more CPU seconds
 N_SHARDS, N_ROWS = 4, 40  # of chains that only show that they run
+
+
+REGISTRIES: dict[str, Any] = {
+    "DIRICHLET": DIRICHLET, "PITMAN_YOR": PITMAN_YOR, "FEATURES": FEATURES, "HIERARCHICAL": HIERARCHICAL,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -47,7 +62,7 @@ class Problem:
     options: dict[str, Any] = field(default_factory=dict)
 
     def model(self, method: Method, plan: Plan) -> Any:
-        return getattr(samplers, self.registry)[method.sampler](
+        return REGISTRIES[self.registry][method.sampler](
             self.measure, self.likelihood, resolve(method.instantiate), self.extent, plan.n_shards, plan.seed,
             plan.n_rounds, plan.sweeps, "float64", **self.options | method.options,
         )  # fmt: skip

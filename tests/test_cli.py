@@ -15,7 +15,7 @@ from scipy import sparse
 from typer.testing import CliRunner
 
 from unbounded.cli import app
-from unbounded.samplers.mixture import Mixture
+from unbounded.models.mixtures.model import Mixture
 
 rng = np.random.default_rng(2)
 X = np.concatenate([rng.normal(size=(25, 2)), rng.normal(size=(35, 2)) + 12.0])[rng.permutation(60)]
@@ -192,7 +192,7 @@ def test_ctrl_c_and_resume(done, data, tmp_path, monkeypatch):
 
 
 def test_ctrl_c_before_anything(data, tmp_path, monkeypatch):
-    from unbounded.samplers import start
+    from unbounded.models.mixtures import start
 
     def interrupt(*args):
         raise KeyboardInterrupt

@@ -13,10 +13,10 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from unbounded import samplers
 from unbounded.cli import app
 from unbounded.contracts import Summary
-from unbounded.samplers.mixture import Mixture
+from unbounded.models.mixtures.model import Mixture
+from unbounded.models.mixtures.samplers import DIRICHLET
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = Path(os.environ.get("UNBOUNDED_DATA", ROOT.parent / "shared" / "data"))
@@ -207,7 +207,7 @@ class Whispering(Mixture):
 
 def test_shards_apart(monkeypatch):
     """Messages are all that travels; who needs more, or has one shard, is not distributed."""
-    monkeypatch.setitem(samplers.DIRICHLET, "whispering", Whispering)
+    monkeypatch.setitem(DIRICHLET, "whispering", Whispering)
     workers = trials.two_processes()
     try:
         assert trials.distributed("DP", GHOSTS, workers)

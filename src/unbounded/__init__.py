@@ -2,40 +2,24 @@
 
 from unbounded.chain.store import RunError
 from unbounded.engines.recovery import EngineError
-from unbounded.estimators import (
+from unbounded.instantiation import AsPublished, Ghosts, OneOpen
+from unbounded.likelihoods import Bernoulli, Categorical, DiagonalGaussian, Gaussian, Multinomial, Poisson, Product
+from unbounded.models.features.estimator import (
     BetaBernoulliFeatures,
     BetaNegativeBinomialFeatures,
-    DirichletProcessMixture,
     GammaPoissonFeatures,
-    HierarchicalDirichletProcess,
-    PitmanYorMixture,
 )
-from unbounded.instantiation import AsPublished, Ghosts, OneOpen
-from unbounded.likelihoods import (
-    Bernoulli,
-    Categorical,
-    DiagonalGaussian,
-    Gaussian,
-    LinearGaussian,
-    Multinomial,
-    Poisson,
-    PoissonFactors,
-    Product,
-    Tokens,
-)
-from unbounded.measures import (
-    Beta,
-    BetaBernoulli,
-    BetaNegativeBinomial,
-    DirichletProcess,
-    Gamma,
-    GammaPoisson,
-    InverseGamma,
-    PitmanYor,
-)
+from unbounded.models.features.linear_gaussian import LinearGaussian
+from unbounded.models.features.measure import BetaBernoulli, BetaNegativeBinomial, GammaPoisson
+from unbounded.models.features.poisson_factors import PoissonFactors
+from unbounded.models.groups.estimator import HierarchicalDirichletProcess
+from unbounded.models.groups.words.likelihood import Tokens
+from unbounded.models.mixtures.estimator import DirichletProcessMixture, PitmanYorMixture
+from unbounded.models.mixtures.measure import DirichletProcess, PitmanYor
+from unbounded.priors import Beta, Gamma, InverseGamma
+from unbounded.report.page import report
 from unbounded.sources import Source, SourceError
 from unbounded.sources import open as open_source
-from unbounded.summary.page import report
 
 __version__ = "0.1.0"
 

@@ -19,7 +19,7 @@ from unbounded.arrays import is_sparse
 from unbounded.chain.store import RunError, RunStore
 from unbounded.disk import write_whole
 from unbounded.engines.recovery import EngineError
-from unbounded.estimators import MEMBERS
+from unbounded.models import MEMBERS
 from unbounded.sources.files import absolute
 
 app = typer.Typer(
@@ -231,7 +231,7 @@ def report(
     out: Annotated[Path | None, typer.Option(help="Where to write the page; default report.html in the run.")] = None,
 ) -> None:
     """Write one HTML page about a run, with pictures and diagnostics, that opens anywhere."""
-    from unbounded.summary import page
+    from unbounded.report import page
 
     if not (run / _COMMAND).exists():  # an estimator's
         console.print(f"report written to {page.report(run, out)}")
@@ -450,8 +450,8 @@ def _checked_share(share: float) -> float:
 def _write_results(
     run: Path, estimator: Any, X: Any, shape: tuple[int, int] | None, vocabulary: list[str] | None = None
 ) -> None:
-    from unbounded.summary import plots
-    from unbounded.summary.report import text
+    from unbounded.report import plots
+    from unbounded.report.text import text
 
     scalars = estimator.posterior_.drop_vars("assignments", errors="ignore")
     scalars.to_dataframe().to_csv(run / "draws.csv")
@@ -474,7 +474,7 @@ def _write_results(
 
 def _write_topics(run: Path, estimator: Any, vocabulary: list[str] | None) -> None:
     """Shares of the topics and, of documents, their words; the words go to the summary, too."""
-    from unbounded.summary import plots
+    from unbounded.report import plots
 
     np.save(run / "proportions.npy", estimator.proportions_)
     names = None

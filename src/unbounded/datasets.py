@@ -10,7 +10,7 @@ from scipy import sparse
 from scipy.special import logsumexp
 
 from unbounded import sources
-from unbounded.likelihoods.base import Array
+from unbounded.arrays import Array
 from unbounded.sources.files import is_local
 from unbounded.sources.formats import check_numeric, csv_header, read_csr
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from unbounded import PitmanYorMixture
-from unbounded.samplers.mixture import Mixture
+from unbounded.models.mixtures.model import Mixture
 
 WARMUP, DRAWS, THIN, CHAINS = 3, 8, 2, 2
 ROUNDS = WARMUP + DRAWS * THIN

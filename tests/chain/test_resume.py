@@ -96,7 +96,7 @@ def test_ctrl_c_between_chains_keeps_the_finished_one(tmp_path, monkeypatch, und
 
 def test_ctrl_c_while_a_later_chain_starts_keeps_the_finished_one(monkeypatch):
     """The start takes a while on many rows; Ctrl-C then must not throw away whole chains."""
-    from unbounded.samplers import start
+    from unbounded.models.mixtures import start
 
     begin, calls = start.begin, []
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse, stats
 
-from unbounded.data import describe
+from unbounded.columns import describe
 from unbounded.likelihoods import (
     Bernoulli,
     Bound,

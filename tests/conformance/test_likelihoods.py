@@ -8,13 +8,14 @@ from examples import EXAMPLES, MORE, Case, case, holed
 from scipy import sparse, stats
 from scipy.special import logsumexp
 
-from unbounded.data import describe, rows_of
-from unbounded.kernels import labels as kernel
-from unbounded.kernels.compiled import jit
-from unbounded.kernels.operations import clear, evaluate, featurise, logits, screen, update
+from unbounded.columns import describe
+from unbounded.compiled.jit import jit
 from unbounded.likelihoods import MEMBERS, DiagonalGaussian, Gaussian, Product
 from unbounded.likelihoods.gaussian import BoundGaussian
-from unbounded.samplers.predictive import log_predictive, with_new
+from unbounded.likelihoods.operations import clear, evaluate, featurise, logits, screen, update
+from unbounded.models.labelled import kernel as labelled
+from unbounded.models.labelled.predictive import log_predictive, with_new
+from unbounded.rows import rows_of
 
 NAMES = [member.name for member in MEMBERS] + list(MORE)
 SKIPS_HOLES = [name for name in NAMES if "multinomial" not in name]
@@ -69,7 +70,7 @@ def probe(subject: Case, X, joins, leaves):
 
 def compiled_statistics(bound, X, labels, n_atoms):
     labels = np.asarray(labels, np.int32)
-    return kernel.statistics(bound.family(), rows_of(X, 0, X.shape[0]), labels, n_atoms, bound.n_features)
+    return labelled.statistics(bound.family(), rows_of(X, 0, X.shape[0]), labels, n_atoms, bound.n_features)
 
 
 def thirds(subject: Case):

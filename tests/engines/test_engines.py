@@ -16,12 +16,15 @@ from scipy import sparse
 
 from unbounded import BetaBernoulliFeatures, DirichletProcessMixture, HierarchicalDirichletProcess, engines
 from unbounded.chain import run
-from unbounded.data import describe
+from unbounded.columns import describe
 from unbounded.instantiation import Ghosts
-from unbounded.likelihoods import Gaussian, LinearGaussian
-from unbounded.measures import BetaBernoulli, DirichletProcess
-from unbounded.samplers import features, mixture
-from unbounded.samplers.hybrid import rounds
+from unbounded.likelihoods import Gaussian
+from unbounded.models.features import model as features
+from unbounded.models.features.linear_gaussian import LinearGaussian
+from unbounded.models.features.measure import BetaBernoulli
+from unbounded.models.mixtures import model as mixture
+from unbounded.models.mixtures.measure import DirichletProcess
+from unbounded.round import rounds
 
 WAYS = [("threads", 2), ("processes", 1), ("processes", 2), ("processes", 4)]
 SETTINGS = {"n_shards": 5, "n_warmup": 4, "n_draws": 8, "keep_assignments": True, "random_state": 3, "n_snapshots": 3}

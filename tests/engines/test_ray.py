@@ -29,7 +29,7 @@ from unbounded import EngineError, engines
 from unbounded.chain import run
 from unbounded.contracts import Message
 from unbounded.engines import recovery
-from unbounded.samplers.hybrid import rounds
+from unbounded.round import rounds
 
 ray = pytest.importorskip("ray")
 from ray.cluster_utils import Cluster  # noqa: E402

@@ -21,10 +21,10 @@ from scipy import special, stats
 
 from unbounded.engines import build
 from unbounded.likelihoods import Bound
-from unbounded.measures import Beta, Gamma, PitmanYor
-from unbounded.measures.pitman_yor import Hyper
-from unbounded.samplers import DIRICHLET
-from unbounded.samplers.hybrid import rounds
+from unbounded.models.mixtures.measure import Hyper, PitmanYor
+from unbounded.models.mixtures.samplers import DIRICHLET
+from unbounded.priors import Beta, Gamma
+from unbounded.round import rounds
 
 Array = np.ndarray
 LEVEL = 1e-5  # chance that a right sampler fails one comparison

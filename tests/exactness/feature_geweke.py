@@ -18,15 +18,14 @@ from enumeration import Array, Verdict, judge
 from feature_truth import Law, begin_with
 from scipy.special import digamma
 
-from unbounded.data import describe
+from unbounded.columns import describe
 from unbounded.engines import build
-from unbounded.likelihoods import LinearGaussian, PoissonFactors
-from unbounded.likelihoods.linear_gaussian import Scales
-from unbounded.likelihoods.poisson_factors import Background
-from unbounded.measures import BetaBernoulli, BetaNegativeBinomial, Gamma, GammaPoisson, InverseGamma
-from unbounded.measures.features import Hyper
-from unbounded.samplers.features import Features, Shards
-from unbounded.samplers.hybrid import rounds
+from unbounded.models.features.linear_gaussian import LinearGaussian, Scales
+from unbounded.models.features.measure import BetaBernoulli, BetaNegativeBinomial, GammaPoisson, Hyper
+from unbounded.models.features.model import Features, Shards
+from unbounded.models.features.poisson_factors import Background, PoissonFactors
+from unbounded.priors import Gamma, InverseGamma
+from unbounded.round import rounds
 
 N_ROWS, N_COLUMNS, FAILURES = 4, 2, 1.3
 MASS = Gamma(3.0, 2.5)

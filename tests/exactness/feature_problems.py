@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from feature_truth import GaussianTruth, Law, PoissonTruth, Problem
 
-from unbounded.measures import Gamma
+from unbounded.priors import Gamma
 
 LAWS = {
     "bb-1": Law("bb", 0.9, 1.0),

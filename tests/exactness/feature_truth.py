@@ -21,13 +21,15 @@ import numpy as np
 from enumeration import Run, Verdict, judge
 from scipy.special import betaln, digamma, gammaln, logsumexp, softmax, xlogy
 
-from unbounded.data import describe
+from unbounded.columns import describe
 from unbounded.engines import build
-from unbounded.likelihoods import LinearGaussian, PoissonFactors
-from unbounded.measures import BetaBernoulli, BetaNegativeBinomial, Gamma, GammaPoisson
-from unbounded.samplers import FEATURES
-from unbounded.samplers.features import Features
-from unbounded.samplers.hybrid import rounds
+from unbounded.models.features.linear_gaussian import LinearGaussian
+from unbounded.models.features.measure import BetaBernoulli, BetaNegativeBinomial, GammaPoisson
+from unbounded.models.features.model import Features
+from unbounded.models.features.poisson_factors import PoissonFactors
+from unbounded.models.features.samplers import FEATURES
+from unbounded.priors import Gamma
+from unbounded.round import rounds
 
 Array = np.ndarray
 MISSING = 1e-6  # posterior mass that may be left out

@@ -14,12 +14,12 @@ from enumeration import Array, Verdict, judge
 from geweke import seat
 from scipy.special import digamma, gammaln
 
-from unbounded.data import describe
+from unbounded.columns import describe
 from unbounded.engines import build
 from unbounded.likelihoods import Bernoulli
-from unbounded.measures import PitmanYor
-from unbounded.samplers import DIRICHLET
-from unbounded.samplers.hybrid import rounds
+from unbounded.models.mixtures.measure import PitmanYor
+from unbounded.models.mixtures.samplers import DIRICHLET
+from unbounded.round import rounds
 
 QUESTIONS = ["K", "singletons", "pairs", "triples"]
 

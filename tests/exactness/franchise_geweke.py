@@ -19,13 +19,13 @@ from geweke import rows_bernoulli, rows_gaussian
 from scipy import sparse
 from scipy.special import gammaincinv
 
-from unbounded.data import describe
+from unbounded.columns import describe
 from unbounded.engines import build
-from unbounded.likelihoods.tokens import Tokens
-from unbounded.measures import Gamma
-from unbounded.measures.hierarchical import HierarchicalDirichletProcess, Hyper
-from unbounded.samplers.groups import Shards
-from unbounded.samplers.hierarchical import Hierarchical
+from unbounded.models.groups.measure import HierarchicalDirichletProcess, Hyper
+from unbounded.models.groups.model import Hierarchical
+from unbounded.models.groups.shard import Shards
+from unbounded.models.groups.words.likelihood import Tokens
+from unbounded.priors import Gamma
 
 SIZES = np.array([3, 1, 2])
 N_ROWS, N_WORDS = int(SIZES.sum()), 4

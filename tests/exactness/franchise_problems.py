@@ -9,11 +9,11 @@ from franchise_truth import Franchise
 from problems import BERNOULLI, BITS, GAUSS_1, GAUSS_2, LINE, PLANE, holed
 from scipy import sparse
 
-from unbounded.data import describe
+from unbounded.columns import describe
 from unbounded.likelihoods import Bernoulli
-from unbounded.likelihoods.tokens import Tokens
-from unbounded.measures import Gamma
-from unbounded.measures.hierarchical import HierarchicalDirichletProcess
+from unbounded.models.groups.measure import HierarchicalDirichletProcess
+from unbounded.models.groups.words.likelihood import Tokens
+from unbounded.priors import Gamma
 
 SIZES = (2, 3)
 MEASURES = {

@@ -17,11 +17,11 @@ from enumeration import Array, Run, Tally, Verdict, canonical, hole_nodes, judge
 from scipy import special
 
 from unbounded.engines import build
-from unbounded.likelihoods.tokens import ETA_RANGE
-from unbounded.measures import Gamma
-from unbounded.measures.hierarchical import HierarchicalDirichletProcess, Hyper
-from unbounded.samplers import HIERARCHICAL
-from unbounded.samplers.hybrid import rounds
+from unbounded.models.groups.measure import HierarchicalDirichletProcess, Hyper
+from unbounded.models.groups.samplers import HIERARCHICAL
+from unbounded.models.groups.words.likelihood import ETA_RANGE
+from unbounded.priors import Gamma
+from unbounded.round import rounds
 
 ETA_NODES = 400
 

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 from enumeration import Array, Verdict, judge
 
-from unbounded.data import describe
+from unbounded.columns import describe
 from unbounded.engines import build
 from unbounded.likelihoods import Bernoulli, Bound, Gaussian
-from unbounded.measures import Beta, Gamma, PitmanYor
-from unbounded.measures.pitman_yor import Hyper
-from unbounded.samplers.mixture import Mixture, Shards
+from unbounded.models.mixtures.measure import Hyper, PitmanYor
+from unbounded.models.mixtures.model import Mixture, Shards
+from unbounded.priors import Beta, Gamma
 
 N_ROWS = 6
 YES, NO = np.array([0.6, 1.2, 0.8]), np.array([0.9, 0.5, 1.1])

@@ -25,16 +25,29 @@ from unittest import mock
 
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parents[1] / "src" / "unbounded"
-LABELS, MIXTURE, MEASURE = "kernels/labels.py", "samplers/mixture.py", "measures/pitman_yor.py"
+LABELS, MIXTURE, MEASURE = "models/mixtures/kernel.py", "models/mixtures/model.py", "models/mixtures/measure.py"
 RULES = "instantiation.py"
-FEATURES, LINEAR, FACTORS = "kernels/features.py", "likelihoods/linear_gaussian.py", "likelihoods/poisson_factors.py"
-BUFFET, ROUND, JUMP = "measures/features.py", "samplers/features.py", "samplers/feature_jump.py"
-TABLES, TOKENS, PHI, WORDS = "kernels/tables.py", "kernels/tokens.py", "kernels/topics.py", "kernels/words.py"
-TOPICS = "likelihoods/tokens.py"
-ALIAS, FRANCHISE = "kernels/alias.py", "kernels/franchise.py"
-GROUPS, GROUP_MEASURE = "samplers/hierarchical.py", "measures/hierarchical.py"
-RIVALS, SLICE, PROCESSORS = "kernels/instantiated.py", "samplers/slice.py", "samplers/auxiliary.py"
-GOSSIP = "samplers/asynchronous.py"
+FEATURES, LINEAR, FACTORS = (
+    "models/features/kernel.py",
+    "models/features/linear_gaussian.py",
+    "models/features/poisson_factors.py",
+)
+BUFFET, ROUND, JUMP = "models/features/measure.py", "models/features/model.py", "models/features/jump.py"
+TABLES, TOKENS, PHI, WORDS = (
+    "models/groups/direct.py",
+    "models/groups/words/sweep.py",
+    "models/groups/words/topics.py",
+    "models/groups/words/counts.py",
+)
+TOPICS = "models/groups/words/likelihood.py"
+ALIAS, FRANCHISE = "models/groups/words/alias.py", "models/groups/franchise.py"
+GROUPS, GROUP_MEASURE = "models/groups/model.py", "models/groups/measure.py"
+RIVALS, SLICE, PROCESSORS = (
+    "models/mixtures/rivals/kernel.py",
+    "models/mixtures/rivals/slice.py",
+    "models/mixtures/rivals/auxiliary.py",
+)
+GOSSIP = "models/mixtures/rivals/asynchronous.py"
 TAIL_WEIGHT = "columns[slot, r] + math.log(members[slot] - law.discount) + log_common"
 
 
@@ -458,7 +471,7 @@ def battery() -> dict[str, Callable[[], Any]]:
     from problems import problem
 
     from unbounded.instantiation import Ghosts, OneOpen
-    from unbounded.kernels import alias
+    from unbounded.models.groups.words import alias
 
     def cells(case: str, measure: str, run: Run) -> Callable[[], Any]:
         return lambda: enumeration.check(problem(case, measure), run)
@@ -573,7 +586,7 @@ def examine(package: Path, cache: Path, checks: str, to_the_end: bool = False) -
 def copy_package(package: Path) -> None:
     """A copy whose compiled code is taken from the cache even after an edit of what is not compiled: minutes less."""
     shutil.copytree(SOURCE, package, ignore=shutil.ignore_patterns("__pycache__"))
-    compiled = package / "kernels" / "compiled.py"
+    compiled = package / "compiled" / "jit.py"
     compiled.write_text(compiled.read_text().replace("_SOURCES = _sources_digest()", '_SOURCES = "copy"'))
 
 

@@ -8,17 +8,10 @@ import numpy as np
 from enumeration import Problem
 from scipy import sparse
 
-from unbounded.data import describe
-from unbounded.likelihoods import (
-    Bernoulli,
-    Categorical,
-    DiagonalGaussian,
-    Gaussian,
-    Multinomial,
-    Poisson,
-    Product,
-)
-from unbounded.measures import Beta, DirichletProcess, Gamma, PitmanYor
+from unbounded.columns import describe
+from unbounded.likelihoods import Bernoulli, Categorical, DiagonalGaussian, Gaussian, Multinomial, Poisson, Product
+from unbounded.models.mixtures.measure import DirichletProcess, PitmanYor
+from unbounded.priors import Beta, Gamma
 
 MEASURES = {
     "dp": DirichletProcess(1.0),

@@ -30,15 +30,16 @@ from unbounded import (
     GammaPoissonFeatures,
     HierarchicalDirichletProcess,
     PitmanYorMixture,
-    samplers,
 )
 from unbounded.chain.export import FLAG
 from unbounded.engines import build
 from unbounded.instantiation import Ghosts
-from unbounded.samplers import asynchronous
-from unbounded.samplers.hybrid import rounds
-from unbounded.samplers.subcluster import log_merge, log_split
-from unbounded.summary.report import text
+from unbounded.models.features.samplers import FEATURES
+from unbounded.models.labelled import gossip as asynchronous
+from unbounded.models.mixtures.rivals.subcluster import log_merge, log_split
+from unbounded.models.mixtures.samplers import DIRICHLET
+from unbounded.report.text import text
+from unbounded.round import rounds
 
 ANY = Ghosts()  # what estimators pass on; rivals have no rule
 
@@ -356,12 +357,12 @@ def test_wrong_options_are_refused():
         estimator("mixture", "subcluster", sampler_options={"size": 3}).fit(PLANE)
     with pytest.raises(ValueError, match="sampler must be one of"):
         PitmanYorMixture(sampler="subcluster").fit(PLANE)
-    assert "subcluster" in samplers.DIRICHLET
+    assert "subcluster" in DIRICHLET
 
 
 def test_a_start_with_too_many_features_keeps_the_most_used():
     tiny = feature_problems.problem("gaussian-3", "bb-2", 3)
-    model = samplers.FEATURES["uncollapsed"](tiny.law.measure, tiny.bound, ANY, tiny.n, 1, 0, 10, 1, "float64", size=2)
+    model = FEATURES["uncollapsed"](tiny.law.measure, tiny.bound, ANY, tiny.n, 1, 0, 10, 1, "float64", size=2)
     engine = build("serial", model.recipe(tiny.X.copy()))
     state = model.begin(engine, np.array([[1, 1, 0], [0, 1, 1], [0, 1, 1]]))
     np.testing.assert_array_equal(model.assignments(state, engine), [[1, 0], [1, 1], [1, 1]])

@@ -13,10 +13,9 @@ from scipy import stats
 
 from unbounded.engines import build
 from unbounded.instantiation import AsPublished, Ghosts, OneOpen
-from unbounded.measures import PitmanYor
-from unbounded.measures.pitman_yor import Hyper
-from unbounded.samplers.hybrid import rounds
-from unbounded.samplers.mixture import Mixture, Shards
+from unbounded.models.mixtures.measure import Hyper, PitmanYor
+from unbounded.models.mixtures.model import Mixture, Shards
+from unbounded.round import rounds
 
 # Every likelihood, measure, P, L, T, rule, engine and precision at least once, and most pairs of them.
 SHORT = [

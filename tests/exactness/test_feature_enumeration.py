@@ -25,9 +25,9 @@ from scipy import integrate, special, stats
 
 from unbounded.engines import build
 from unbounded.instantiation import AsPublished, Ghosts, OneOpen
-from unbounded.measures import Gamma
-from unbounded.samplers.features import Features, Shards
-from unbounded.samplers.hybrid import rounds
+from unbounded.models.features.model import Features, Shards
+from unbounded.priors import Gamma
+from unbounded.round import rounds
 
 # Every measure with every likelihood; c, P, L, T, rule, engine, precision, holes, intercept and blocks at least once.
 SHORT = [

@@ -13,10 +13,10 @@ from franchise_truth import Franchise, GroupedRun, check, compare, simulate
 from problems import GAUSS_2, PLANE, holed
 from scipy import special, stats
 
-from unbounded.data import describe
+from unbounded.columns import describe
 from unbounded.instantiation import AsPublished, Ghosts, OneOpen
-from unbounded.kernels import alias
-from unbounded.samplers.hierarchical import FORMS
+from unbounded.models.groups.model import FORMS
+from unbounded.models.groups.words import alias
 
 # Every likelihood, measure, form, P, L, rule and engine at least once.
 SHORT = [

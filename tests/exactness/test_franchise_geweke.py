@@ -13,7 +13,7 @@ from franchise_truth import cells, code_of
 from scipy import special
 
 from unbounded.instantiation import AsPublished, Ghosts, OneOpen
-from unbounded.samplers.hierarchical import FORMS
+from unbounded.models.groups.model import FORMS
 
 SHORT = [Joint("direct", "words", Ghosts(), 3), Joint("franchise", "bernoulli", Ghosts(), 2)]
 LONG = [

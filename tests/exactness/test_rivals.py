@@ -20,13 +20,15 @@ from scipy import sparse
 
 from unbounded import Beta, DirichletProcessMixture, Gamma, PitmanYor, PitmanYorMixture, sources
 from unbounded.chain import run
-from unbounded.data import describe
+from unbounded.columns import describe
 from unbounded.engines import build
 from unbounded.instantiation import Ghosts
 from unbounded.likelihoods import Bernoulli
-from unbounded.measures import DirichletProcess
-from unbounded.samplers import DIRICHLET, PITMAN_YOR, algorithm8, auxiliary, slice, start
-from unbounded.samplers.hybrid import rounds
+from unbounded.models.mixtures import start
+from unbounded.models.mixtures.measure import DirichletProcess
+from unbounded.models.mixtures.rivals import algorithm8, auxiliary, slice
+from unbounded.models.mixtures.samplers import DIRICHLET, PITMAN_YOR
+from unbounded.round import rounds
 
 EXACT = {"hybrid", "collapsed", "algorithm8", "auxiliary", "slice"}
 

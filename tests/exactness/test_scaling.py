@@ -12,14 +12,14 @@ from enumeration import judge
 from flat import Flat
 from flat import check as flat_check
 
-from unbounded.data import describe
+from unbounded.columns import describe
 from unbounded.engines import build
 from unbounded.instantiation import AsPublished, Ghosts, OneOpen
-from unbounded.kernels import labels as kernel
 from unbounded.likelihoods import Gaussian, gaussian
-from unbounded.measures import PitmanYor
-from unbounded.samplers.hybrid import rounds
-from unbounded.samplers.mixture import Mixture, Shards
+from unbounded.models.mixtures import kernel
+from unbounded.models.mixtures.measure import PitmanYor
+from unbounded.models.mixtures.model import Mixture, Shards
+from unbounded.round import rounds
 
 N_ROWS = 200
 KAPPA, DOF, SCALE = 0.5, 30.0, 28.0  # covariances nearly known: clusters come and go within a few rounds

@@ -14,7 +14,7 @@ import pytest
 import unbounded as ub
 from unbounded.chain.run import run
 from unbounded.chain.store import RunError
-from unbounded.samplers.mixture import Mixture
+from unbounded.models.mixtures.model import Mixture
 
 X = np.random.default_rng(0).normal(size=(600, 2)) + 5.0 * (np.arange(600) % 3)[:, None]
 

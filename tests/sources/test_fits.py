@@ -85,12 +85,12 @@ def written(run, model):
 
 def test_words_of_a_large_source_start_on_the_workers(tmp_path, monkeypatch):
     """Where the pilot is not all there is, the others join it; the same for documents and for rows in groups."""
-    monkeypatch.setattr("unbounded.samplers.hierarchical_start.PILOT_TOKENS", 1000)
-    monkeypatch.setattr("unbounded.samplers.hierarchical_start.PILOT_ROUNDS", (5, 3))
+    monkeypatch.setattr("unbounded.models.groups.start.PILOT_TOKENS", 1000)
+    monkeypatch.setattr("unbounded.models.groups.start.PILOT_ROUNDS", (5, 3))
     make = partial(ub.HierarchicalDirichletProcess, **BRIEF, engine="serial")
     same_chain(make().fit(EMPTY), make(engine="processes", n_workers=2).fit(pieces(tmp_path / "a", EMPTY)))
-    monkeypatch.setattr("unbounded.samplers.start.PILOT_ROWS", 300)
-    monkeypatch.setattr("unbounded.samplers.start.PILOT_ROWS_PER_FEATURE", 1)
+    monkeypatch.setattr("unbounded.models.mixtures.start.PILOT_ROWS", 300)
+    monkeypatch.setattr("unbounded.models.mixtures.start.PILOT_ROWS_PER_FEATURE", 1)
     make = partial(make, Gaussian(), n_shards=26)  # one of which has no group
     same_chain(make().fit(HOLES, GROUPS), make().fit(pieces(tmp_path / "b", HOLES), GROUPS))
 

@@ -45,7 +45,7 @@ def test_round_trip(make, tmp_path):
 
 
 def test_pieces_are_the_shards_of_a_fit(tmp_path):
-    from unbounded.data import boundaries
+    from unbounded.rows import boundaries
 
     source = ub.open_source(manifest(tmp_path)[0])
     np.testing.assert_array_equal(source._edges, boundaries(1000, 6))
@@ -222,7 +222,7 @@ def test_held_out_rows_of_pieces_are_refused(tmp_path):
 
 
 def test_a_picture_of_pieces(tmp_path):
-    from unbounded.summary.plots import clusters
+    from unbounded.report.plots import clusters
 
     where, X = manifest(tmp_path)
     clusters(ub.open_source(where), np.arange(len(X)) % 3, max_rows=100)

@@ -13,7 +13,7 @@ from kinds import DENSE, SPARSE, cut, manifest, npy_folder, npz_folder, one_parq
 from scipy import sparse
 
 import unbounded as ub
-from unbounded.data import describe
+from unbounded.columns import describe
 
 
 def refused(call, *words):

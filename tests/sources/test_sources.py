@@ -13,7 +13,8 @@ from kinds import DENSE, KINDS, SPARSE, csv, npy_folder, one_npy, parquet_folder
 
 import unbounded as ub
 from unbounded.arrays import is_csr
-from unbounded.data import describe, fingerprint, rows_of
+from unbounded.columns import describe
+from unbounded.rows import fingerprint, rows_of
 
 
 @pytest.fixture(params=KINDS, ids=lambda make: make.__name__)

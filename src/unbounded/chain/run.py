@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from unbounded.arrays import Array
+from unbounded.chain.clock import Clock
 from unbounded.chain.store import ChainStore, RunError
-from unbounded.clock import Clock
-from unbounded.contracts import Array, Engine, Model
-from unbounded.samplers.hybrid import rounds
+from unbounded.contracts import Engine, Model
+from unbounded.round import rounds
 
 
 @dataclass(frozen=True)

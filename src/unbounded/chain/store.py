@@ -28,8 +28,8 @@ from typing import IO, Any
 
 import numpy as np
 
-from unbounded.clock import PHASES, Clock
-from unbounded.contracts import Array, Arrays
+from unbounded.arrays import Array, Arrays
+from unbounded.chain.clock import PHASES, Clock
 from unbounded.disk import write_whole
 
 _MAGIC = b"unbounded 1\n"

@@ -11,7 +11,8 @@ from typing import Any
 import scipy.linalg  # noqa: F401  (loads the BLAS that compiled code calls, so that the limit below reaches it)
 from threadpoolctl import threadpool_limits
 
-from unbounded.contracts import Arrays, Gathered, Message, Part, Recipe, Step, restore, state_of
+from unbounded.arrays import Arrays
+from unbounded.contracts import Gathered, Message, Part, Recipe, Step, restore, state_of
 from unbounded.engines.tree import Sum
 
 

@@ -22,7 +22,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from unbounded.contracts import Arrays, Gathered, Message, Recipe, Step, restore, state_of
+from unbounded.arrays import Arrays
+from unbounded.contracts import Gathered, Message, Recipe, Step, restore, state_of
 from unbounded.engines import post
 from unbounded.engines.local import Helpers, one_blas_thread
 from unbounded.engines.recovery import EngineError

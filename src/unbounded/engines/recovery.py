@@ -12,7 +12,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from unbounded.contracts import Arrays, Gathered, Message, Recipe, Step, restore, state_of
+from unbounded.arrays import Arrays
+from unbounded.contracts import Gathered, Message, Recipe, Step, restore, state_of
 from unbounded.engines.local import Helpers, one_blas_thread
 from unbounded.engines.worker import (
     Build,

@@ -7,7 +7,7 @@ the rest. Whoever holds some nodes adds those that are siblings, as soon as both
 
 from __future__ import annotations
 
-from unbounded.contracts import Arrays
+from unbounded.arrays import Arrays
 
 Node = tuple[int, int]
 

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from unbounded.contracts import Arrays, Gathered, Recipe, Step
+from unbounded.arrays import Arrays
+from unbounded.contracts import Gathered, Recipe, Step
 from unbounded.engines.local import one_blas_thread
 from unbounded.engines.tree import Node, Sum
 

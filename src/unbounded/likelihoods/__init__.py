@@ -4,21 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from unbounded.likelihoods.base import Bound, Columns
+from unbounded.likelihoods.base import Bound
 from unbounded.likelihoods.bernoulli import Bernoulli
 from unbounded.likelihoods.categorical import Categorical
 from unbounded.likelihoods.diagonal_gaussian import DiagonalGaussian
 from unbounded.likelihoods.gaussian import Gaussian
-from unbounded.likelihoods.linear_gaussian import LinearGaussian
 from unbounded.likelihoods.multinomial import Multinomial
 from unbounded.likelihoods.poisson import Poisson
-from unbounded.likelihoods.poisson_factors import PoissonFactors
 from unbounded.likelihoods.product import Product
-from unbounded.likelihoods.tokens import Tokens
 
 MEMBERS = (Gaussian, DiagonalGaussian, Bernoulli, Categorical, Multinomial, Poisson)
-
-FEATURE_MEMBERS = (LinearGaussian, PoissonFactors)
 
 
 def resolve(likelihood: Any, members: tuple[Any, ...] = MEMBERS) -> Any:
@@ -34,19 +29,14 @@ def resolve(likelihood: Any, members: tuple[Any, ...] = MEMBERS) -> Any:
 
 
 __all__ = [
-    "FEATURE_MEMBERS",
     "MEMBERS",
     "Bernoulli",
     "Bound",
     "Categorical",
-    "Columns",
     "DiagonalGaussian",
     "Gaussian",
-    "LinearGaussian",
     "Multinomial",
     "Poisson",
-    "PoissonFactors",
     "Product",
-    "Tokens",
     "resolve",
 ]

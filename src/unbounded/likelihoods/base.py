@@ -3,46 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from unbounded.arrays import Array, Arrays
+from unbounded.columns import Columns
 
 Parameters = Arrays
-
-
-@dataclass(frozen=True)
-class Columns:
-    """What a likelihood may know of the data before it sees rows: a summary of each of its columns."""
-
-    index: Array
-    n_rows: int
-    mean: Array
-    sd: Array
-    low: Array
-    high: Array
-    holes: Array
-    whole: Array  # every observed value is an integer
-    sparse: bool = False
-
-    @property
-    def size(self) -> int:
-        return len(self.index)
-
-    @property
-    def missing(self) -> bool:
-        return bool(self.holes.any())
-
-    def spread(self) -> Array:
-        """Standard deviations, with 1 for constant columns (to rounding)."""
-        constant = ~(self.sd > np.maximum(1e-12 * np.abs(self.mean), 1e-300))
-        return np.where(constant, 1.0, self.sd)
-
-    def take(self, chosen: Array) -> Columns:
-        fields = {f: getattr(self, f)[chosen] for f in ("index", "mean", "sd", "low", "high", "holes", "whole")}
-        return replace(self, **fields)
 
 
 class Bound(ABC):

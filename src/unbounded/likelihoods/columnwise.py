@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from unbounded.arrays import Array
-from unbounded.kernels.compiled import jit
-from unbounded.likelihoods.base import Columns
+from unbounded.columns import Columns
+from unbounded.compiled.jit import jit
 
 
 def value_features(X: Array, columns: Columns) -> Array:

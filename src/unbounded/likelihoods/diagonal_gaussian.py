@@ -13,10 +13,13 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from scipy.special import gammaln
 
-from unbounded.kernels.compiled import implements, jit, lane_log
-from unbounded.kernels.operations import accumulate, clear, evaluate, featurise, screen, update
-from unbounded.likelihoods.base import Array, Bound, Columns, Parameters, positive, vector
+from unbounded.arrays import Array
+from unbounded.columns import Columns
+from unbounded.compiled.jit import implements, jit
+from unbounded.compiled.lanes import lane_log
+from unbounded.likelihoods.base import Bound, Parameters, positive, vector
 from unbounded.likelihoods.columnwise import rows_seen
+from unbounded.likelihoods.operations import accumulate, clear, evaluate, featurise, screen, update
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,9 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import gammaln, multigammaln
 
-from unbounded.likelihoods.base import Array, Bound, Columns, Parameters, positive, repair, vector
+from unbounded.arrays import Array
+from unbounded.columns import Columns
+from unbounded.likelihoods.base import Bound, Parameters, positive, repair, vector
 from unbounded.likelihoods.gaussian_compiled import (
     NEGLIGIBLE,
     STAGED_COLUMNS,

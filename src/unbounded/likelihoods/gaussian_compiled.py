@@ -8,8 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from unbounded.arrays import Array
-from unbounded.kernels.compiled import implements, inline, jit, lane_log, normal
-from unbounded.kernels.operations import (
+from unbounded.compiled.draws import normal
+from unbounded.compiled.jit import implements, inline, jit
+from unbounded.compiled.lanes import lane_log
+from unbounded.likelihoods.operations import (
     accumulate,
     clear,
     dense_logits,

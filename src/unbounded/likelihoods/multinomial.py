@@ -12,10 +12,11 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from scipy.special import gammaln
 
-from unbounded.arrays import is_csr
-from unbounded.kernels.compiled import implements
-from unbounded.kernels.operations import accumulate, clear, evaluate, featurise, screen, update
-from unbounded.likelihoods.base import Array, Bound, Columns, Parameters, positive
+from unbounded.arrays import Array, is_csr
+from unbounded.columns import Columns
+from unbounded.compiled.jit import implements
+from unbounded.likelihoods.base import Bound, Parameters, positive
+from unbounded.likelihoods.operations import accumulate, clear, evaluate, featurise, screen, update
 
 
 @dataclass(frozen=True)

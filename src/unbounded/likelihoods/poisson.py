@@ -12,10 +12,12 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from scipy.special import gammaln
 
-from unbounded.kernels.compiled import implements, jit
-from unbounded.kernels.operations import accumulate, clear, evaluate, featurise, screen, update
-from unbounded.likelihoods.base import Array, Bound, Columns, Parameters, positive
+from unbounded.arrays import Array
+from unbounded.columns import Columns
+from unbounded.compiled.jit import implements, jit
+from unbounded.likelihoods.base import Bound, Parameters, positive
 from unbounded.likelihoods.columnwise import add_values, rows_seen, value_features, values_in_lanes
+from unbounded.likelihoods.operations import accumulate, clear, evaluate, featurise, screen, update
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from unbounded.likelihoods.base import Array, Bound, Columns, Parameters
+from unbounded.arrays import Array
+from unbounded.columns import Columns
+from unbounded.likelihoods.base import Bound, Parameters
 
 
 @dataclass(frozen=True)

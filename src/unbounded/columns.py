@@ -1,0 +1,99 @@
+"""Summaries of columns: all that a likelihood may see before a fit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from unbounded.arrays import Array, is_sparse
+from unbounded.rows import row_blocks
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What a likelihood may know of the data before it sees rows: a summary of each of its columns."""
+
+    index: Array
+    n_rows: int
+    mean: Array
+    sd: Array
+    low: Array
+    high: Array
+    holes: Array
+    whole: Array  # every observed value is an integer
+    sparse: bool = False
+
+    @property
+    def size(self) -> int:
+        return len(self.index)
+
+    @property
+    def missing(self) -> bool:
+        return bool(self.holes.any())
+
+    def spread(self) -> Array:
+        """Standard deviations, with 1 for constant columns (to rounding)."""
+        constant = ~(self.sd > np.maximum(1e-12 * np.abs(self.mean), 1e-300))
+        return np.where(constant, 1.0, self.sd)
+
+    def take(self, chosen: Array) -> Columns:
+        fields = {f: getattr(self, f)[chosen] for f in ("index", "mean", "sd", "low", "high", "holes", "whole")}
+        return replace(self, **fields)
+
+
+def describe(X: Any) -> Columns:
+    """Column means, standard deviations, ranges and holes of an array, CSR or a source, block by block.
+
+    Blocks depend on the shape alone: a source gives the same bits as its rows in memory. Infinite values show in the
+    ranges, whoever binds a likelihood refuses them.
+    """
+    with np.errstate(invalid="ignore", over="ignore"):
+        return _describe_sparse(X) if is_sparse(X) else _describe_dense(X)
+
+
+def _describe_sparse(X: Any) -> Columns:
+    """Values are added one by one in the order of rows, so that blocks do not matter at all."""
+    n, d = X.shape
+    total, square, low, high = np.zeros(d), np.zeros(d), np.full(d, np.inf), np.full(d, -np.inf)
+    stored, holes, whole = np.zeros(d, np.int64), np.zeros(d, np.int64), np.ones(d, bool)
+    for rows in row_blocks(X):
+        part = X[rows]
+        column, value = part.indices, part.data.astype(np.float64)
+        np.add.at(total, column, value)
+        np.add.at(square, column, value**2)
+        np.minimum.at(low, column, value)
+        np.maximum.at(high, column, value)
+        stored += np.bincount(column, minlength=d)
+        holes += np.bincount(column[np.isnan(value)], minlength=d)
+        whole[column[value != np.rint(value)]] = False
+    zeros = stored < n
+    low[zeros], high[zeros] = np.minimum(low[zeros], 0.0), np.maximum(high[zeros], 0.0)
+    mean = total / n
+    sd = np.sqrt(np.maximum(square / n - mean**2, 0.0))
+    return Columns(np.arange(d), n, mean, sd, low, high, holes, whole, sparse=True)
+
+
+def _describe_dense(X: Any) -> Columns:
+    n, d = X.shape
+    seen, total = np.zeros(d), np.zeros(d)
+    low, high, whole = np.full(d, np.inf), np.full(d, -np.inf), np.ones(d, bool)
+    for rows in row_blocks(X):
+        x = np.asarray(X[rows], dtype=np.float64)
+        there = ~np.isnan(x)
+        filled = np.where(there, x, 0.0)
+        seen += there.sum(0)
+        total += filled.sum(0)
+        low = np.minimum(low, np.where(there, x, np.inf).min(0))
+        high = np.maximum(high, np.where(there, x, -np.inf).max(0))
+        whole &= (filled == np.rint(filled)).all(0)
+    mean = total / np.maximum(seen, 1)
+    reach = np.maximum(high - mean, mean - low)
+    unit = np.where((reach > 0) & np.isfinite(reach), reach, 1.0)  # squares of very large or small gaps would be lost
+    square = np.zeros(d)
+    for rows in row_blocks(X):
+        gap = (np.asarray(X[rows], dtype=np.float64) - mean) / unit
+        square += np.where(np.isnan(gap), 0.0, gap**2).sum(0)
+    sd = unit * np.sqrt(square / np.maximum(seen, 1))
+    return Columns(np.arange(d), n, mean, sd, low, high, (n - seen).astype(np.int64), whole)

@@ -1,0 +1,366 @@
+"""What every estimator is: the options of its chains, under the same names, and a fit that runs them.
+
+A model's own estimator says what its rows, likelihoods, first state and point estimates are (the hooks); the rest, from
+the seed to the run directory, is here once.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, is_dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from unbounded import engines
+from unbounded.arrays import Array, is_csr
+from unbounded.chain import export
+from unbounded.chain.progress import show_progress
+from unbounded.chain.run import Chain, Length, run
+from unbounded.chain.store import RunError, RunStore
+from unbounded.chain.versions import versions
+from unbounded.columns import describe
+from unbounded.contracts import Engine
+from unbounded.instantiation import resolve as resolve_rule
+from unbounded.likelihoods import resolve as resolve_likelihood
+from unbounded.options import check_options
+from unbounded.randomness import generator, key
+from unbounded.report import page
+from unbounded.rows import fingerprint, row_blocks
+from unbounded.sources import Source, Words
+
+LARGEST = 1e100
+_COMMON = (  # parameters of a sampler that are not its own options
+    "measure", "likelihood", "rule", "n_rows", "sizes", "n_shards", "seed", "n_rounds", "sweeps", "dtype", "lanes",
+)  # fmt: skip
+_LEAST = {
+    "n_shards": 1, "sweeps_per_round": 1, "n_warmup": 0, "n_draws": 1, "thin": 1, "n_chains": 1, "n_snapshots": 1,
+}  # fmt: skip
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class ChainEstimator(BaseEstimator):
+    """How chains run and where; a dataclass, so that scikit-learn finds every option in the constructor's signature."""
+
+    likelihood: Any
+    init: Any
+    dtype: str = "float64"
+    n_shards: int = 8
+    sweeps_per_round: int = 1
+    n_warmup: int = 250
+    n_draws: int = 500
+    thin: int = 1
+    n_chains: int = 1
+    engine: str = "threads"
+    n_workers: int | None = None
+    engine_options: Any = None
+    sampler: str = "hybrid"
+    sampler_options: Any = None
+    instantiate: Any = "ghosts"
+    n_snapshots: int = 32
+    keep_assignments: bool = False
+    checkpoint: Any = None
+    random_state: Any = None
+    progress: bool = False
+
+    _likelihoods: ClassVar[Any]  # those that have a name
+    _kind: ClassVar[Any]  # what a likelihood is once it is bound to columns
+    _samplers: ClassVar[Any]  # those that have a name
+    _start: ClassVar[Any]  # a module: where chains begin
+    _of_rows: ClassVar[tuple[str, str]] = ("labels", "labels_")  # what is said of every row: its folder, the attribute
+
+    # ---- what each of them says
+
+    def _wanted(self) -> Any:
+        """The likelihood, as its name or an object."""
+        return self.likelihood
+
+    def _measure(self) -> Any:
+        raise NotImplementedError
+
+    def _moves(self) -> dict[str, Any]:
+        """Options of the sampler that only this model has."""
+        return {}
+
+    def _check_init(self, n_rows: int) -> None:
+        raise NotImplementedError
+
+    def _extent(self, X: Any) -> Any:
+        """What the sampler must know of the size of the data."""
+        return X.shape[0]
+
+    def _score(self, model: Any, engine: Engine, held: Any, state: Any) -> float:
+        """The held-out score of a draw."""
+        raise NotImplementedError
+
+    def _held_fingerprint(self, held: Any) -> str:
+        raise NotImplementedError
+
+    def _estimate(self, chains: Sequence[Chain]) -> None:
+        """Point estimates from the snapshots."""
+        raise NotImplementedError
+
+    # ---- fitting
+
+    def _sample(self, X: Any, held: Any) -> Any:
+        """Run all chains on checked rows; held: what is scored with every draw, if anything."""
+        n_rows = X.shape[0]
+        length = Length(self.n_warmup, self.n_draws, self.thin, max(1, self.n_snapshots // self.n_chains))
+        model = self._samplers[self.sampler](
+            self._measure(), self._likelihood, resolve_rule(self.instantiate), self._extent(X), self.n_shards,
+            self.seed(), length.n_rounds, self.sweeps_per_round, self.dtype, **self._moves(),
+            **self.sampler_options or {},
+        )  # fmt: skip
+        if model.settled() > self.n_warmup:
+            raise ValueError(
+                f"n_warmup must cover the schedule's first {model.settled()} rounds, whose draws are discarded, "
+                f"got {self.n_warmup}."
+            )
+        self._prior, self._n_rows, self._seed = model.measure, n_rows, model.seed
+        store = self._open_store(X, held, model)
+        if store and self.engine in engines.MORTAL:
+            print(engines.MORTAL[self.engine].format(store.path), file=sys.stderr, flush=True)
+        chains = []
+        with show_progress(self.progress, self.n_chains * length.n_rounds, n_rows) as report:
+            for index in range(self.n_chains):
+                try:
+                    chains.append(self._run_chain(model, X, index, length, store, held, report))
+                except KeyboardInterrupt:  # while a chain starts; earlier ones are what there is
+                    if not chains:
+                        raise
+                    break
+                if chains[-1].interrupted:
+                    break
+        self._finish(chains)
+        if store and isinstance(X, Source | Words):
+            folder, name = self._of_rows
+            store.save_shards(folder, getattr(self, name), model.recipe(X).edges)
+        return self
+
+    def _run_chain(
+        self, model: Any, X: Any, index: int, length: Length, store: RunStore | None, held: Any, report: Any
+    ) -> Chain:
+        model = model.reseeded(int(key(model.seed, "chain", index) >> np.uint64(2)))
+        engine = engines.build(self.engine, model.recipe(X), self.n_workers, **self.engine_options or {})
+        extra: Callable[[Any], dict[str, float]] | None = None
+        if held is not None:
+            extra = lambda state: {"holdout": self._score(model, engine, held, state)}  # noqa: E731
+        try:
+            return run(
+                model, engine, lambda: self._start.begin(model, engine, X, self.init), length,
+                store=store.chain(index) if store else None,
+                keep_assignments=self.keep_assignments,
+                extra=extra,
+                report=(lambda done, scalars: report(index * length.n_rounds + done, scalars)) if report else None,
+            )  # fmt: skip
+        finally:
+            engine.close()
+
+    def _finish(self, chains: list[Chain]) -> None:
+        self.interrupted_ = len(chains) < self.n_chains or len(chains[-1].draws) < self.n_draws
+        chains = [chain for chain in chains if chain.draws] or chains
+        if not chains[0].draws:
+            raise KeyboardInterrupt("interrupted before the first draw; resume from the run directory if there is one.")
+        if not any(chain.snapshots for chain in chains):
+            raise KeyboardInterrupt("interrupted before the first snapshot; resume from the run directory.")
+        self.exact_ = all(chain.exact for chain in chains)
+        self._estimate(chains)
+        self.posterior_ = export.to_dataset(chains)
+
+    # ---- results that need no model
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Mean log posterior predictive density of the rows."""
+        return float(np.mean(self.score_samples(X)))
+
+    def score_samples(self, X: Any) -> Array:
+        raise NotImplementedError
+
+    def summary(self) -> Any:
+        """Posterior means, intervals, effective sample sizes and R-hat of every scalar trace, as a data frame."""
+        check_is_fitted(self, "posterior_")
+        return export.table(self.posterior_)
+
+    def to_arviz(self) -> Any:
+        """The draws as an ArviZ InferenceData."""
+        check_is_fitted(self, "posterior_")
+        return export.to_arviz(self.posterior_)
+
+    def report(self, path: Any = None, X: Any = None, vocabulary: Any = None, shape: Any = None) -> Any:
+        """Write the run directory of the fit as one HTML page, by default to its report.html (docs/report.md)."""
+        check_is_fitted(self, "posterior_")
+        if self.checkpoint is None:
+            raise ValueError("a report is made from a run directory; fit with checkpoint=path.")
+        words = getattr(self, "vocabulary_", None) if vocabulary is None else vocabulary
+        return page.report(self.checkpoint, path, X, words, shape, getattr(self, "loss", "vi"))
+
+    def _sampling(self, n_samples: int, random_state: Any) -> tuple[np.random.Generator, Array]:
+        """A generator, and which snapshot each of n new rows comes from."""
+        check_is_fitted(self, "posterior_")
+        if n_samples < 1:
+            raise ValueError(f"n_samples must be at least 1, got {n_samples}.")
+        chosen = self.random_state if random_state is None else random_state
+        rng = generator(int(check_random_state(chosen).randint(2**31 - 1)), "sample")
+        return rng, rng.integers(len(self._snapshots), size=n_samples)
+
+    # ---- checks
+
+    def _sparse_ok(self) -> bool:
+        return False
+
+    def _check_array(self, X: Any, reset: bool) -> Any:
+        if isinstance(X, Source):
+            return self._check_source(X, reset, least=2 if reset else 1)
+        X = validate_data(
+            self, X, reset=reset, accept_sparse="csr" if self._sparse_ok() else False, dtype=[np.float64, np.float32],
+            order="C", ensure_all_finite="allow-nan", ensure_min_samples=2 if reset else 1,
+        )  # fmt: skip
+        if is_csr(X):
+            X = X.copy() if not X.has_canonical_format else X
+            X.sum_duplicates()
+        return X
+
+    def _check_source(self, X: Source, reset: bool, least: int) -> Source:
+        """A source by its header; its values are looked at when its columns are described."""
+        if X.sparse and not self._sparse_ok():
+            raise ValueError(
+                f"the rows of the source are sparse, which {self._wanted()!r} does not take; store dense ones."
+            )
+        if X.n_rows < least:
+            raise ValueError(f"the source has n_rows={X.n_rows}, a minimum of {least} is required.")
+        if reset:
+            self.n_features_in_ = X.shape[1]
+            if hasattr(self, "feature_names_in_"):  # of an earlier fit
+                del self.feature_names_in_
+        elif X.shape[1] != self.n_features_in_:
+            name = type(self).__name__
+            raise ValueError(f"X has {X.shape[1]} features, but {name} is expecting {self.n_features_in_} features.")
+        return X
+
+    def _bind(self, X: Any, training: bool) -> Any:
+        """The likelihood bound to the rows' columns, which checks their values."""
+        columns = describe(X)
+        empty = columns.holes == X.shape[0]
+        if training and empty.any():
+            raise ValueError(f"column {int(np.flatnonzero(empty)[0])} has no observed value; drop it.")
+        reach = max(-columns.low.min(), columns.high.max())
+        if reach == np.inf:
+            raise ValueError("the rows have infinite values; NaN stands for a missing one.")
+        if reach > LARGEST:
+            raise ValueError(f"values beyond {LARGEST:g} in size overflow; rescale the columns.")
+        bound = resolve_likelihood(self._wanted(), self._likelihoods).bind(columns)
+        if not isinstance(bound, self._kind):
+            names = ", ".join(member.name for member in self._likelihoods)
+            raise ValueError(f"{type(self).__name__} takes a likelihood such as {names}, got {self.likelihood!r}.")
+        return bound
+
+    def _checked(self, X: Any) -> Any:
+        """New rows, fit for the likelihood of the fit."""
+        X = self._check_array(X, reset=False)
+        self._bind(X, training=False)
+        for rows in row_blocks(X):
+            self._likelihood.check(X[rows])
+        return X
+
+    def _check_new(self, X: Any) -> Any:
+        check_is_fitted(self, "posterior_")
+        return self._checked(X)
+
+    def _check_settings(self, n_rows: int) -> None:
+        for name, low in _LEAST.items():
+            value = getattr(self, name)
+            if not isinstance(value, int | np.integer) or value < low:
+                raise ValueError(f"{name} must be an integer of at least {low}, got {value!r}.")
+        self._check_shards(n_rows)
+        self._check_sampler()
+        resolve_rule(self.instantiate).plan(0, 1, n_rows, self.n_shards, np.random.default_rng(0))
+        if self.dtype not in ("float64", "float32"):
+            raise ValueError(f"dtype must be 'float64' or 'float32', got {self.dtype!r}.")
+        self._check_init(n_rows)
+        engines.check(self.engine, self.n_workers, self.engine_options)
+
+    def _check_sampler(self) -> None:
+        if self.sampler not in self._samplers:
+            raise ValueError(f"sampler must be one of {sorted(self._samplers)}, got {self.sampler!r}.")
+        if self.sampler != "hybrid" and self.instantiate != "ghosts":
+            raise ValueError(f"instantiate belongs to sampler='hybrid', not to {self.sampler!r}.")
+        others = {*_COMMON, *self._moves()}
+        check_options(f"sampler {self.sampler!r}", self._samplers[self.sampler], self.sampler_options, others)
+
+    def _check_shards(self, n_rows: int) -> None:
+        if self.n_shards > n_rows:
+            raise ValueError(f"n_shards={self.n_shards} is more than the {n_rows} rows; use at most one shard per row.")
+
+    # ---- seed and run directory
+
+    def seed(self) -> int:
+        """The seed that the whole fit is a function of; without a number, a run directory goes on with its own."""
+        if isinstance(self.random_state, int | np.integer):
+            if not -(2**63) <= self.random_state < 2**63:
+                raise ValueError(f"random_state must fit in 64 bits, got {self.random_state}.")
+            return int(self.random_state)
+        store = None if self.checkpoint is None else RunStore(self.checkpoint)
+        if store and store.exists() and "seed" in store.config():
+            return int(store.config()["seed"])
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _open_store(self, X: Any, held: Any, model: Any) -> RunStore | None:
+        if self.checkpoint is None:
+            return None
+        store = RunStore(self.checkpoint)
+        config = self._config(X, held, model.seed)
+        if store.exists():
+            saved = store.config()
+            free = ("n_draws",) if model.exact else ()  # published schedules depend on the length of the run
+            differs = [name for name in config if saved.get(name) != config[name] and name not in free]
+            if differs:
+                raise RunError(
+                    f"{store.path} holds a run with other {', '.join(differs)}; use the same or another directory."
+                )
+        else:
+            store.prepare(config)
+        store.note(self._about(X, model))
+        return store
+
+    def _about(self, X: Any, model: Any) -> dict[str, Any]:
+        """What a reader of the run directory may ask and no chain depends on."""
+        return {
+            "exact": bool(model.exact), "rows": int(X.shape[0]), "columns": int(self.n_features_in_),
+            "engine": self.engine, "n_workers": self.n_workers, "versions": versions(),
+        }  # fmt: skip
+
+    def _config(self, X: Any, held: Any, seed: int) -> dict[str, Any]:
+        """Everything the chain is a function of, in plain words; engine and workers are not among it."""
+        return {
+            "model": type(self).__name__,
+            "likelihood": _describe(resolve_likelihood(self._wanted(), self._likelihoods)),
+            "measure": _describe(self._measure()),
+            "instantiate": _describe(resolve_rule(self.instantiate)),
+            "sampler": {"name": self.sampler} | (self.sampler_options or {}),
+            "init": self.init if isinstance(self.init, str | int) else fingerprint(np.asarray(self.init)),
+            "dtype": self.dtype,
+            "seed": seed,
+            **self._moves(),
+            **{name: int(getattr(self, name)) for name in (*_LEAST, "keep_assignments")},
+            "data": fingerprint(X),
+            "holdout": None if held is None else self._held_fingerprint(held),
+        }
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = not self._sparse_ok()
+        tags.input_tags.sparse = self._sparse_ok()
+        return tags
+
+
+def _describe(thing: Any) -> Any:
+    """A JSON-able description of a (nested) dataclass."""
+    name = type(thing).__name__
+    fields = asdict(thing) if is_dataclass(thing) and not isinstance(thing, type) else {}
+    return {"name": name} | {
+        k: np.asarray(v).tolist() if isinstance(v, np.ndarray) else repr(v) for k, v in fields.items()
+    }

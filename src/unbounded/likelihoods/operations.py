@@ -1,0 +1,186 @@
+"""The compiled contract of a likelihood: six operations, chosen while compiling by the type of the family.
+
+A *family* is a NamedTuple of plain arrays and numbers (what the likelihood is), a *tail* another one (the collapsed
+state of up to C atoms, one slot each, and the prior in slot C). A kernel sees a tuple of families, one per column
+group: their log likelihoods add up. Rows come in blocks with rows in lanes: `features[f, r]` is feature f of row r.
+
+Every family is exponential: log f(x | atom k) = bias_k + eta_k . features(x) + a term that is the same for all atoms,
+and an atom's sufficient statistics are the sum of its rows' features.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba.core import types
+from numba.extending import overload
+
+from unbounded.compiled.jit import FAST, inline, jit, over_parts
+
+
+def featurise(family: Any, data: Any, start: int, size: int, features: Any) -> None:
+    """Write the features of rows start .. start+size of `data` into columns 0 .. size of `features`."""
+
+
+def accumulate(family: Any, data: Any, rows: Any, statistics: Any) -> None:
+    """Add the features of the given rows to one atom's statistics."""
+
+
+def clear(family: Any, tail: Any, slot: int) -> None:
+    """Make the slot the prior: no members."""
+
+
+def update(family: Any, tail: Any, slot: int, data: Any, start: int, features: Any, r: int, sign: int) -> None:
+    """Add (sign = 1) or remove (sign = -1) row r of the block to the members of a slot."""
+
+
+def evaluate(
+    family: Any, tail: Any, slot: int, data: Any, start: int, features: Any, begin: int, end: int, out: Any
+) -> None:
+    """Add the log predictive of rows begin .. end of the block, given the slot's members, to out[begin:end]."""
+
+
+def screen(
+    family: Any, tail: Any, slot: int, data: Any, start: int, features: Any, begin: int, end: int, out: Any
+) -> None:
+    """Like `evaluate`, but add an upper bound that costs little; infinity is always right."""
+
+
+def logits(finite: Any, family: Any, data: Any, start: int, size: int, features: Any, out: Any, top: Any) -> None:
+    """out[k, r]: log weight times likelihood of row r of the block under atom k, and top[r] its largest over k.
+
+    `finite` is the finite part: an array eta, with out = eta . (features, 1), or what a likelihood has that is faster;
+    of its atoms, the first out.shape[0] are used.
+    Fills `features` on the way (at least the rows that the tail reads); its last row is 1.
+    """
+
+
+def _recurse_featurise(family: Any, data: Any, start: int, size: int, features: Any) -> None:
+    featurise(family[0], data, start, size, features)
+    featurise(family[1:], data, start, size, features)
+
+
+def _recurse_accumulate(family: Any, data: Any, rows: Any, statistics: Any) -> None:
+    accumulate(family[0], data, rows, statistics)
+    accumulate(family[1:], data, rows, statistics)
+
+
+def _recurse_clear(family: Any, tail: Any, slot: int) -> None:
+    clear(family[0], tail[0], slot)
+    clear(family[1:], tail[1:], slot)
+
+
+def _recurse_update(family: Any, tail: Any, slot: int, data: Any, start: int, features: Any, r: int, sign: int) -> None:
+    update(family[0], tail[0], slot, data, start, features, r, sign)
+    update(family[1:], tail[1:], slot, data, start, features, r, sign)
+
+
+def _recurse_evaluate(
+    family: Any, tail: Any, slot: int, data: Any, start: int, features: Any, begin: int, end: int, out: Any
+) -> None:
+    evaluate(family[0], tail[0], slot, data, start, features, begin, end, out)
+    evaluate(family[1:], tail[1:], slot, data, start, features, begin, end, out)
+
+
+def _recurse_screen(
+    family: Any, tail: Any, slot: int, data: Any, start: int, features: Any, begin: int, end: int, out: Any
+) -> None:
+    screen(family[0], tail[0], slot, data, start, features, begin, end, out)
+    screen(family[1:], tail[1:], slot, data, start, features, begin, end, out)
+
+
+over_parts(featurise, _recurse_featurise, lambda family, data, start, size, features: None)
+over_parts(accumulate, _recurse_accumulate, lambda family, data, rows, statistics: None)
+over_parts(clear, _recurse_clear, lambda family, tail, slot: None)
+over_parts(update, _recurse_update, lambda family, tail, slot, data, start, features, r, sign: None)
+over_parts(evaluate, _recurse_evaluate, lambda family, tail, slot, data, start, features, begin, end, out: None)
+over_parts(screen, _recurse_screen, lambda family, tail, slot, data, start, features, begin, end, out: None)
+
+
+@inline
+def refresh(families, tail, slot, data, start, features, begin, end, columns, fresh):
+    """Make the slot's column of log predictives right for rows begin .. end of the block."""
+    column = columns[slot]
+    for q in range(begin, end):
+        column[q] = 0.0
+    evaluate(families, tail, slot, data, start, features, begin, end, column)
+    fresh[slot] = end
+
+
+@inline
+def largest(values: Any, top: Any) -> None:
+    atoms, lanes = values.shape
+    for r in range(lanes):
+        top[r] = -np.inf
+    for k in range(0, atoms - 1, 2):
+        for r in range(lanes):
+            top[r] = max(top[r], max(values[k, r], values[k + 1, r]))
+    if atoms % 2:
+        for r in range(lanes):
+            top[r] = max(top[r], values[atoms - 1, r])
+
+
+@inline
+def _narrow_product(eta: Any, features: Any, out: Any) -> None:
+    """eta @ (features, 1) for a few features: the output row stays in cache, the loop over rows vectorises."""
+    atoms, lanes = out.shape
+    width = eta.shape[1]
+    for k in range(atoms):
+        row = out[k]
+        constant = eta[k, width - 1]
+        for r in range(lanes):
+            row[r] = constant
+        for f in range(0, width - 2, 2):
+            a, b = eta[k, f], eta[k, f + 1]
+            for r in range(lanes):
+                row[r] += a * features[f, r] + b * features[f + 1, r]
+        if width % 2 == 0:
+            a = eta[k, width - 2]
+            for r in range(lanes):
+                row[r] += a * features[width - 2, r]
+
+
+@jit
+def dense_logits(eta: Any, family: Any, data: Any, start: int, size: int, features: Any, out: Any, top: Any) -> None:
+    featurise(family, data, start, size, features)
+    if eta.shape[1] <= 12:
+        _narrow_product(eta, features, out)
+    elif out.shape[0] > 0:
+        np.dot(eta[: out.shape[0]], features, out)
+    largest(out, top)
+
+
+@jit
+def sparse_logits(eta: Any, data: Any, start: int, size: int, out: Any, top: Any) -> None:
+    """The same for rows of (column, value) pairs; eta comes transposed, so that atoms are contiguous."""
+    atoms = out.shape[0]
+    sums = np.empty(atoms, eta.dtype)
+    for r in range(size):
+        sums[:] = eta[eta.shape[0] - 1, :atoms]
+        for j in range(data.indptr[start + r], data.indptr[start + r + 1]):
+            value = eta.dtype.type(data.values[j])
+            row = eta[data.indices[j]]
+            for k in range(atoms):
+                sums[k] += value * row[k]
+        for k in range(atoms):
+            out[k, r] = sums[k]
+    for k in range(atoms):
+        for r in range(size, out.shape[1]):
+            out[k, r] = 0
+    largest(out, top)
+
+
+@overload(logits, jit_options={"nogil": True, "fastmath": FAST, "error_model": "numpy"}, strict=False)
+def _choose_logits(
+    finite: Any, family: Any, data: Any, start: int, size: int, features: Any, out: Any, top: Any
+) -> Any:
+    if not isinstance(finite, types.Array):
+        return None
+    if not isinstance(data, types.Array):
+        return lambda finite, family, data, start, size, features, out, top: sparse_logits(
+            finite, data, start, size, out, top
+        )
+    return lambda finite, family, data, start, size, features, out, top: dense_logits(
+        finite, family, data, start, size, features, out, top
+    )

@@ -1,0 +1,272 @@
+"""The scikit-learn face of feature models: rows, features, and what they say of new rows and missing entries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_array, check_is_fitted
+
+from unbounded.arrays import Array
+from unbounded.chain.run import Chain
+from unbounded.contracts import Engine
+from unbounded.estimator import ChainEstimator
+from unbounded.models.features import predictive as feature_predictive
+from unbounded.models.features import start as feature_start
+from unbounded.models.features.likelihood import FeatureBound
+from unbounded.models.features.likelihoods import FEATURE_MEMBERS
+from unbounded.models.features.measure import BetaBernoulli, BetaNegativeBinomial, FeatureMeasure, GammaPoisson
+from unbounded.models.features.model import Features, FeatureState
+from unbounded.models.features.point_estimate import FeatureDraw, point_estimate
+from unbounded.models.features.predictive import Cells, Draw
+from unbounded.models.features.samplers import FEATURES
+from unbounded.priors import Gamma
+from unbounded.randomness import key
+from unbounded.rows import fingerprint, row_blocks
+from unbounded.sources import Source
+
+_BLOCK = 16384
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class _FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChainEstimator):
+    """What the three feature models share; subclasses differ in their measure only."""
+
+    likelihood: Any = "linear_gaussian"
+    mass: float | Gamma | None = None
+    concentration: float | Gamma | None = None
+    init: Any = "grown"
+
+    _likelihoods: ClassVar[Any] = FEATURE_MEMBERS
+    _kind: ClassVar[Any] = FeatureBound
+    _samplers: ClassVar[Any] = FEATURES
+    _start: ClassVar[Any] = feature_start
+    _of_rows: ClassVar[tuple[str, str]] = ("Z", "assignments_")
+
+    def _hyper_priors(self) -> tuple[Any, Any]:
+        mass, concentration = (Gamma() if v is None else v for v in (self.mass, self.concentration))
+        return mass, concentration
+
+    # ---- fitting
+
+    def fit(self, X: Any, y: Any = None, *, holdout: Any = None) -> Any:
+        """Sample the posterior of the features of X, an array or a source (docs/data.md); NaN is a missing value.
+
+        holdout: a boolean mask of cells that are hidden from the fit; their mean log density given Z, and loadings that
+        are drawn for the purpose, is recorded with every draw.
+        With `checkpoint`, a run that was interrupted there is resumed and ends as if it never stopped.
+        """
+        X = self._check_array(X, reset=True)
+        X, held = (X, None) if holdout is None else _hide(X, holdout)
+        self._likelihood = self._bind(X, training=True)
+        if held is not None:
+            self._likelihood.check(held.values)
+        self._check_settings(X.shape[0])
+        return self._sample(X, held)
+
+    def _check_init(self, n_rows: int) -> None:
+        feature_start.check(self.init, n_rows, self._measure().binary)
+
+    def _score(self, model: Features, engine: Engine, held: Cells, state: FeatureState) -> float:
+        return feature_predictive.held_out(model, state, engine, held)
+
+    def _held_fingerprint(self, held: Cells) -> str:
+        return fingerprint(np.column_stack(held))
+
+    def _estimate(self, chains: Sequence[Chain]) -> None:
+        """Match the features of all snapshots, then forget their Z, which nothing else needs."""
+        pairs = [(snap, chain.draws[d]) for chain in chains for d, snap in sorted(chain.snapshots.items())]
+        free = slice(0, -1) if self._likelihood.fixed else slice(None)
+        estimate = point_estimate(
+            [FeatureDraw(snap["Z"], snap["loadings"][free], scalars["log_joint"]) for snap, scalars in pairs]
+        )
+        self._snapshots = [
+            {name: value for name, value in snap.items() if name != "Z"} | {"matches": own}
+            for (snap, _), own in zip(pairs, estimate.matches, strict=True)
+        ]
+        self.components_, self.assignments_ = estimate.components, estimate.assignments
+        self.n_atoms_ = len(self.components_)
+        self.intercept_ = np.mean([self._draw(s).base for s in range(len(pairs))], axis=0)
+
+    # ---- results
+
+    def transform(self, X: Any) -> Array:
+        """Posterior mean of the entries of rows, in terms of `components_`, averaged over draws."""
+        X = self._check_new(X)
+        out = np.zeros((X.shape[0], self.n_atoms_))
+        for rows, s, draw in self._blocks(X):
+            self._add_entries(out[rows], feature_predictive.explain(draw, X[rows], rows.start).Z, s)
+        return out
+
+    def inverse_transform(self, Z: Any) -> Array:
+        """Expectation of rows with these entries of `components_`."""
+        check_is_fitted(self, "posterior_")
+        Z = check_array(Z, dtype=np.float64, ensure_min_features=0)
+        if Z.shape[1] != self.n_atoms_:
+            raise ValueError(f"Z has {Z.shape[1]} columns, but there are {self.n_atoms_} components.")
+        value: Array = Z @ self.components_ + self.intercept_
+        return value
+
+    def impute(self, X: Any) -> Array:
+        """The rows, with each missing value replaced by the posterior mean of its expectation."""
+        X = self._check_new(X)
+        if isinstance(X, Source):
+            raise ValueError("impute gives all rows in memory; give it those you need, source[start:stop].")
+        out = X.copy()
+        holes = np.isnan(X)
+        out[holes] = 0.0
+        for rows, _, draw in self._blocks(X):
+            entries = feature_predictive.explain(draw, X[rows], rows.start)
+            out[rows][holes[rows]] += entries.holes / len(self._snapshots)
+        return out
+
+    def score_samples(self, X: Any) -> Array:
+        """Log posterior predictive density of each row, averaged (as a density) over draws.
+
+        Exact given a draw when entries are 0 or 1 and its features are 10 at most; otherwise an unbiased estimate of
+        the density by annealed importance sampling.
+        """
+        X = self._check_new(X)
+        total = np.full(X.shape[0], -np.inf)
+        for rows, _, draw in self._blocks(X):
+            total[rows] = np.logaddexp(total[rows], feature_predictive.log_density(draw, X[rows], rows.start))
+        value: Array = total - np.log(len(self._snapshots))
+        return value
+
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> Array:
+        """New rows from the posterior predictive distribution."""
+        rng, which = self._sampling(n_samples, random_state)
+        rows = np.empty((n_samples, self.n_features_in_))
+        for s in np.unique(which):
+            where = np.flatnonzero(which == s)
+            rows[where] = feature_predictive.simulate(self._draw(int(s)), len(where), rng)
+        return rows
+
+    # ---- helpers
+
+    def _draw(self, s: int) -> Draw:
+        seed = int(key(self._seed, "predict", s) >> np.uint64(2))
+        return feature_predictive.draw_of(self._prior, self._likelihood, self._snapshots[s], self._n_rows, seed)
+
+    def _blocks(self, X: Any) -> Iterator[tuple[slice, int, Draw]]:
+        """Every block of rows with every draw."""
+        for s in range(len(self._snapshots)):
+            draw = self._draw(s)
+            for rows in row_blocks(X, _BLOCK):
+                yield rows, s, draw
+
+    def _add_entries(self, out: Array, Z: Array, s: int) -> None:
+        """Add a draw's entries to those of the components that they belong to."""
+        own = self._snapshots[s]["matches"]
+        out[:, own[own >= 0]] += Z[:, own >= 0] / len(self._snapshots)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_atoms_
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = True  # the randomness of a new row's entries belongs to its place among the rows
+        return tags
+
+
+def _hide(X: Any, holdout: Any) -> tuple[Array, Cells]:
+    """A copy of the rows in which the masked cells are missing, and those of them that were observed."""
+    if isinstance(X, Source):
+        raise ValueError("cells of a source cannot be held out; store them as missing, or hold out of an array.")
+    mask = np.asarray(holdout)
+    if mask.shape != X.shape or mask.dtype != bool:
+        raise ValueError(f"holdout must be a boolean mask of shape {X.shape}, got {mask.dtype} of shape {mask.shape}.")
+    rows, columns = np.nonzero(mask & ~np.isnan(X))
+    if not len(rows):
+        raise ValueError("holdout hides no observed cell; leave it out or mark some.")
+    return np.where(mask, np.nan, X), Cells(rows, columns, X[rows, columns])
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class BetaBernoulliFeatures(_FeatureEstimator):
+    """Beta-Bernoulli process (Indian buffet process): a row has a feature or not; how many there are, the data decide.
+
+    Parameters
+    ----------
+    likelihood : str or likelihood, default "linear_gaussian"
+        "linear_gaussian" for real numbers, "poisson_factors" for counts, or an object such as
+        `LinearGaussian(intercept=True)`.
+    mass : float or Gamma, default None
+        Expected number of features of a row. A number fixes it; a `Gamma` prior is sampled; None is Gamma(1, 1).
+    concentration : float or Gamma, default None
+        How reluctantly rows share features; 1 is the one-parameter Indian buffet process. None is Gamma(1, 1).
+    n_shards, sweeps_per_round, n_warmup, n_draws, thin, n_chains, engine, n_workers, engine_options, sampler,
+    instantiate, checkpoint, random_state, progress
+        As for `DirichletProcessMixture`.
+    init : str or array, default "grown"
+        "grown", "one", "prior", or a matrix Z with a row for each row and a column for each feature.
+    jumps : bool, default True
+        Propose to absorb whole features into others (linear Gaussian only). The paper's rules have no such moves.
+    dtype : {"float64", "float32"}
+        Precision of the vectorised part; rounds that would lose accuracy in float32 run in float64.
+    n_snapshots : int, default 32
+        Whole draws that are kept for prediction and point estimates (over all chains).
+    keep_assignments : bool, default False
+        Keep the Z of every draw in `posterior_["assignments"]`, padded with zeros to the largest number of features.
+
+    Attributes
+    ----------
+    components_ : array of shape (n_atoms_, n_columns)
+        Loadings of the features that at least half of the snapshots have, the most used first: means over snapshots
+        whose features were matched with those of one of them (`summary/features.py`).
+    n_atoms_ : int
+        Number of components; the posterior of the number of features is `posterior_["n_features"]`.
+    assignments_ : array of shape (n_rows, n_atoms_)
+        Posterior mean of Z, in terms of `components_`.
+    intercept_ : array of shape (n_columns,)
+        Expectation of a row that has no feature.
+    posterior_ : xarray.Dataset
+        Every scalar trace, with dimensions (chain, draw).
+    exact_, interrupted_ : bool
+    """
+
+    likelihood: Any = field(default="linear_gaussian", kw_only=False)
+    jumps: bool = True
+
+    def _measure(self) -> FeatureMeasure:
+        return BetaBernoulli(*self._hyper_priors())
+
+    def _moves(self) -> dict[str, bool]:
+        return {"jumps": bool(self.jumps)}
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class GammaPoissonFeatures(_FeatureEstimator):
+    """Gamma-Poisson process: a row has a feature 0, 1, 2, ... times.
+
+    mass, concentration : float or Gamma, default None
+        Their ratio is the expected sum of a row's counts.
+
+    All other parameters and attributes are those of `BetaBernoulliFeatures`.
+    """
+
+    likelihood: Any = field(default="linear_gaussian", kw_only=False)
+
+    def _measure(self) -> FeatureMeasure:
+        return GammaPoisson(*self._hyper_priors())
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class BetaNegativeBinomialFeatures(_FeatureEstimator):
+    """Beta-negative-binomial process: counts of features that vary more than Poisson ones.
+
+    failures : float, default 1.0
+        r of the negative binomial: the smaller, the more the counts vary.
+
+    All other parameters and attributes are those of `BetaBernoulliFeatures`.
+    """
+
+    likelihood: Any = field(default="linear_gaussian", kw_only=False)
+    failures: float = 1.0
+
+    def _measure(self) -> FeatureMeasure:
+        return BetaNegativeBinomial(*self._hyper_priors(), self.failures)

@@ -1,0 +1,113 @@
+"""What likelihoods of feature models share: rows are built from all the atoms they use, so atoms are not independent.
+
+A feature model explains row i by sum_k Z_ik theta_k, theta_k being atom k's *loadings*. Statistics are those of the
+whole Z: how much of each atom there is (`members`), and what the likelihood adds (`products`, `sums`, `rest`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from unbounded.arrays import Array
+from unbounded.columns import Columns
+
+
+class FeatureStatistics(NamedTuple):
+    """Of all occupied atoms, and after them the always-on columns, if any."""
+
+    members: Array  # [K] sum of Z
+    products: Array  # [K, K] Z'Z, or [K, 0] where it is not needed
+    sums: Array  # [K, D]
+    rest: Array  # [D] or empty: what belongs to no atom
+    square: float  # sum of squares of the data
+    n_rows: int
+
+
+class FeatureBound(ABC):
+    """A feature likelihood with its prior, bound to columns."""
+
+    columns: Columns
+    counts: ClassVar[bool] = False  # data are counts
+
+    @property
+    def fixed(self) -> int:
+        """Always-on columns of Z."""
+        return 0
+
+    @property
+    @abstractmethod
+    def gram(self) -> bool:
+        """Whether Z'Z is among the statistics."""
+
+    @property
+    @abstractmethod
+    def keeps_loadings(self) -> bool:
+        """Whether the loadings of private atoms are kept, not integrated out."""
+
+    @abstractmethod
+    def start(self) -> Any:
+        """Scales to start from: a NamedTuple of what is sampled beside the loadings."""
+
+    @abstractmethod
+    def pack(self, scales: Any) -> Array: ...
+
+    @abstractmethod
+    def unpack(self, values: Array) -> Any: ...
+
+    @abstractmethod
+    def draw_scales(self, rng: np.random.Generator) -> Any:
+        """From the prior."""
+
+    @abstractmethod
+    def draw(self, scales: Any, statistics: FeatureStatistics, rng: np.random.Generator) -> tuple[Array, Any]:
+        """(loadings of all atoms, scales) given Z and the data."""
+
+    @abstractmethod
+    def expected(self, scales: Any, statistics: FeatureStatistics) -> Array:
+        """Posterior means of all loadings given Z and the data (or their parts)."""
+
+    @abstractmethod
+    def draw_prior(self, scales: Any, size: int, rng: np.random.Generator) -> Array:
+        """Loadings of atoms that no row uses."""
+
+    @abstractmethod
+    def family(self, scales: Any, loadings: Array, usable: int, dtype: str) -> Any:
+        """The finite part as compiled code takes it: loadings of the shared atoms, of which the first `usable` move."""
+
+    @abstractmethod
+    def tail(self, scales: Any, slots: int, lanes: int, family: Any, private: Array) -> Any:
+        """Room for the private atoms; `private`: their loadings, where they are kept."""
+
+    @abstractmethod
+    def fill(self, family: Any, tail: Any, data: Array, Z: Array, shared: int) -> None:
+        """Build the collapsed state of the private atoms from the shard's own rows."""
+
+    @abstractmethod
+    def impute(self, data: Array, holes: Array, Z: Array, loadings: Array, scales: Any, key: Any, first: int) -> None:
+        """Redraw the holes (row, column) of `data` given Z and all loadings."""
+
+    @abstractmethod
+    def log_joint(self, scales: Any, statistics: FeatureStatistics) -> float:
+        """Log density of the data (or of their parts) and the scales given Z, loadings integrated out."""
+
+    @abstractmethod
+    def scalars(self, scales: Any) -> dict[str, float]: ...
+
+    @abstractmethod
+    def mean(self, Z: Array, loadings: Array, scales: Any) -> Array:
+        """[n, D]: expectation of rows."""
+
+    @abstractmethod
+    def log_cells(self, X: Array, mean: Array, scales: Any) -> Array:
+        """[n, D]: log density of every cell given its expectation."""
+
+    @abstractmethod
+    def simulate(self, Z: Array, scales: Any, rng: np.random.Generator, loadings: Array | None = None) -> Array:
+        """Rows given Z; loadings from their prior unless given."""
+
+    @abstractmethod
+    def check(self, X: Array) -> None:
+        """Refuse rows that the likelihood cannot have produced."""

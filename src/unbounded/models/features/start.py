@@ -1,0 +1,140 @@
+"""Where a chain of features starts (docs/features.md, "The start"). It never affects exactness, only the wait.
+
+Growing an atom from a single row is a 1-in-n event, so with many rows the start decides. The default samples a pilot of
+up to a thousand rows first, with the model itself and more than once, takes the most probable result, goes on with four
+times as many rows, and then lets all rows choose among the atoms.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from unbounded.arrays import Array
+from unbounded.contracts import Engine, Message
+from unbounded.engines.local import Serial
+from unbounded.instantiation import Ghosts
+from unbounded.models.features.measure import Hyper
+from unbounded.models.features.model import Broadcast, Features, FeatureShard, FeatureState, Own, Shards
+from unbounded.models.hybrids import hybrid_of
+from unbounded.randomness import generator
+from unbounded.round import rounds
+
+NAMES = ("grown", "one", "prior")
+PILOT_CELLS, PILOT_ROWS = 100_000, (300, 1_000)
+PILOT_ROUNDS, CHAINS = 200, 3
+SETTLING = 10  # sweeps of all rows over the pilot's atoms
+LARGEST_PRIOR = 50_000_000  # entries of Z
+
+
+def begin(model: Features, engine: Engine, X: Any, init: Any) -> FeatureState:
+    """The first state of a chain: from a name, or from a given Z."""
+    check(init, model.n_rows, model.measure.binary)
+    if not isinstance(init, str):
+        return model.begin(engine, np.asarray(init))
+    if init == "one":
+        return model.begin(engine, np.ones((model.n_rows, 1), np.int64))
+    if init == "prior":
+        return _from_prior(model, engine)
+    hybrid: Features = hybrid_of(model, Features)
+    state = _grown(hybrid, engine, X)
+    if hybrid is model:
+        return state
+    return model.begin(engine, hybrid.assignments(state, engine), state.hyper, state.scales)
+
+
+def check(init: Any, n_rows: int, binary: bool) -> None:
+    """Refuse a start that is neither a name nor a matrix of counts."""
+    if isinstance(init, str):
+        if init not in NAMES:
+            raise ValueError(f"init must be one of {NAMES} or a matrix Z, got {init!r}.")
+        return
+    Z = np.asarray(init)
+    if Z.ndim != 2 or len(Z) != n_rows or not (np.issubdtype(Z.dtype, np.integer) or Z.dtype == bool):
+        raise ValueError(f"init must be a matrix of integers with {n_rows} rows, got {Z.dtype} of shape {Z.shape}.")
+    if (Z < 0).any() or (binary and (Z > 1).any()):
+        raise ValueError(f"init must have entries {'0 and 1' if binary else '0, 1, 2, ...'} only.")
+
+
+def _from_prior(model: Features, engine: Engine) -> FeatureState:
+    rng = generator(model.seed, "start")
+    hyper = model.measure.start()
+    expected = hyper.alpha * model.measure.expected(hyper.c, model.n_rows) * model.n_rows
+    if expected > LARGEST_PRIOR:
+        raise ValueError(f"init='prior' would make a Z of {expected:.0f} entries; use another start.")
+    return model.begin(engine, model.measure.simulate(hyper, model.n_rows, rng), hyper)
+
+
+def _grown(model: Features, engine: Engine, X: Any) -> FeatureState:
+    """Several short chains of a few rows, the most probable of which goes on with more rows, then with all."""
+    rng = generator(model.seed, "start")
+    most = max(PILOT_ROWS[0], min(PILOT_ROWS[1], PILOT_CELLS // X.shape[1]))
+    order = rng.permutation(model.n_rows)
+    few, more = np.sort(order[:most]), np.sort(order[: 4 * most])
+    seeds = [int(seed) for seed in rng.integers(2**62, size=CHAINS)]
+    chains = [_Pilot(model, X[few], seed) for seed in seeds]
+    best = max(chains, key=lambda chain: chain.run(PILOT_ROUNDS))
+    if len(few) < model.n_rows:
+        wider = _Pilot(model, X[more], seeds[0])
+        wider.state = _settle(wider.model, wider.engine, *best.atoms())
+        wider.run(PILOT_ROUNDS // 3)
+        best = wider
+    if len(more) < model.n_rows:
+        return _settle(model, engine, *best.atoms())
+    return model.begin(engine, best.assignments(), best.state.hyper, best.state.scales)
+
+
+class _Pilot:
+    """A chain of some of the rows on one shard."""
+
+    def __init__(self, model: Features, X: Any, seed: int):
+        n = len(X)
+        self.model = replace(model, n_rows=n, n_shards=1, rule=Ghosts(), sweeps=2, jumps=True, seed=seed)
+        self.engine = Serial(Shards(X, model.likelihood, 1, model.measure.binary))
+        self.state = self.model.begin(self.engine, np.ones((n, 1), np.int64))
+
+    def run(self, n_rounds: int) -> float:
+        """Go on for some rounds; returns the log joint density."""
+        for state in islice(rounds(self.model, self.engine, self.state), n_rounds):
+            self.state = state
+        return self.model.scalars(self.state)["log_joint"]
+
+    def assignments(self) -> Array:
+        return self.model.assignments(self.state, self.engine)
+
+    def atoms(self) -> tuple[Array, int, Array, Hyper, Any]:
+        """Atoms that more than two rows use: members, of how many rows, loadings (always-on ones last), the rest."""
+        state = self.state
+        kept = state.occupied[state.table.members[state.occupied] > 2]
+        statistics = self.model.statistics(state, np.concatenate([kept, state.always]))
+        loadings = self.model.likelihood.expected(state.scales, statistics)
+        return statistics.members[: len(kept)], self.model.n_rows, loadings, state.hyper, state.scales
+
+
+def _settle(
+    model: Features, engine: Engine, members: Array, n_pilot: int, loadings: Array, hyper: Hyper, scales: Any
+) -> FeatureState:
+    """All rows choose among given atoms: a local step with everything mobile and no births."""
+    n_atoms, n_shared = len(members), len(loadings)
+    rng = generator(model.seed, "settle")
+    weights = model.measure.log_weights(hyper, members.astype(float), float(n_pilot), rng)
+    closed = model.measure.law(hyper, model.n_rows, open_=False)
+    broadcast = Broadcast(
+        -1, (model.likelihood.family(scales, loadings, n_atoms, model.dtype),), weights, (rng.permutation(n_atoms),),
+        n_atoms, n_shared, (closed, closed), scales, loadings, model.keys(-1),
+    )  # fmt: skip
+    engine.map(partial(_clear, n_atoms=n_atoms, n_shared=n_shared))
+    settling = replace(model, sweeps=SETTLING)
+    own = Own(np.arange(n_shared), False, False, np.empty((0, loadings.shape[1])))
+    gathered = engine.run(settling.local_step, Message((broadcast, hyper), [own] * model.n_shards))
+    return model.assemble(0, hyper, scales, n_shared, gathered)
+
+
+def _clear(shard: FeatureShard, n_atoms: int, n_shared: int) -> None:
+    """No row uses an atom, but for the always-on ones."""
+    shard.Z = np.zeros((n_shared, shard.Z.shape[1]), shard.Z.dtype)
+    shard.Z[n_atoms:] = 1

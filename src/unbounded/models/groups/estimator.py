@@ -1,0 +1,384 @@
+"""The scikit-learn face of the hierarchical Dirichlet process: documents and their topics, groups and their atoms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from scipy import sparse
+from scipy.special import logsumexp
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from unbounded import likelihoods
+from unbounded.arrays import Array, is_sparse
+from unbounded.chain.run import Chain
+from unbounded.contracts import Engine
+from unbounded.estimator import ChainEstimator
+from unbounded.likelihoods import Bound, Gaussian
+from unbounded.models.groups import point_estimate as topics
+from unbounded.models.groups import start as hierarchical_start
+from unbounded.models.groups.measure import HierarchicalDirichletProcess as Measure
+from unbounded.models.groups.measure import Hyper
+from unbounded.models.groups.model import FORMS, Hierarchical, HierarchicalState, unpacked
+from unbounded.models.groups.predictive import Draw, completion, fold_in
+from unbounded.models.groups.samplers import HIERARCHICAL
+from unbounded.models.groups.words.likelihood import Tokens
+from unbounded.priors import Gamma
+from unbounded.randomness import generator, key
+from unbounded.rows import fingerprint
+from unbounded.sources import Source, Words
+from unbounded.sources.words import lengths
+
+_SWEEPS = 20
+
+
+class Groups(NamedTuple):
+    """Rows (of documents: words) group after group, the groups' sizes, and which row of the input each of them was."""
+
+    rows: Any
+    sizes: Array
+    order: Any  # or all of them, as they were
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChainEstimator):
+    """Hierarchical Dirichlet process: topics of documents, or atoms that groups of rows share, as many as needed.
+
+    Parameters
+    ----------
+    likelihood : str or likelihood, default None
+        None: "tokens" for documents, "gaussian" for grouped rows. Or any likelihood of a mixture, or
+        `Tokens(concentration)` to fix the concentration of topics over words or to give it another prior.
+    concentration : float or Gamma, default None
+        Of the top process, alpha: how many topics. A number fixes it; None is Gamma(1, 1).
+    group_concentration : float or Gamma, default None
+        Of the groups, gamma: how many topics a group has. A number fixes it; None is Gamma(1, 1).
+    form : {"direct", "franchise"}, default "direct"
+        Two exact samplers of the same posterior. "direct" integrates tables out and is sparse for words; "franchise"
+        keeps them and moves whole tables.
+    init : str, int or array of labels, default "grown"
+        "grown": of documents, many random topics on a pilot, of which those remain that the words support; of rows, a
+        mixture. A number: so many random topics. "one". Or the topic of every token (document after document, words
+        in the order of their columns) or row.
+
+    All others are those of `DirichletProcessMixture`.
+
+    Attributes
+    ----------
+    n_topics_ : int
+        Topics of a reference draw, the one that agrees best with all others; their posterior is
+        `posterior_["n_topics"]`.
+    components_ : array of shape (n_topics_, n_words)
+        Posterior mean of each topic's distribution over words (documents only).
+    proportions_ : array of shape (n_groups, n_topics_)
+        Posterior mean of each training group's shares of the topics.
+    topic_shares_ : array of shape (n_topics_,)
+        Share of all tokens or rows, largest first.
+    topic_history_ : array of shape (n_snapshots, n_topics_)
+        The same share in each of the draws that were kept, in the order of the chains.
+    labels_ : array of shape (n_rows,)
+        The topic of every row (or token) in the reference draw.
+    vocabulary_ : list of str
+        When documents were lists of words.
+    n_empty_ : int
+        Documents without words; they are kept, with the proportions of a new document.
+    """
+
+    likelihood: Any = field(default=None, kw_only=False)
+    concentration: float | Gamma | None = None
+    group_concentration: float | Gamma | None = None
+    form: str = "direct"
+    init: Any = "grown"
+
+    _likelihoods: ClassVar[Any] = (Tokens, *likelihoods.MEMBERS)
+    _kind: ClassVar[Any] = Bound
+    _samplers: ClassVar[Any] = HIERARCHICAL
+    _start: ClassVar[Any] = hierarchical_start
+
+    def _wanted(self) -> Any:
+        return ("tokens" if self._words else "gaussian") if self.likelihood is None else self.likelihood
+
+    def _measure(self) -> Measure:
+        alpha, gamma = (Gamma() if v is None else v for v in (self.concentration, self.group_concentration))
+        return Measure(alpha, gamma)
+
+    def _moves(self) -> dict[str, Any]:
+        return {"form": self.form}
+
+    def _extent(self, X: Any) -> Array:
+        return self._sizes
+
+    # ---- fitting
+
+    def fit(self, X: Any, groups: Any = None, *, holdout: Any = None) -> Any:
+        """Sample the posterior of topics.
+
+        X: documents as counts of words (CSR, array or a source) or as lists of words; or, with `groups`, rows and the
+        group of each of them, those of a source sorted by group. holdout: documents, or a pair (rows, groups), that are
+        kept out: of each group one half is seen and the mean log probability of the other half is recorded with every
+        draw.
+        With `checkpoint`, a run that was interrupted there is resumed and ends as if it never stopped.
+        """
+        self._words = groups is None
+        data = self._read(X, groups, reset=True)
+        if data.rows.shape[0] == 0:
+            raise ValueError("the documents have no words.")
+        self._sizes, self._order = data.sizes, data.order
+        self._check_settings(data.rows.shape[0])
+        held = None if holdout is None else self._halves(self._read(*self._pair(holdout), reset=False))
+        return self._sample(data.rows, held)
+
+    def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> Any:
+        return self.fit(X, y, **fit_params).transform(X)
+
+    def _pair(self, X: Any) -> tuple[Any, Any]:
+        if self._words:
+            return X, None
+        if not isinstance(X, tuple) or len(X) != 2:
+            raise ValueError("groups of rows come as a pair (rows, groups).")
+        return X
+
+    def _score(self, model: Hierarchical, engine: Engine, held: Any, state: HierarchicalState) -> float:
+        live = state.occupied
+        draw = Draw(state.table.counts[live], state.table.tables[live], state.table.statistics[live], state.hyper)
+        seen, rest = held
+        return float(completion(model.likelihood, draw, seen, rest, _SWEEPS, key(0, "holdout")).mean())
+
+    def _held_fingerprint(self, held: Any) -> str:
+        (seen, _), (rest, sizes) = held
+        return fingerprint(seen) + fingerprint(rest) + fingerprint(sizes)
+
+    def _config(self, X: Any, held: Any, seed: int) -> dict[str, Any]:
+        return super()._config(X, held, seed) | {"groups": fingerprint(self._sizes)}
+
+    def _about(self, X: Any, model: Any) -> dict[str, Any]:
+        return super()._about(X, model) | {"groups": len(self._sizes)}
+
+    # ---- point estimates
+
+    def _estimate(self, chains: Sequence[Chain]) -> None:
+        self._snapshots = [snap for chain in chains for _, snap in sorted(chain.snapshots.items())]
+        labels = [snap["labels"] for snap in self._snapshots]
+        self._reference = topics.reference(labels)
+        sizes = np.bincount(self._reference)
+        self.n_topics_ = self._n_features_out = len(sizes)
+        self.topic_shares_ = sizes / sizes.sum()
+        self.labels_ = np.empty_like(self._reference)
+        self.labels_[self._order] = self._reference
+        group = np.repeat(np.arange(len(self._sizes)), self._sizes)
+        shares = np.zeros((len(self._sizes), self.n_topics_))
+        words = np.zeros((self.n_topics_, self._likelihood.n_features)) if self._words else None
+        history = []
+        for draw, snap, share in self._draws():
+            history.append(topics.sizes(draw.counts, share))
+            counts = np.zeros((len(self._sizes), len(draw.counts)))
+            np.add.at(counts, (group, snap["labels"]), 1.0)
+            mean = counts + draw.masses[:-1]
+            shares += (mean / mean.sum(1, keepdims=True)) @ share
+            if words is not None:
+                expected = share.T @ sparse.csr_matrix(draw.statistics) + draw.hyper.eta
+                words += expected / expected.sum(1, keepdims=True)
+        self.proportions_, self.topic_history_ = shares / len(labels), np.array(history)
+        if words is not None:
+            self.components_ = words / len(labels)
+
+    def _draws(self) -> Iterator[tuple[Draw, Any, Array]]:
+        """Snapshots as draws, each with [K, n_topics_]: how an atom's rows are spread over the reference topics."""
+        for snap in self._snapshots:
+            share = topics.spread(snap["labels"], self._reference)
+            statistics = unpacked(snap, self._likelihood.n_features).astype(float)
+            draw = Draw(snap["counts"], snap["tables"], statistics, Hyper(*snap["hyper"]))
+            yield draw, snap, share
+
+    # ---- results
+
+    def transform(self, X: Any, groups: Any = None) -> Any:
+        """Posterior mean of each new group's shares of the topics, averaged over draws.
+
+        Documents: one row each; words that fit never saw are left out. Rows: one row for each group in the order of
+        the sorted group ids; without groups every row is a group of its own. Each row adds up to one: what belongs to
+        none of the topics is left out.
+        """
+        check_is_fitted(self, "posterior_")
+        if isinstance(X, Source):
+            return _by_blocks(self.transform, X, groups)
+        data = self._read(X, groups, reset=False)
+        total = np.zeros((len(data.sizes), self.n_topics_))
+        for j, (draw, _, share) in enumerate(self._draws()):
+            own_key = key(self._seed, "transform", j)
+            _, shares = fold_in(self._likelihood, draw, data.rows, data.sizes, _SWEEPS, own_key, _SWEEPS // 2)
+            total += (shares[:, :-1] / shares[:, :-1].sum(1, keepdims=True)) @ share
+        return total / len(self._snapshots)
+
+    def score_samples(self, X: Any, groups: Any = None) -> Array:
+        """Log probabilities of the rows or tokens of the second halves of new groups given their first halves.
+
+        Rows of a group are split at random, always in the same way. The shares of a group's topics come from the rows
+        seen; every other row is scored on its own by a distribution that sums to one over its possible values,
+        averaged over draws.
+        """
+        check_is_fitted(self, "posterior_")
+        if isinstance(X, Source):
+            return _by_blocks(self.score_samples, X, groups)
+        seen, rest = self._halves(self._read(X, groups, reset=False))
+        logs = [
+            completion(self._likelihood, draw, seen, rest, _SWEEPS, key(self._seed, "score", j))
+            for j, (draw, _, _) in enumerate(self._draws())
+        ]
+        return logsumexp(logs, axis=0) - np.log(len(logs))
+
+    def score(self, X: Any, groups: Any = None) -> float:
+        """Mean of `score_samples`: log probability per held-out token or row."""
+        return float(np.mean(self.score_samples(X, groups)))
+
+    def perplexity(self, X: Any, groups: Any = None) -> float:
+        """exp(-score): how many words are as good as equally likely."""
+        return float(np.exp(-self.score(X, groups)))
+
+    def top_words(self, vocabulary: Any = None, n_words: int = 10) -> list[list[str]]:
+        """The most probable words of every topic, largest topics first."""
+        check_is_fitted(self, "components_")
+        words = getattr(self, "vocabulary_", None) if vocabulary is None else list(vocabulary)
+        if words is None:
+            words = [str(w) for w in range(self.components_.shape[1])]
+        if len(words) != self.components_.shape[1]:
+            raise ValueError(f"the vocabulary has {len(words)} words, the documents have {self.components_.shape[1]}.")
+        return [[words[w] for w in np.argsort(-topic)[:n_words]] for topic in self.components_]
+
+    # ---- reading
+
+    def _read(self, X: Any, groups: Any, reset: bool) -> Groups:
+        if self._words != isinstance(likelihoods.resolve(self._wanted(), self._likelihoods), Tokens):
+            raise ValueError("documents take Tokens; any other likelihood takes rows and their groups: fit(X, groups).")
+        if isinstance(X, Source) and not reset:
+            X = X[:]
+        if self._words:
+            if groups is not None:
+                raise ValueError("documents have no groups: each of them is one.")
+            return self._read_source(X) if isinstance(X, Source) else self._read_documents(X, reset)
+        return self._read_rows(X, groups, reset)
+
+    def _read_rows(self, X: Any, groups: Any, reset: bool) -> Groups:
+        X = self._check_array(X, reset)
+        if is_sparse(X) and isinstance(likelihoods.resolve(self._wanted()), Gaussian):
+            raise ValueError("sparse rows take the multinomial likelihood; give an array for any other.")
+        if groups is None:
+            groups = np.arange(X.shape[0])
+        groups = np.asarray(groups)
+        if groups.shape != (X.shape[0],):
+            raise ValueError(f"groups must be one id for each of the {X.shape[0]} rows, got shape {groups.shape}.")
+        missing = groups != groups
+        if groups.dtype == object:
+            missing = np.array([g is None or g != g for g in groups.tolist()])
+        if missing.any():
+            raise ValueError(f"row {int(np.flatnonzero(missing)[0])} has no group.")
+        if reset:
+            self._likelihood = self._bind(X, training=True)
+        else:
+            self._bind(X, training=False)
+            self._likelihood.check(X)
+        _, where, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+        if isinstance(X, Source):
+            if (np.diff(where) < 0).any():
+                raise ValueError("the rows of a source must be sorted by group; sort them, or give an array.")
+            return Groups(X, sizes, slice(None))
+        order = np.argsort(where, kind="stable")
+        return Groups(X[order], sizes, order)
+
+    def _read_source(self, X: Source) -> Groups:
+        """Documents of a source, whose words are nowhere in memory."""
+        self._likelihood = self._bind(self._check_source(X, reset=True, least=1), training=True)
+        sizes = lengths(X)
+        self.n_empty_ = int((sizes == 0).sum())
+        return Groups(Words(X, sizes), sizes, slice(None))
+
+    def _read_documents(self, X: Any, reset: bool) -> Groups:
+        counts = self._counts(X, reset)
+        if reset:
+            if counts.shape[0] < 1:
+                raise ValueError("there are no documents.")
+            self._likelihood = self._bind(counts, training=True)
+        else:
+            self._bind(counts, training=False)
+        times = counts.data.astype(np.int64)
+        sizes = np.asarray(counts.sum(1)).ravel().astype(np.int64)
+        if reset:
+            self.n_empty_ = int((sizes == 0).sum())
+        return Groups(np.repeat(counts.indices, times).astype(np.int32), sizes, slice(None))
+
+    def _counts(self, X: Any, reset: bool) -> Any:
+        """Documents as a CSR table of counts, words in order."""
+        if isinstance(X, list | tuple) and all(isinstance(doc, list | tuple) for doc in X) and _has_words(X):
+            X = self._count_words(X, reset)
+        counts = validate_data(
+            self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=1,
+            ensure_all_finite=True,
+        )  # fmt: skip
+        counts = sparse.csr_matrix(counts)
+        if counts.data.size and counts.data.min() < 0:
+            raise ValueError("counts of words cannot be negative.")
+        if (counts.data != np.rint(counts.data)).any():
+            raise ValueError("counts of words must be whole numbers.")
+        counts = counts.copy()
+        counts.sum_duplicates()
+        counts.eliminate_zeros()
+        return counts
+
+    def _count_words(self, documents: Any, reset: bool) -> Any:
+        if reset:
+            self.vocabulary_ = sorted({word for document in documents for word in document})
+        if not hasattr(self, "vocabulary_"):
+            raise ValueError("fit took counts of words; give counts here, too.")
+        column = {word: w for w, word in enumerate(self.vocabulary_)}
+        pairs = [(d, column[w]) for d, document in enumerate(documents) for w in document if w in column]
+        rows, columns = np.array(pairs, np.int64).reshape(-1, 2).T
+        shape = (len(documents), max(len(column), 1))
+        return sparse.csr_matrix((np.ones(len(rows)), (rows, columns)), shape=shape)
+
+    def _halves(self, data: Groups) -> tuple[Any, Any]:
+        """Of each group's rows one half at random to be seen and one to be scored; groups of one row have no second."""
+        rng = generator(0, "halves", data.rows.shape[0])
+        group = np.repeat(np.arange(len(data.sizes)), data.sizes)
+        order = np.lexsort([rng.random(len(group)), group])
+        place = np.arange(len(group)) - np.repeat(np.cumsum(data.sizes) - data.sizes, data.sizes)
+        first = np.zeros(len(group), bool)
+        first[order] = place < (data.sizes[group] + 1) // 2
+        if first.all():
+            raise ValueError("document completion needs a group of at least two rows.")
+
+        def part(chosen: Array) -> tuple[Any, Array]:
+            return data.rows[chosen], np.bincount(group[chosen], minlength=len(data.sizes))
+
+        return part(first), part(~first)
+
+    # ---- checks
+
+    def _sparse_ok(self) -> bool:
+        if self.likelihood is None:
+            return True
+        return likelihoods.resolve(self.likelihood, self._likelihoods).name in ("tokens", "multinomial")
+
+    def _check_init(self, n_rows: int) -> None:
+        hierarchical_start.check(self.init, n_rows)
+
+    def _check_shards(self, n_rows: int) -> None:
+        """Shards without groups are fine."""
+
+    def _check_settings(self, n_rows: int) -> None:
+        super()._check_settings(n_rows)
+        if self.form not in FORMS:
+            raise ValueError(f"form must be one of {FORMS}, got {self.form!r}.")
+
+
+def _has_words(X: Any) -> bool:
+    return any(isinstance(word, str) for document in X for word in document[:1])
+
+
+def _by_blocks(function: Any, X: Source, groups: Any) -> Array:
+    """A function of groups, block by block; the randomness of a group belongs to its place in the block."""
+    if groups is not None:
+        raise ValueError("rows of a source in groups are too many at once; give those of some groups, as an array.")
+    return np.concatenate([function(rows) for _, rows in X.blocks()])

@@ -1,0 +1,229 @@
+"""Words of a vocabulary, one per row (docs/topics.md): x ~ Categorical(phi), phi ~ Dirichlet(eta, ..., eta).
+
+The same family as one categorical column, made for vocabularies of tens of thousands of words: statistics are sparse,
+an atom's column of log probabilities is never written out, and eta may be sampled.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from numbers import Real
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from scipy import sparse
+from scipy.special import gammaln
+
+from unbounded.arrays import Array
+from unbounded.columns import Columns
+from unbounded.compiled.jit import implements
+from unbounded.contracts import Spread, alone
+from unbounded.likelihoods.base import Bound, Parameters
+from unbounded.likelihoods.operations import accumulate, clear, evaluate, featurise, largest, logits, screen, update
+from unbounded.models.groups.words import topics as kernel
+from unbounded.priors import Gamma, slice_within
+
+ETA_RANGE = (1e-6, 1e3)  # where a sampled eta lives
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Documents: every row is one word, an atom is a distribution over words, phi ~ Dirichlet(concentration, ...).
+
+    concentration: eta, the pseudo-count of every word; a number fixes it, a Gamma prior is sampled (the default).
+    """
+
+    concentration: float | Gamma = field(default_factory=lambda: Gamma(1.0, 10.0))
+
+    name: ClassVar[str] = "tokens"
+
+    def __post_init__(self) -> None:
+        eta = self.concentration
+        if not isinstance(eta, Gamma) and not (isinstance(eta, Real) and 0 < float(eta) < math.inf):
+            raise ValueError(f"the concentration of Tokens must be positive or a Gamma prior, got {eta!r}.")
+
+    def bind(self, columns: Columns) -> BoundTokens:
+        """columns: those of the documents' table of counts, one per word."""
+        wrong = (columns.low < 0) | ~columns.whole
+        if wrong.any():
+            raise ValueError(f"Tokens: word {columns.index[wrong][0]} has counts that are not 0, 1, 2, ...")
+        prior = self.concentration
+        eta = min(prior.mean, 0.1) if isinstance(prior, Gamma) else float(prior)
+        return BoundTokens(columns, prior, eta)
+
+
+@dataclass(frozen=True)
+class BoundTokens(Bound):
+    columns: Columns
+    prior: float | Gamma
+    eta: float
+
+    @property
+    def n_features(self) -> int:
+        return self.columns.size
+
+    @property
+    def sparse(self) -> bool:
+        return True
+
+    def at(self, eta: float) -> BoundTokens:
+        return replace(self, eta=eta)
+
+    def update(self, eta: float, counts: Array, statistics: Any, rng: np.random.Generator) -> float:
+        """Move eta given which words each atom has, the atoms' phi integrated out."""
+        if not isinstance(self.prior, Gamma):
+            return eta
+        prior, log_evidence = self.prior, self._log_evidence(counts, statistics)
+
+        def log_density(log_eta: float) -> float:
+            e = math.exp(log_eta)
+            return log_evidence(e) + prior.log_density(e) + log_eta
+
+        low, high = (math.log(bound) for bound in ETA_RANGE)
+        return math.exp(slice_within(log_density, math.log(eta), low, high, rng))
+
+    def _log_evidence(self, counts: Array, statistics: Any) -> Callable[[float], float]:
+        """The log probability of all atoms' words, phi integrated out, by eta: there are few different counts."""
+        times = np.bincount(statistics.data)
+        values = np.flatnonzero(times)
+        return partial(kernel.log_evidence, values, times[values], counts, self.n_features)
+
+    # ---- as any likelihood
+
+    def features(self, X: Array) -> Array:
+        return np.eye(self.n_features)[X]
+
+    def log_base(self, X: Array) -> Array:
+        return np.zeros(len(X))
+
+    def log_evidence(self, counts: Array, statistics: Any) -> float:
+        return self._log_evidence(counts, statistics)(self.eta)
+
+    def log_marginal(self, counts: Array, statistics: Any) -> Array:
+        table = sparse.csr_matrix(statistics)
+        words = self.n_features
+        cells = gammaln(self.eta + table.data) - math.lgamma(self.eta)
+        atom = np.repeat(np.arange(table.shape[0]), np.diff(table.indptr))
+        totals = math.lgamma(words * self.eta) - gammaln(words * self.eta + counts)
+        return np.bincount(atom, cells, table.shape[0]) + totals
+
+    def topics(
+        self, statistics: Any, order: Array, masses: Array, n_mobile: int, key: np.uint64, dtype: Any,
+        spread: Spread = alone,
+    ) -> kernel.Topics:  # fmt: skip
+        """A draw of the distributions over words of the atoms with rows `order` (-1: no words), in that order."""
+        n_words, atoms = self.n_features, len(order)
+        table, chunks = sparse.csr_matrix(statistics), -(-atoms // kernel.CHUNK)
+        table.sort_indices()
+        phi, smooth, parts = np.empty((n_words, atoms), dtype), np.empty((n_words, 2)), np.empty((n_words, chunks))
+        edges = kernel.blocks(n_words, atoms)
+        totals = np.empty((len(edges) - 1, atoms))
+
+        def draw(i: int, n: int) -> None:
+            kernel.draw(table.indptr, table.indices, table.data, order, self.eta, key, edges, i, n, phi, totals)
+
+        def finish(i: int, n: int) -> None:
+            kernel.finish(edges, i, n, phi, scale, masses, n_mobile, smooth, parts)
+
+        spread(draw)
+        scale = 1.0 / totals.sum(0)
+        spread(finish)
+        return kernel.Topics(phi, smooth, parts)
+
+    def phi(self, statistics: Any, key: np.uint64, dtype: Any) -> Array:
+        """[words, K]: a draw of every row's distribution over words."""
+        order = np.arange(statistics.shape[0])
+        return self.topics(statistics, order, np.zeros(len(order)), 0, key, dtype).phi
+
+    def draw(self, counts: Array, statistics: Any, rng: np.random.Generator) -> Parameters:
+        return {"phi": self.phi(statistics, rng.integers(2**64, dtype=np.uint64), np.float64).T}
+
+    def natural(self, parameters: Parameters) -> tuple[Array, Array]:
+        return np.zeros(len(parameters["phi"])), np.log(parameters["phi"])
+
+    def finite(self, parameters: Parameters, log_weights: Array, dtype: Any) -> Any:
+        return LogTopics(np.ascontiguousarray((np.log(parameters["phi"]) + log_weights[:, None]).T, dtype))
+
+    def float32_error(self, parameters: Parameters) -> float:
+        return float(np.finfo(np.float32).eps * -np.log(parameters["phi"]).min(initial=0.0))
+
+    def simulate(self, parameters: Parameters, labels: Array, rng: np.random.Generator) -> Array:
+        edges = np.cumsum(parameters["phi"], axis=1)
+        u = rng.random(len(labels)) * edges[labels, -1]
+        return np.array([np.searchsorted(edges[k], x) for k, x in zip(labels, u, strict=True)], np.int32)
+
+    def family(self, first: int = 0) -> tuple[Any, ...]:
+        return (TokenFamily(self.eta, self.n_features),)
+
+    def tail(self, slots: int, lanes: int) -> tuple[Any, ...]:
+        return (TokenTail(np.zeros((slots, self.n_features)), np.zeros(slots)),)
+
+    def pack(self, counts: Array, statistics: Any, lanes: int) -> tuple[Any, ...]:
+        dense = sparse.csr_matrix(statistics).toarray()
+        return (TokenTail(dense.astype(float), np.asarray(counts, float)),)
+
+
+class TokenFamily(NamedTuple):
+    eta: float
+    words: int
+
+
+class TokenTail(NamedTuple):
+    counts: Array  # [slots, words]
+    totals: Array
+
+
+class LogTopics(NamedTuple):
+    """The finite part for kernels that look at every atom: [words, K], log phi."""
+
+    values: Array
+
+
+@implements(featurise, TokenFamily)
+def _featurise(family, data, start, size, features):
+    pass
+
+
+@implements(accumulate, TokenFamily)
+def _accumulate(family, data, rows, statistics):
+    for i in range(rows.size):
+        statistics[data[rows[i]]] += 1.0
+
+
+@implements(clear, TokenFamily)
+def _clear(family, tail, slot):
+    tail.counts[slot] = 0.0
+    tail.totals[slot] = 0.0
+
+
+@implements(update, TokenFamily)
+def _update(family, tail, slot, data, start, features, r, sign):
+    tail.counts[slot, data[start + r]] += sign
+    tail.totals[slot] += sign
+
+
+@implements(evaluate, TokenFamily)
+def _evaluate(family, tail, slot, data, start, features, begin, end, out):
+    total = family.words * family.eta + tail.totals[slot]
+    for r in range(begin, end):
+        out[r] += math.log((family.eta + tail.counts[slot, data[start + r]]) / total)
+
+
+@implements(screen, TokenFamily)
+def _screen(family, tail, slot, data, start, features, begin, end, out):
+    evaluate(family, tail, slot, data, start, features, begin, end, out)
+
+
+@implements(logits, LogTopics)
+def _logits(finite, family, data, start, size, features, out, top):
+    for r in range(size):
+        row = finite.values[data[start + r]]
+        for k in range(out.shape[0]):
+            out[k, r] = row[k]
+    for r in range(size, out.shape[1]):
+        for k in range(out.shape[0]):
+            out[k, r] = 0
+    largest(out, top)

@@ -1,0 +1,212 @@
+"""Topics of words: draws of phi, and the sums that a sweep needs of it (docs/topics.md, "Words").
+
+Words come in blocks, which threads may share: their draws are keyed by cell, and what is added up over all blocks is
+added up in their order.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from unbounded.arrays import Array
+from unbounded.compiled.draws import LOW_BITS, log_gamma, low_bits, stream, uniform
+from unbounded.compiled.jit import inline, jit
+from unbounded.compiled.lanes import lane_exp, lane_log, lane_sin
+
+CHUNK = 16
+CELLS, BLOCKS = 2**13, 64  # a block has about so many cells, unless there were more than so many blocks
+PIECE = 2**10  # cells that are drawn at a time
+HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
+
+
+class Topics(NamedTuple):
+    """The finite part: phi [words, K] and sums of gamma beta_k phi_wk for every word.
+
+    smooth: over all mobile atoms, and over all; parts: over every CHUNK atoms, so that a search reads little of phi.
+    """
+
+    phi: Any
+    smooth: Any  # [words, 2]
+    parts: Any  # [words, K / CHUNK]
+
+
+def blocks(n_words: int, atoms: int) -> Array:
+    """Where the words of each block begin, and where those of the last one end."""
+    n_blocks = min(n_words, n_words * atoms // CELLS + 1, BLOCKS)
+    return np.linspace(0, n_words, n_blocks + 1).astype(np.int64)
+
+
+@jit
+def draw(ends, words, counts, order, eta, key, edges, i, n, phi, totals):
+    """Draws for every n-th block from the i-th on, and their sums."""
+    for b in range(i, edges.size - 1, n):
+        _draw(ends, words, counts, order, eta, key, edges[b], phi[edges[b] : edges[b + 1]], totals[b])
+
+
+@jit
+def _draw(ends, words, counts, order, eta, key, first, out, totals):
+    """out[w, k] ~ Gamma(eta + counts of word first + w), those of row order[k] (-1: none) of a sparse table.
+
+    Almost all counts are zero: those entries are Gamma(eta) draws. All draws are made in lanes by one trial of a
+    rejection sampler that seldom fails, and where it did by more of them. totals: over the words of this block.
+    """
+    n_words, atoms = out.shape
+    tiny = out.dtype.type(1e-300) if out.itemsize == 8 else out.dtype.type(1e-37)
+    base, common = stream(key, 0), stream(stream(key, 1), first)
+    cells, trial = out.reshape(-1), np.empty(PIECE)
+    alike = np.full(PIECE, eta)
+    for begin in range(0, cells.size, PIECE):
+        size = min(PIECE, cells.size - begin)
+        if eta < 1.0:
+            _small_gammas(eta, base, first * atoms + begin, trial[:size])
+        else:
+            _gammas(alike[:size], base, first * atoms + begin, trial[:size])
+        for j in range(size):
+            cells[begin + j] = max(out.dtype.type(trial[j]), tiny)
+    begin, end = np.zeros(atoms, np.int64), np.zeros(atoms, np.int64)
+    for k in range(atoms):
+        if order[k] >= 0:
+            start, stop = ends[order[k]], ends[order[k] + 1]
+            begin[k] = start + np.searchsorted(words[start:stop], first)
+            end[k] = start + np.searchsorted(words[start:stop], first + n_words)
+    shapes = np.empty((end - begin).sum())
+    drawn, n = np.empty(shapes.size), 0
+    for k in range(atoms):
+        for j in range(begin[k], end[k]):
+            shapes[n] = eta + counts[j]
+            n += 1
+    _gammas(shapes, common, 0, drawn)
+    n = 0
+    for k in range(atoms):
+        for j in range(begin[k], end[k]):
+            out[words[j] - first, k] = drawn[n]
+            n += 1
+    totals[:] = 0.0
+    for w in range(n_words):
+        for k in range(atoms):
+            totals[k] += out[w, k]
+
+
+@jit
+def _small_gammas(shape, key, counter, out):
+    """Gamma(shape) draws for shape < 1 (Ahrens and Dieter 1974).
+
+    One word of random bits makes a trial: its high bits propose, its low ones accept by 1 - x < exp(-x), which settles
+    nearly all.
+    """
+    bound = 1.0 + shape / math.e
+    inverse = 1.0 / shape
+    for k in range(out.size):
+        p = bound * uniform(key, counter + k)
+        x = lane_exp(lane_log(p) * inverse)
+        good = p <= 1.0 and low_bits(key, counter + k) + 1.0 <= LOW_BITS * (1.0 - x)
+        out[k] = x if good else -1.0
+    again = stream(key, 0)
+    for k in range(out.size):
+        if out[k] < 0.0:
+            out[k] = _small_gamma(shape, bound, key, counter + k, stream(again, counter + k))
+
+
+@jit
+def _small_gamma(shape, bound, key, counter, again):
+    """The draw whose trial was not settled: the whole test, then fresh trials until one is good."""
+    p = bound * uniform(key, counter)
+    u = (low_bits(key, counter) + uniform(again, 0)) / LOW_BITS
+    j = 1
+    while True:
+        if p > 1.0:
+            x = -math.log((bound - p) / shape)
+            if u <= x ** (shape - 1.0):
+                return x
+        else:
+            x = p ** (1.0 / shape)
+            if u <= math.exp(-x):
+                return x
+        p = bound * uniform(again, j)
+        u = uniform(again, j + 1)
+        j += 2
+
+
+@jit
+def _gammas(shapes, key, counter, out):
+    """Gamma(shapes) draws for shapes of at least 1, and any others one by one (Marsaglia and Tsang 2000)."""
+    first, second, third, again = stream(key, 1), stream(key, 2), stream(key, 3), stream(key, 4)
+    for j in range(out.size):
+        d = shapes[j] - 1.0 / 3.0
+        radius = math.sqrt(-2.0 * lane_log(uniform(first, counter + j)))
+        x = radius * lane_sin(uniform(second, counter + j) - 0.5)
+        v = 1.0 + x / math.sqrt(9.0 * d)
+        v = v * v * v
+        good = shapes[j] >= 1.0 and v > 0.0 and uniform(third, counter + j) < 1.0 - 0.0331 * x * x * x * x
+        out[j] = d * v if good else -1.0
+    for j in range(out.size):
+        if out[j] < 0.0:
+            out[j] = _gamma(shapes[j], first, second, third, counter + j, stream(again, counter + j))
+
+
+@jit
+def _gamma(shape, first, second, third, counter, again):
+    """The draw whose trial was not settled: the whole test of it, then fresh ones."""
+    if shape >= 1.0:
+        d = shape - 1.0 / 3.0
+        x = math.sqrt(-2.0 * lane_log(uniform(first, counter))) * lane_sin(uniform(second, counter) - 0.5)
+        v = 1.0 + x / math.sqrt(9.0 * d)
+        v = v * v * v
+        if v > 0.0 and math.log(uniform(third, counter)) < 0.5 * x * x + d - d * v + d * math.log(v):
+            return d * v
+    return math.exp(log_gamma(shape, again))
+
+
+@jit
+def log_evidence(values, times, counts, n_words, eta):
+    """Log probability of the words of all atoms, phi integrated out: `times` cells have `values` tokens."""
+    total, none = 0.0, _lane_log_gamma(eta)
+    for i in range(values.size):
+        total += times[i] * (_lane_log_gamma(eta + values[i]) - none)
+    none = _lane_log_gamma(n_words * eta)
+    for k in range(counts.size):
+        total += none - _lane_log_gamma(n_words * eta + counts[k])
+    return total
+
+
+@inline
+def _lane_log_gamma(x):
+    """Log of the gamma function for 0 < x < 1e30, by Stirling's series at x + 8."""
+    z = x + 8.0
+    below = x * (x + 1.0) * (x + 2.0) * (x + 3.0) * (x + 4.0) * (x + 5.0) * (x + 6.0) * (x + 7.0)
+    r = 1.0 / (z * z)
+    series = (1.0 / 12.0 - r * (1.0 / 360.0 - r * (1.0 / 1260.0 - r * (1.0 / 1680.0 - r / 1188.0)))) / z
+    return (z - 0.5) * lane_log(z) - z + HALF_LOG_TWO_PI + series - lane_log(below)
+
+
+@jit
+def finish(edges, i, n, phi, scale, masses, n_mobile, smooth, parts):
+    """Scale the draws of these blocks, so that they are phi, and fill `smooth` and `parts` of Topics."""
+    for b in range(i, edges.size - 1, n):
+        block = slice(edges[b], edges[b + 1])
+        _finish(phi[block], scale, masses, n_mobile, smooth[block], parts[block])
+
+
+@jit
+def _finish(phi, scale, masses, n_mobile, smooth, parts):
+    n_words, atoms = phi.shape
+    tiny = phi.dtype.type(1e-300) if phi.itemsize == 8 else phi.dtype.type(1e-37)
+    smooth[:] = 0.0
+    for w in range(n_words):
+        for k in range(atoms):
+            phi[w, k] = max(phi.dtype.type(phi[w, k] * scale[k]), tiny)
+        for c in range(parts.shape[1]):
+            first, last = c * CHUNK, min((c + 1) * CHUNK, atoms)
+            part = 0.0
+            for k in range(first, last):
+                part += masses[k] * phi[w, k]
+            parts[w, c] = part
+            smooth[w, 1] += part
+            if last > n_mobile:
+                part = 0.0
+                for k in range(first, n_mobile):
+                    part += masses[k] * phi[w, k]
+            smooth[w, 0] += part

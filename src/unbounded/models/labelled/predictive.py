@@ -1,0 +1,38 @@
+"""Predictive densities given a draw: collapsed, so that one draw of Z already averages over its parameters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from unbounded.arrays import Array, is_csr
+from unbounded.likelihoods.base import Bound
+from unbounded.models.labelled import kernel as labelled
+from unbounded.rows import rows_of
+
+_LANES = 256
+
+
+def log_predictive(likelihood: Bound, counts: Array, statistics: Array, X: Any) -> Array:
+    """[K, n]: log f(x_i | rows of atom k), without log_base, for rows that are not among them."""
+    n = X.shape[0]
+    out = np.empty((len(counts), n))
+    family = likelihood.family()
+    tail = likelihood.pack(np.asarray(counts, float), statistics, _LANES)
+    features = np.ones((1 if likelihood.sparse else likelihood.n_features + 1, _LANES))
+    for start in range(0, n, _LANES):
+        size = min(_LANES, n - start)
+        block = np.empty((len(counts), _LANES))
+        labelled.predictive(family, tail, len(counts), rows_of(X, start, start + size), 0, size, features, block)
+        out[:, start : start + size] = block[:, :size]
+    if likelihood.imputes and not is_csr(X):
+        holes = np.isnan(X[:, likelihood.columns.index]).any(axis=1)
+        if holes.any():
+            out[:, holes] = likelihood.log_predictive_missing(np.asarray(counts, float), statistics, X[holes])
+    return out
+
+
+def with_new(counts: Array, statistics: Array) -> tuple[Array, Array]:
+    """The same atoms and an empty one after them: a new atom."""
+    return np.append(counts, 0.0), np.concatenate([statistics, np.zeros((1, statistics.shape[1]))])

@@ -1,0 +1,233 @@
+"""The scikit-learn face of mixtures: rows, clusters and predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.special import logsumexp
+from sklearn.base import ClusterMixin, DensityMixin
+from sklearn.utils.validation import check_is_fitted
+
+from unbounded import likelihoods
+from unbounded.chain.run import Chain
+from unbounded.contracts import Engine
+from unbounded.estimator import ChainEstimator
+from unbounded.likelihoods import Bound
+from unbounded.models.labelled import partition
+from unbounded.models.labelled.predictive import log_predictive, with_new
+from unbounded.models.mixtures import start
+from unbounded.models.mixtures.measure import DirichletProcess, Hyper, PitmanYor
+from unbounded.models.mixtures.model import Mixture, MixtureState
+from unbounded.models.mixtures.samplers import DIRICHLET, PITMAN_YOR
+from unbounded.priors import Beta, Gamma
+from unbounded.rows import fingerprint, row_blocks
+
+_BLOCK = 16384
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class _MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
+    """What both mixtures share; subclasses differ in their measure only."""
+
+    likelihood: Any = "gaussian"
+    init: Any = "kmeans++"
+    loss: str = "vi"
+
+    _likelihoods: ClassVar[Any] = likelihoods.MEMBERS
+    _kind: ClassVar[Any] = Bound
+    _samplers: ClassVar[Any] = PITMAN_YOR
+    _start: ClassVar[Any] = start
+
+    score = ChainEstimator.score  # which the empty one of scikit-learn's mixin would hide
+
+    # ---- fitting
+
+    def fit(self, X: Any, y: Any = None, *, holdout: Any = None) -> Any:
+        """Sample the posterior of the clustering of X: an array, CSR or a source (docs/data.md).
+
+        holdout: rows kept out, whose mean log predictive density is recorded with every draw.
+        With `checkpoint`, a run that was interrupted there is resumed and ends as if it never stopped.
+        """
+        X = self._check_array(X, reset=True)
+        self._likelihood = self._bind(X, training=True)
+        self._check_settings(X.shape[0])
+        return self._sample(X, None if holdout is None else self._checked(holdout))
+
+    def _score(self, model: Mixture, engine: Engine, held: Any, state: MixtureState) -> float:
+        counts = state.table.counts[state.occupied]
+        statistics = state.table.statistics[state.occupied]
+        return float(self._log_density(held, counts, statistics, state.hyper).mean())
+
+    def _held_fingerprint(self, held: Any) -> str:
+        return fingerprint(held)
+
+    def _estimate(self, chains: Sequence[Chain]) -> None:
+        self._snapshots = [snap for chain in chains for _, snap in sorted(chain.snapshots.items())]
+        self.labels_ = partition.point_estimate([snap["labels"] for snap in self._snapshots], self.loss)
+        self.n_clusters_ = int(self.labels_.max()) + 1
+
+    # ---- results
+
+    def predict(self, X: Any) -> Any:
+        """The most probable cluster of `labels_` for each row."""
+        return self.predict_proba(X).argmax(1)
+
+    def predict_proba(self, X: Any) -> Any:
+        """Probability that a row belongs to each cluster of `labels_`, averaged over draws.
+
+        In a draw, a row joins an atom with its posterior probability; the atom counts for a cluster by the share of
+        its rows that the cluster has. The chance of belonging to none of the atoms is left out.
+        """
+        X = self._check_new(X)
+        total = np.zeros((X.shape[0], self.n_clusters_))
+        for snap in self._snapshots:
+            share = np.zeros((len(snap["counts"]), self.n_clusters_))
+            np.add.at(share, (snap["labels"], self.labels_), 1.0)
+            share /= snap["counts"][:, None]
+            for rows, _, log_p in self._log_joint(X, snap["counts"], snap["statistics"], Hyper(*snap["hyper"])):
+                weights = np.exp(log_p[:-1] - logsumexp(log_p[:-1], axis=0))
+                total[rows] += weights.T @ share
+        return total / total.sum(1, keepdims=True)
+
+    def score_samples(self, X: Any) -> Any:
+        """Log posterior predictive density of each row, averaged (as a density) over draws."""
+        X = self._check_new(X)
+        logs = [
+            self._log_density(X, snap["counts"], snap["statistics"], Hyper(*snap["hyper"])) for snap in self._snapshots
+        ]
+        return logsumexp(logs, axis=0) - np.log(len(logs))
+
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> Any:
+        """New rows from the posterior predictive distribution."""
+        rng, which = self._sampling(n_samples, random_state)
+        rows = np.empty((n_samples, self.n_features_in_))
+        for s in np.unique(which):
+            snap = self._snapshots[s]
+            counts, statistics = with_new(snap["counts"].astype(float), snap["statistics"])
+            weights = np.exp(self._prior.log_predictive(Hyper(*snap["hyper"]), counts[:-1]))
+            where = np.flatnonzero(which == s)
+            atoms = rng.choice(len(counts), size=len(where), p=weights / weights.sum())
+            rows[where] = self._likelihood.simulate(self._likelihood.draw(counts, statistics, rng), atoms, rng)
+        return rows
+
+    def similarity(self, rows: Any = None) -> Any:
+        """Posterior probability that two rows share a cluster, for the chosen rows (default the first 1,000)."""
+        check_is_fitted(self, "posterior_")
+        rows = np.arange(min(1000, self._n_rows)) if rows is None else np.asarray(rows)
+        return partition.similarity([snap["labels"] for snap in self._snapshots], rows)
+
+    # ---- helpers
+
+    def _log_joint(self, X: Any, counts: Any, statistics: Any, hyper: Hyper) -> Iterator[tuple[slice, Any, Any]]:
+        """Blocks of rows with [K + 1, rows]: log weight times predictive under each atom of a draw, a new atom last."""
+        atoms, sums = with_new(counts.astype(float), statistics)
+        weights = self._prior.log_predictive(hyper, counts.astype(float))
+        for rows in row_blocks(X, _BLOCK):
+            part = X[rows]
+            likelihood, own = self._likelihood, sums
+            if not likelihood.sparse and np.isnan(part).any():
+                likelihood, own = likelihood.with_holes(atoms, sums)
+            yield rows, part, log_predictive(likelihood, atoms, own, part) + weights[:, None]
+
+    def _log_density(self, X: Any, counts: Any, statistics: Any, hyper: Hyper) -> Any:
+        return np.concatenate([
+            logsumexp(logs, axis=0) + self._likelihood.log_base(part)
+            for _, part, logs in self._log_joint(X, counts, statistics, hyper)
+        ])  # fmt: skip
+
+    def _sparse_ok(self) -> bool:
+        return likelihoods.resolve(self.likelihood).name == "multinomial"
+
+    def _check_init(self, n_rows: int) -> None:
+        start.check(self.init, n_rows)
+
+    def _check_settings(self, n_rows: int) -> None:
+        super()._check_settings(n_rows)
+        if self.loss not in partition.LOSSES:
+            raise ValueError(f"loss must be one of {partition.LOSSES}, got {self.loss!r}.")
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class DirichletProcessMixture(_MixtureEstimator):
+    """Dirichlet process mixture: clusters whose number the data decide, sampled exactly and in parallel.
+
+    Parameters
+    ----------
+    likelihood : str or likelihood, default "gaussian"
+        "gaussian", "diagonal_gaussian", "bernoulli", "categorical", "multinomial", "poisson", or an object with
+        explicit priors such as `Gaussian(kappa=0.1)` or `Product(...)` for mixed tables.
+    concentration : float or Gamma, default None
+        A number fixes it; a `Gamma` prior is sampled; None is Gamma(1, 1).
+    n_shards : int, default 8
+        P, the number of shards. Part of the algorithm: it never depends on the machine.
+    sweeps_per_round : int, default 1
+        L, the sweeps over the rows between two synchronisations.
+    n_warmup, n_draws, thin, n_chains : int
+        Rounds before the first draw, draws per chain, rounds per draw, and independent chains.
+    engine : {"threads", "serial", "processes", "ray", "mpi"}, n_workers : int or None, engine_options : dict or None
+        Where shards run, and on how many workers (None: all cores). Neither changes the result. Options are the
+        engine's own: {"timeout": 60} is for how many seconds a process may show no sign of life; with Ray, for how many
+        an actor may wait for a CPU, and {"address": "auto"} is the cluster of this machine.
+    sampler : str, default "hybrid"; sampler_options : dict or None
+        "hybrid" or another one that has been published (docs/rivals.md), and its own options.
+    instantiate : str or rule, default "ghosts"
+        "ghosts", "one_open", "published-cold", "published-warm", "published-decreasing", "published-hot", or an object.
+    init : str or array of labels, default "kmeans++"
+        "kmeans++", "one", "prior", or labels.
+    dtype : {"float64", "float32"}
+        Precision of the vectorised part; rounds that would lose accuracy in float32 run in float64.
+    loss : {"vi", "binder"}
+        Which expected loss `labels_` minimises.
+    n_snapshots : int, default 32
+        Whole draws that are kept for prediction and the point estimate (over all chains).
+    keep_assignments : bool, default False
+        Keep the labels of every draw in `posterior_["assignments"]`.
+    checkpoint : path, default None
+        A run directory; a run that was interrupted there is resumed.
+    random_state : int, RandomState or None
+    progress : bool, default False
+
+    Attributes
+    ----------
+    labels_ : array of shape (n_rows,)
+        Point estimate of the partition (not the last draw).
+    n_clusters_ : int
+        Number of clusters of `labels_`; its posterior is `posterior_["n_clusters"]`.
+    posterior_ : xarray.Dataset
+        Every scalar trace, with dimensions (chain, draw).
+    exact_ : bool
+        Whether the draws come from an exact sampler.
+    interrupted_ : bool
+    """
+
+    likelihood: Any = field(default="gaussian", kw_only=False)
+    concentration: float | Gamma | None = None
+
+    _samplers: ClassVar[Any] = DIRICHLET
+
+    def _measure(self) -> PitmanYor:
+        return DirichletProcess(self.concentration)
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class PitmanYorMixture(_MixtureEstimator):
+    """Pitman-Yor mixture: like the Dirichlet process mixture, with a power law of cluster sizes.
+
+    discount : float in [0, 1) or Beta, default None
+        A number fixes it; a `Beta` prior is sampled; None is Beta(1, 1).
+    concentration : float or Gamma, default None
+        Above minus the discount.
+
+    All other parameters and attributes are those of `DirichletProcessMixture`.
+    """
+
+    likelihood: Any = field(default="gaussian", kw_only=False)
+    concentration: float | Gamma | None = None
+    discount: float | Beta | None = None
+
+    def _measure(self) -> PitmanYor:
+        concentration = Gamma() if self.concentration is None else self.concentration
+        return PitmanYor(concentration, Beta() if self.discount is None else self.discount)

@@ -1,0 +1,152 @@
+"""Auxiliary processors: Williamson, Dubey and Xing (2013); for Pitman-Yor, Dubey et al. (2014). Exact.
+
+A Dirichlet process is a mixture of P of them with concentration alpha / P each. In every round each cluster is given to
+a processor at random, and each processor, a shard here, runs collapsed Gibbs on the rows of its clusters, with
+alpha / P for a new one: rows of different processors are independent. Pitman-Yor: clusters are given out by an urn with
+alpha / P + sigma times what a processor has already, and processors run with (alpha / P, sigma), alpha > 0.
+
+Rows follow their clusters from processor to processor: labels pass through the driver in every round, and every
+processor must be able to fetch any row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from unbounded.arrays import Array, Arrays, is_csr
+from unbounded.contracts import Engine, Message, Spread, alone
+from unbounded.models.labelled.atoms import draw_parameters
+from unbounded.models.labelled.shard import LabelShard, all_labels
+from unbounded.models.mixtures.kernel import TailLaw
+from unbounded.models.mixtures.measure import Hyper
+from unbounded.models.mixtures.model import Broadcast, Mixture, MixtureState, Own, Table
+from unbounded.models.mixtures.rivals import instantiated
+from unbounded.randomness import generator
+from unbounded.rows import boundaries, rows_of
+
+
+class Processor(LabelShard):
+    """The rows of a processor's clusters, in the order of the data; `first` is how many rows those before it hold."""
+
+    def __init__(self, index: int, X: Any, start: int, stop: int):
+        self.index, self.X, self.home = index, X, (start, stop)
+        self.holes = np.empty((0, 2), np.int64)
+        self.go_home()
+
+    def go_home(self) -> None:
+        """Hold the contiguous rows that it starts with."""
+        rows = np.arange(*self.home)
+        self.receive((rows, np.zeros(len(rows), np.int32), self.home[0]))
+
+    def receive(self, dealt: tuple[Array, Array, int]) -> None:
+        """Hold these rows with these labels."""
+        rows, labels, self.first = dealt
+        self.rows, self.labels = np.array(rows), np.array(labels, np.int32)
+        self.data = rows_of(self.X[self.rows], 0, len(rows))
+
+    def arrays(self) -> dict[str, Array]:
+        return {"rows": self.rows, "labels": self.labels, "first": np.array(self.first)}
+
+    def restore(self, arrays: Arrays) -> None:
+        self.receive((arrays["rows"], arrays["labels"], int(arrays["first"])))
+
+
+def _rows(shard: Processor) -> Array:
+    return shard.rows
+
+
+@dataclass(frozen=True)
+class Processors:
+    """The recipe: all rows within reach of every processor."""
+
+    X: Any
+    n_shards: int
+
+    @property
+    def edges(self) -> Array:
+        return boundaries(self.X.shape[0], self.n_shards)
+
+    def __call__(self, p: int) -> Processor:
+        start, stop = self.edges[p : p + 2].tolist()
+        return Processor(p, self.X, start, stop)
+
+
+@dataclass(frozen=True)
+class Auxiliary(Mixture):
+    def __post_init__(self) -> None:
+        alpha = self.measure.concentration
+        if isinstance(alpha, int | float) and alpha <= 0:
+            raise ValueError(f"auxiliary processors share out the concentration, which must be positive, got {alpha}.")
+        if self.likelihood.imputes:
+            raise ValueError(
+                "auxiliary processors move rows, and missing values of this likelihood cannot move with them; fill "
+                "them or use another sampler."
+            )
+
+    @property
+    def exact(self) -> bool:
+        return True
+
+    def settled(self) -> int:
+        return 0
+
+    def recipe(self, X: Any) -> Any:
+        if not (isinstance(X, np.ndarray) or is_csr(X)):
+            raise ValueError("auxiliary processors move rows: they take rows in memory (an array or CSR), no source.")
+        return Processors(X, self.n_shards)
+
+    def begin(self, engine: Engine, labels: Array, hyper: Hyper | None = None, round_: int = 0) -> MixtureState:
+        engine.map(Processor.go_home)
+        return super().begin(engine, labels, hyper, round_)
+
+    def jump(self, state: MixtureState, engine: Engine) -> MixtureState:
+        """Hyper-parameters, then a processor for every cluster; the rows follow."""
+        hyper, live = instantiated.update_hyper(self, state), state.occupied
+        homes = deal(hyper, len(live), self.n_shards, generator(self.seed, "processors", state.round))
+        n_private = np.bincount(homes, minlength=self.n_shards)
+        order = np.argsort(homes, kind="stable")
+        slot = np.empty(len(live), np.int32)
+        slot[order] = np.concatenate([np.arange(n) for n in n_private])
+        engine.map(Processor.receive, _hands(self.assignments(state, engine), homes, slot, self.n_shards))
+        table = state.table
+        moved = Table(table.counts[live][order], table.statistics[live][order], homes[order])
+        return MixtureState(state.round, hyper, moved, 0, n_private)
+
+    def global_step(self, state: MixtureState, spread: Spread = alone) -> Message:
+        """No finite part: every atom is private to its processor."""
+        alpha, sigma = state.hyper
+        none, rng = np.empty((0, self.likelihood.n_features)), generator(self.seed, "parameters", state.round)
+        finite = self.finite(draw_parameters(self.likelihood, none[:, 0], none, 0, 0, rng), np.empty(0))
+        law = TailLaw(sigma, alpha / self.n_shards, sigma)
+        own = [Own(np.arange(n, dtype=np.int32), 0, n, True, None) for n in state.n_private.tolist()]
+        return Message((Broadcast(state.round, finite, 0, 0, (law, law), None), state.hyper), own)
+
+    def assignments(self, state: MixtureState, engine: Engine) -> Array:
+        labels = np.empty(self.n_rows, np.int32)
+        labels[np.concatenate(engine.map(_rows))] = all_labels(state, engine)
+        return labels
+
+
+def deal(hyper: Hyper, n_atoms: int, n_shards: int, rng: np.random.Generator) -> Array:
+    """A processor for each cluster: uniform, or by an urn that returns sigma for each cluster it has given out.
+
+    The urn is exchangeable: the order of the clusters does not matter.
+    """
+    weights = np.full(n_shards, hyper.alpha / n_shards)
+    homes = np.empty(n_atoms, np.int64)
+    for k, u in enumerate(rng.random(n_atoms)):
+        sums = np.cumsum(weights)
+        homes[k] = min(int(np.searchsorted(sums, u * sums[-1], side="right")), n_shards - 1)
+        weights[homes[k]] += hyper.sigma
+    return homes
+
+
+def _hands(labels: Array, homes: Array, slot: Array, n_shards: int) -> list[tuple[Array, Array, int]]:
+    """What each processor receives: rows, their labels, and the number of rows of the processors before it."""
+    where = homes[labels]
+    ends = np.cumsum(np.bincount(where, minlength=n_shards))
+    hands = np.split(np.argsort(where, kind="stable"), ends[:-1])
+    return [(rows, slot[labels[rows]], int(end) - len(rows)) for rows, end in zip(hands, ends, strict=True)]

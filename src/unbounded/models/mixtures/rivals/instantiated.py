@@ -1,0 +1,34 @@
+"""What samplers share that instantiate every occupied atom, for all shards: hyper-parameters, and the message."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from unbounded.arrays import Array
+from unbounded.contracts import Message
+from unbounded.models.labelled.atoms import draw_parameters
+from unbounded.models.labelled.shard import recode
+from unbounded.models.mixtures.kernel import TailLaw
+from unbounded.models.mixtures.measure import Hyper
+from unbounded.models.mixtures.model import Broadcast, Mixture, MixtureState, Own
+from unbounded.randomness import generator
+
+
+def update_hyper(model: Mixture, state: MixtureState) -> Hyper:
+    """Hyper-parameters given the partition: everything instantiated is drawn after them."""
+    counts = state.table.counts[state.occupied].astype(float)
+    return model.measure.update(state.hyper, counts, generator(model.seed, "hyper", state.round))
+
+
+def message(model: Mixture, state: MixtureState, hyper: Hyper, log_weights: Array, law: TailLaw) -> Message:
+    """Parameters of all occupied atoms and, where there are more weights, of empty ones behind them, from the prior."""
+    live, n = state.occupied, len(log_weights)
+    k = len(live)
+    counts, statistics = state.table.counts[live].astype(float), state.table.statistics[live]
+    rng = generator(model.seed, "parameters", state.round)
+    parameters = draw_parameters(model.likelihood, counts, statistics, n - k, k, rng)
+    imputed = parameters if model.likelihood.imputes else None
+    none = None if imputed is None else {name: value[:0] for name, value in imputed.items()}
+    broadcast = Broadcast(state.round, model.finite(parameters, log_weights), n, n, (law, law), imputed)
+    own = [Own(recode(state, live, np.arange(k), p), n, 0, False, none) for p in range(model.n_shards)]
+    return Message((broadcast, hyper), own)

@@ -1,0 +1,43 @@
+"""Everything instantiated and a fixed number of empty atoms: the paper's "modified Algorithm 8". Not exact.
+
+Weights ~ Dirichlet(m_1 .. m_K, alpha / U, .. alpha / U) with U empty atoms, whose parameters come from the prior; rows
+are independent given them, on any number of shards. The truth has infinitely many empty atoms: the bias falls with U,
+and so does the chance that a row finds one of them any good.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from unbounded.contracts import Message, Spread, alone
+from unbounded.models.mixtures.kernel import TailLaw
+from unbounded.models.mixtures.model import Mixture, MixtureState
+from unbounded.models.mixtures.rivals import instantiated
+from unbounded.priors import log_gamma_draws
+from unbounded.randomness import generator
+
+
+@dataclass(frozen=True)
+class Uncollapsed(Mixture):
+    """empty: U, how many empty atoms every round offers."""
+
+    empty: int = 10
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.empty, int | np.integer) or self.empty < 1:
+            raise ValueError(f"empty must be an integer of at least 1, got {self.empty!r}.")
+
+    @property
+    def exact(self) -> bool:
+        return False
+
+    def settled(self) -> int:
+        return 0
+
+    def global_step(self, state: MixtureState, spread: Spread = alone) -> Message:
+        hyper = instantiated.update_hyper(self, state)
+        shapes = np.append(state.table.counts[state.occupied], np.full(self.empty, hyper.alpha / self.empty))
+        weights = log_gamma_draws(shapes, generator(self.seed, "weights", state.round))
+        return instantiated.message(self, state, hyper, weights, TailLaw(hyper.sigma, 0.0))

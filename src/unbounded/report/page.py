@@ -1,0 +1,209 @@
+"""A run as one page of HTML that needs nothing else: no network, no script, all pictures inside (docs/report.md)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from unbounded.arrays import Array
+from unbounded.chain import export
+from unbounded.chain.store import RunError
+from unbounded.report import parts, svg, tables, view
+from unbounded.report.parts import charts, figure, number, paragraph, section, text
+from unbounded.report.svg import Frame, Range
+from unbounded.report.view import View
+
+_WHAT = {
+    "n_clusters": "number of clusters", "n_topics": "number of topics", "n_features": "number of features",
+    "holdout": "held-out score (nats)", "log_joint": "log_joint (nats)", "log_likelihood": "log_likelihood (nats)",
+    "entropy": "entropy (nats)", "largest": "largest (share of rows)", "per_row": "per_row (features)",
+}  # fmt: skip
+
+
+def report(
+    run: str | Path,
+    out: str | Path | None = None,
+    X: Any = None,
+    vocabulary: Sequence[str] | None = None,
+    shape: tuple[int, int] | None = None,
+    loss: str = "vi",
+) -> Path:
+    """Write the report of a run directory, finished or not; by default to its report.html. Returns where it is.
+
+    X: the rows of the fit, for a picture of the clusters. vocabulary: the words of topics. shape: of features as
+    images. loss: what the point estimate of a partition minimises.
+    """
+    path = Path(run) / "report.html" if out is None else Path(out)
+    content = render(view.read(run, X, vocabulary, shape, loss))
+    try:
+        path.write_text(content, encoding="utf-8")
+    except OSError as error:
+        raise RunError(f"could not write {path}: {error.strerror or error}.") from error
+    return path
+
+
+def render(run: View) -> str:
+    found = tables.diagnostics(run)
+    body = [
+        _header(run), _concerns(run, found), _numbers(run), _count(run), _traces(run), _score(run),
+        tables.scalars(run, found), parts.atoms(run), tables.time(run), tables.settings(run),
+    ]  # fmt: skip
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{text(run.name)}: {text(_title(run))}</title><style>{_sheet()}</style></head>\n<body>"
+        + "\n".join(part for part in body if part)
+        + "\n<footer>Written by unbounded. How to read this page: docs/report.md.</footer></body></html>\n"
+    )
+
+
+def _sheet() -> str:
+    return resources.files("unbounded.report").joinpath("report.css").read_text()
+
+
+# ---- head
+
+
+def _title(run: View) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", str(run.config["model"]))
+
+
+def _header(run: View) -> str:
+    sampler, rule = (tables.named(run.config.get(name, "unknown")) for name in ("sampler", "instantiate"))
+    rule = f"sampler {sampler}, instantiation {rule}"
+    badge = '<span class="badge good">EXACT</span>' if run.exact else '<span class="badge bad">APPROXIMATE</span>'
+    said = (
+        "The chain leaves the posterior invariant" if run.exact else "The chain does not leave the posterior invariant"
+    )
+    return (
+        f"<header><h1>{text(_title(run))}</h1><p>{text(_size(run))}</p>"
+        f"<p>{badge} {text(said)}: {text(rule)}.</p><p class=quiet>run {text(run.name)}</p></header>"
+    )
+
+
+def _size(run: View) -> str:
+    likelihood = tables.named(run.config["likelihood"]).partition("(")[0]
+    words = likelihood == "Tokens"
+    units = {"rows": "tokens", "columns": "words in the vocabulary", "groups": "documents"} if words else {}
+    sizes = {"rows": _n_rows(run)} | {
+        name: run.about[name] for name in ("rows", "columns", "groups") if name in run.about
+    }
+    listed = [f"{size:,} {units.get(name, name)}" for name, size in sizes.items() if size]
+    return ", ".join([f"{likelihood} likelihood", *listed])
+
+
+def _n_rows(run: View) -> int:
+    for snap in (snap for chain in run.chains for snap in chain.snapshots.values()):
+        return len(snap["labels" if "labels" in snap else "Z"])
+    return 0
+
+
+def _concerns(run: View, found: Any) -> str:
+    """What a reader must know before believing a number."""
+    said = [] if run.exact else [export.FLAG]
+    if not run.complete:
+        said.append(f"Interrupted or still running: {_draws(run)} draws so far of {_wanted(run)}.")
+    if len(run.chains) == 1:
+        said.append(
+            "One chain only: R-hat is not available, and nothing shows whether chains would agree. Run several."
+        )
+    bad = [str(name) for name, line in found.iterrows() if tables.flags(line, run)]
+    if bad:
+        said.append(f"Not yet reliable, see the table of diagnostics: {', '.join(bad)}.")
+    listed = "".join(f"<li>{text(words)}</li>" for words in said + run.notes)
+    return f'<div class="warn" role="note"><ul>{listed}</ul></div>' if listed else ""
+
+
+def _draws(run: View) -> str:
+    lengths = [len(chain.draws) for chain in run.chains]
+    same = len(set(lengths)) == 1
+    return f"{len(lengths)} x {lengths[0]:,}" if same else " + ".join(f"{n:,}" for n in lengths)
+
+
+def _wanted(run: View) -> str:
+    return f"{run.config['n_chains']} x {run.config['n_draws']:,}"
+
+
+def _numbers(run: View) -> str:
+    counts = np.concatenate(run.trace(run.counted))
+    low, high = np.quantile(counts, [0.05, 0.95])
+    listed = [(_WHAT[run.counted], f"{counts.mean():.2f}", f"90% interval {low:.0f} to {high:.0f}")]
+    estimate = _estimated(run)
+    if estimate is not None:
+        listed.append(("point estimate", str(estimate), f"{run.counted[2:]}, from the whole draws kept"))
+    if "holdout" in run.names:
+        score = np.concatenate(run.trace("holdout"))
+        listed.append(("held-out score", number(np.nanmean(score), 5), "nats, mean over draws"))
+    listed.append(
+        ("draws", _draws(run), f"after {run.config['n_warmup']:,} rounds of warm-up, thin {run.config['thin']}")
+    )
+    total = sum(sum(clock.seconds.values()) for clock in run.clocks)
+    if total:
+        rate = sum(clock.rounds for clock in run.clocks) / total
+        listed.append(("time", parts.seconds(total), f"{number(rate, 3)} rounds per second"))
+    cards = [f"<div><dt>{text(a)}</dt><dd>{text(b)}<small>{text(c)}</small></dd></div>" for a, b, c in listed]
+    return f'<dl class="numbers">{"".join(cards)}</dl>'
+
+
+def _estimated(run: View) -> int | None:
+    atoms = run.atoms
+    if isinstance(atoms, view.Clusters):
+        return int(atoms.labels.max()) + 1
+    if isinstance(atoms, view.Topics):
+        return len(atoms.shares)
+    return len(atoms.components) if isinstance(atoms, view.Features) else None
+
+
+# ---- draws
+
+
+def _count(run: View) -> str:
+    counts = np.concatenate(run.trace(run.counted))
+    edges = svg.steps(counts)
+    shares = np.histogram(counts, edges)[0] / len(counts)
+    name = _WHAT[run.counted]
+    low, high = edges[0] - max(0.0, (6 - len(edges)) / 2), edges[-1] + max(0.0, (6 - len(edges)) / 2)
+    frame = Frame(
+        Range(low, high, name, svg.ticks(max(low, 0.0), high, 7, whole=True)),
+        Range.around(shares, "posterior probability", zero=True),
+        220,
+    )
+    alt = f"Posterior of the {name}: most probable {edges[shares.argmax()] + 0.5:.0f}, share {shares.max():.2f}."
+    return section(f"Posterior of the {name}", charts([figure(frame.chart([svg.bars(frame, edges, shares)], alt))]))
+
+
+def _traces(run: View) -> str:
+    names = [name for name in run.names if name != "holdout"]
+    key = parts.legend([f"chain {c}" for c in range(len(run.chains))], "line") if len(run.chains) > 1 else ""
+    return section("Traces", key, charts([figure(_trace(run, name)) for name in names]))
+
+
+def _trace(run: View, name: str, height: int = 190) -> str:
+    series = run.trace(name)
+    values = np.concatenate(series)
+    finite = values[np.isfinite(values)]
+    whole = bool(len(finite)) and bool((finite == np.rint(finite)).all())
+    frame = Frame(
+        Range.around(np.arange(1, max(map(len, series)) + 1), "draw", whole=True),
+        Range.around(values, _WHAT.get(name, name), whole),
+        height,
+    )
+    marks = [svg.line(frame, np.arange(1, len(one) + 1), one, c) for c, one in enumerate(series)]
+    return frame.chart(marks, f"Trace of {name}: {len(series)} chains, mean {number(_mean(finite))}.")
+
+
+def _mean(values: Array) -> float:
+    return float(values.mean()) if len(values) else float("nan")
+
+
+def _score(run: View) -> str:
+    if "holdout" not in run.names:
+        return ""
+    unit = "cell" if run.counted == "n_features" else "token or row" if run.counted == "n_topics" else "row"
+    said = f"Mean log predictive density of a held-out {unit}, in nats, with every draw. Higher is better."
+    return section("Held-out score", paragraph(said, quiet=True), charts([figure(_trace(run, "holdout", 220))]))

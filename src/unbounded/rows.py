@@ -1,0 +1,53 @@
+"""Rows: what kernels read, cut into shards."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from unbounded.arrays import Array, block_rows, is_csr, is_sparse
+
+
+class Csr(NamedTuple):
+    """Sparse rows as compiled code sees them."""
+
+    indptr: Array
+    indices: Array
+    values: Array
+
+
+def rows_of(X: Any, start: int, stop: int) -> Any:
+    """Rows start .. stop in the form that compiled code takes; a view where the array allows it."""
+    part = X[start:stop]
+    if is_csr(part):
+        return Csr(part.indptr.astype(np.int64), part.indices.astype(np.int64), part.data.astype(np.float64))
+    return np.ascontiguousarray(part)
+
+
+def boundaries(n_rows: int, n_shards: int) -> Array:
+    """Shard p holds rows boundaries[p] .. boundaries[p + 1]."""
+    return np.arange(n_shards + 1) * n_rows // n_shards
+
+
+def row_blocks(X: Any, most: int = 2**16) -> Iterator[slice]:
+    """All rows of an array, CSR or a source, some at a time: what is made of them stays small."""
+    n, d = X.shape
+    step = min(most, block_rows(d, is_sparse(X)))
+    for start in range(0, n, step):
+        yield slice(start, min(start + step, n))
+
+
+def fingerprint(X: Any) -> str:
+    """A short digest of the data, to recognise a checkpoint that belongs to other data."""
+    if hasattr(X, "fingerprint"):
+        return str(X.fingerprint())
+    digest = hashlib.blake2b(digest_size=16)
+    digest.update(repr((X.shape, str(X.dtype), is_csr(X))).encode())
+    step = block_rows(1)
+    for array in (X.indptr, X.indices, X.data) if is_csr(X) else (X,):
+        for start in range(0, len(array), step):
+            digest.update(np.ascontiguousarray(array[start : start + step]).view(np.uint8).data)
+    return digest.hexdigest()

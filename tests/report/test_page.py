@@ -1,0 +1,291 @@
+"""What a report says, of every kind of run and of runs that lack something."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from pages import BRIEF, KINDS, ok, rows
+from typer.testing import CliRunner
+
+import unbounded as ub
+from unbounded.chain.clock import PHASES
+from unbounded.chain.run import Chain
+from unbounded.chain.store import RunStore
+from unbounded.cli import app
+from unbounded.models.groups import point_estimate as topics
+from unbounded.report import page, svg, tables
+from unbounded.report.view import View
+
+
+def content(run):
+    return (run / "report.html").read_text()
+
+
+@pytest.fixture
+def copy(runs, tmp_path):
+    """A copy of a run that may be damaged, and its report made again."""
+
+    def made(kind, damage):
+        run = tmp_path / kind
+        shutil.copytree(runs[kind], run)
+        damage(run)
+        ok("report", run)
+        return content(run)
+
+    return made
+
+
+class Balanced(HTMLParser):
+    """Every element that opens is closed, in order."""
+
+    VOID = ("meta", "img")
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.wrong = [], []
+
+    def handle_starttag(self, tag, attrs):
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        if not self.open or self.open.pop() != tag:
+            self.wrong.append(tag)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_small_file_that_needs_nothing(runs, kind):
+    text = content(runs[kind])
+    parser = Balanced()
+    parser.feed(re.sub(r"<(path|image)([^>]*)/>", r"<\1\2></\1>", text))
+    assert parser.wrong == parser.open == []
+    assert len(text) < 300_000
+    outside = [
+        url for url in re.findall(r'(?:src|href)="([^"]*)"', text) if not url.startswith("data:image/png;base64,")
+    ]
+    assert outside == []
+    assert not re.search(r"url\(|@import|<script|<link", text)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_exactness_is_at_the_top(runs, kind):
+    head = content(runs[kind]).partition("</header>")[0]
+    assert ("APPROXIMATE" in head) == (kind == "approximate")
+    assert ('badge good">EXACT' in head) == (kind != "approximate")
+    assert "sampler hybrid, instantiation " + ("AsPublished" if kind == "approximate" else "Ghosts") in head
+
+
+def test_what_was_fitted(runs):
+    assert "Gaussian likelihood, 180 rows, 3 columns" in content(runs["mixture"])
+    assert re.search(
+        r"Tokens likelihood, 2,160 tokens, 25 words in the vocabulary, 54 documents", content(runs["topics"])
+    )
+    assert "LinearGaussian likelihood, 200 rows, 36 columns" in content(runs["features"])
+    text = content(runs["mixture"])
+    for said in (
+        json.loads((runs["mixture"] / "run.json").read_text())["data"],
+        ub.__version__,
+        np.__version__,
+        "threads",
+    ):
+        assert said in text
+
+
+def test_sections_of_every_model(runs):
+    titles = {kind: re.findall(r"<h2>([^<]*)</h2>", content(runs[kind])) for kind in KINDS}
+    common = {"Traces", "Diagnostics", "Time", "Settings"}
+    assert all(common <= set(found) for found in titles.values())
+    assert {"Clusters", "Held-out score", "Posterior of the number of clusters"} <= set(titles["mixture"])
+    assert {"Topics", "Held-out score", "Posterior of the number of topics"} <= set(titles["topics"])
+    assert {"Features", "Held-out score", "Posterior of the number of features"} <= set(titles["features"])
+    assert "Held-out score" not in titles["approximate"]
+
+
+def test_every_scalar_has_a_trace_of_every_chain(runs):
+    text = content(runs["mixture"])
+    names = json.loads((runs["mixture"] / "chain-0" / "trace.jsonl").read_text().splitlines()[0])
+    for name in names:
+        (drawn,) = re.findall(rf'aria-label="Trace of {name}: 3 chains, mean [^"]*">(.*?)</svg>', text)
+        assert drawn.count('class="line') == 3
+    assert "One chain only" not in text
+    assert "One chain only" in content(runs["approximate"])
+
+
+def test_clusters_are_drawn_where_the_data_are_at_hand(runs, copy):
+    assert "principal component 1" in content(runs["mixture"])
+    assert "180 of 180 rows" in content(runs["mixture"])
+    gone = copy("mixture", lambda run: _edit(run / "command.json", data=str(run / "gone.npy")))
+    assert "principal component 1" not in gone
+    assert "The data are not at hand" in gone
+    assert "Sizes: " in gone
+    np.save(runs["data"].parent / "other.npy", rows() + 1e-9)
+    assert "The data have changed since the fit" in copy_of(runs, "approximate", "other.npy")
+
+
+def copy_of(runs, kind, data):
+    run = runs[kind].parent / f"{kind}-copy"
+    shutil.copytree(runs[kind], run)
+    _edit(run / "command.json", data=str(runs["data"].parent / data))
+    ok("report", run)
+    return content(run)
+
+
+def _edit(path, **changes):
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def test_interrupted_runs(runs, copy):
+    text = content(runs["interrupted"])
+    assert "Interrupted or still running: 30 + 22 draws so far of 3 x 30." in text
+    assert "From 2 x 22 draws" in text
+
+    def barely(run):  # the second chain has hardly begun
+        trace = run / "chain-1" / "trace.jsonl"
+        trace.write_text("".join(trace.read_text().splitlines(keepends=True)[:3]) + '{"n_clus')
+
+    text = copy("interrupted", barely)
+    assert "30 + 3 draws" in text
+    assert "From 1 x 30 draws" in text
+    assert "Chains that have just begun are left out" in text
+
+
+def test_runs_without_whole_draws_or_times(copy):
+    def strip(run):
+        for path in (*run.glob("chain-*/snapshots/*"), *run.glob("chain-*/timing.json"), run / "about.json"):
+            path.unlink()
+
+    text = copy("approximate", strip)
+    assert "No whole draw is on disk yet" in text
+    assert "No times were recorded" in text
+    assert "APPROXIMATE" in text.partition("</header>")[0]
+
+
+def test_topics_without_their_vocabulary(copy):
+    text = copy("topics", lambda run: _edit(run / "command.json", vocabulary=str(run / "gone.txt")))
+    assert "alert(1)" not in text
+    assert re.search(r'class="text wide">(\d+ ){9}\d+<', text)
+
+
+def test_python_and_command_line(runs, tmp_path):
+    assert ub.report(runs["estimator"], tmp_path / "page.html", X=rows()) == tmp_path / "page.html"
+    assert "200 of 200 rows" in (tmp_path / "page.html").read_text()
+    ok("report", runs["estimator"], "--out", tmp_path / "other.html")
+    assert "The data are not at hand" in (tmp_path / "other.html").read_text()
+    plain = ub.DirichletProcessMixture(n_shards=2, n_warmup=1, n_draws=4, init="one", random_state=0).fit(rows())
+    with pytest.raises(ValueError, match="checkpoint"):
+        plain.report(tmp_path / "none.html")
+    for path, message in ((tmp_path, "holds no run"), (_begun(tmp_path / "begun"), "no draws yet")):
+        result = CliRunner().invoke(app, ["report", str(path)])
+        assert result.exit_code == 2
+        assert message in result.stderr
+
+
+def _begun(path):
+    store = RunStore(path)
+    store.prepare({"model": "DirichletProcessMixture"})
+    store.chain(0)
+    return path
+
+
+# ---- diagnostics
+
+
+def made(series, n_draws=None):
+    """A run with one scalar, given as a list of chains."""
+    chains = [Chain(True, [{"n_clusters": 3, "alpha": float(v)} for v in one]) for one in series]
+    config = {
+        "model": "DirichletProcessMixture", "likelihood": {"name": "Gaussian"}, "instantiate": {"name": "Ghosts"},
+        "n_chains": len(chains), "n_draws": n_draws or len(series[0]), "n_warmup": 0, "thin": 1,
+    }  # fmt: skip
+    return View("made", config, {}, chains, [], None)
+
+
+@pytest.mark.parametrize(
+    ("shift", "stickiness", "bad"),
+    [(0.0, 0.0, set()), (1.0, 0.0, {"r_hat", "ess_bulk"}), (0.0, 0.995, {"ess_bulk", "ess_tail", "r_hat"})],
+)
+def test_bad_diagnostics_are_marked(shift, stickiness, bad):
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=(4, 1000))
+    for t in range(1, 1000):
+        noise[:, t] += stickiness * noise[:, t - 1]
+    run = made(noise + shift * np.arange(4)[:, None])
+    found = tables.diagnostics(run)
+    assert tables.flags(found.loc["alpha"], run) >= bad
+    assert bool(tables.flags(found.loc["alpha"], run)) == bool(bad)
+    assert tables.flags(found.loc["n_clusters"], run) == set()
+    text = page.render(run)
+    assert text.count('class="flag"') == len(tables.flags(found.loc["alpha"], run))
+    assert ("Not yet reliable" in text) == bool(bad)
+
+
+@pytest.mark.parametrize("n_draws", [1, 2, 3, 5])
+def test_few_draws_and_odd_values(n_draws):
+    values = np.array([[np.nan, np.inf, -np.inf, 1e300, 1e-300][:n_draws]] * 2)
+    text = page.render(made(values, 9))
+    assert "Interrupted" in text
+    assert ">nan<" not in text
+    assert "nan " not in re.sub("aria-label.*?>", "", text)
+
+
+def test_long_chains_make_a_small_page():
+    series = np.random.default_rng(1).normal(size=(10, 20_000))
+    series[3, 777] = 99.0
+    text = page.render(made(series))
+    assert len(text) < 500_000
+    x, y = svg._envelope(np.arange(20_000.0), series[3])
+    assert y.max() == 99.0
+    assert y.min() == series[3].min()
+    assert (np.diff(x) > 0).all()
+
+
+# ---- time
+
+
+def test_times_add_up_over_sessions_and_leave_the_chain_alone(runs, tmp_path):
+    base = ["fit", "dp", runs["data"], "--init", "one", *BRIEF]
+    ok(*base, "--out", tmp_path / "a", "--draws", "5")
+    before = json.loads((tmp_path / "a" / "chain-0" / "timing.json").read_text())
+    ok("resume", tmp_path / "a", "--draws", "12", "--quiet")
+    after = json.loads((tmp_path / "a" / "chain-0" / "timing.json").read_text())
+    assert (before["rounds"], after["rounds"]) == (15, 22)
+    assert set(after["seconds"]) == set(PHASES)
+    assert after["seconds"]["start"] == before["seconds"]["start"] > 0
+    assert all(
+        after["seconds"][name] > before["seconds"][name] > 0 for name in ("global", "local", "record", "checkpoint")
+    )
+    ok(*base, "--out", tmp_path / "b", "--draws", "12")
+    (tmp_path / "a" / "chain-0" / "timing.json").write_text("not JSON")
+    for name in ("chain-0/trace.jsonl", "draws.csv", "labels.npy"):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+    assert "second" not in (tmp_path / "a" / "chain-0" / "trace.jsonl").read_text()
+    ok("resume", tmp_path / "a", "--draws", "13", "--quiet")
+
+
+# ---- charts
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "whole"), [(0, 1, False), (-11_900.3, -11_803, False), (3, 4, True), (0, 9e6, True)]
+)
+def test_ticks_are_round_and_inside(low, high, whole):
+    found = np.array(svg.ticks(low, high, 5, whole))
+    assert 1 <= len(found) <= 7
+    assert ((found >= low) & (found <= high)).all()
+    assert not whole or (found == np.rint(found)).all()
+    labels = svg._labels(tuple(found))
+    assert len(set(labels)) == len(labels)
+    assert [float(label.replace(",", "")) for label in labels] == pytest.approx(found.tolist())
+
+
+def test_shares_of_topics_follow_the_draws():
+    named = np.repeat([0, 1, 2], [50, 30, 20])
+    other = np.repeat([0, 1, 2], [60, 25, 15])
+    share = topics.spread(other, named)
+    np.testing.assert_allclose(topics.sizes(np.bincount(other), share), [0.6, 0.25, 0.15])
+    np.testing.assert_allclose(topics.sizes(np.bincount(named), topics.spread(named, named)), [0.5, 0.3, 0.2])
