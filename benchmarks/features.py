@@ -15,10 +15,11 @@ from threadpoolctl import threadpool_limits
 from speed import Row, cpu_seconds, gemm
 from unbounded.columns import describe
 from unbounded.compiled.jit import jit
-from unbounded.instantiation import Ghosts
+from unbounded.models.features.hybrid import HybridFeatures
 from unbounded.models.features.linear_gaussian import LinearGaussian
 from unbounded.models.features.measure import BetaBernoulli, Hyper
-from unbounded.models.features.model import Broadcast, Features, FeatureShard, Own
+from unbounded.models.features.model import Broadcast, FeatureShard, Own
+from unbounded.setup import Setup
 
 
 @jit
@@ -55,7 +56,7 @@ class Bench:
             Z = np.concatenate([Z, own])
         likelihood = LinearGaussian(noise=0.5, loading=1.0).bind(describe(self.X))
         measure = BetaBernoulli(1.0, 1.0)
-        self.model = Features(measure, likelihood, Ghosts(), n, 1, 0, sweeps=sweeps, dtype=np.dtype(dtype).name)
+        self.model = HybridFeatures(Setup(measure, likelihood, n, 1, 0, sweeps=sweeps, dtype=np.dtype(dtype).name))
         self.shard = FeatureShard(0, 0, self.X, np.uint8, likelihood.centre, likelihood.columns.mean)
         self.shard.Z = Z
         scales = likelihood.start()

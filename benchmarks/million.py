@@ -18,13 +18,14 @@ import numpy as np
 from unbounded.columns import describe
 from unbounded.datasets import cambridge
 from unbounded.engines import build
-from unbounded.instantiation import Ghosts
 from unbounded.models.features import start as feature_start
+from unbounded.models.features.hybrid import HybridFeatures
 from unbounded.models.features.linear_gaussian import LinearGaussian
 from unbounded.models.features.measure import BetaBernoulli
 from unbounded.models.features.model import Features, Shards
 from unbounded.models.features.predictive import draw_of, log_density
 from unbounded.round import rounds
+from unbounded.setup import Setup
 
 N_SHARDS, SWEEPS, SWEEPS_PER_ROUND = 256, 860, 5
 DRAWS = 8
@@ -43,7 +44,9 @@ def compile_kernels() -> None:
 def run(X: np.ndarray, n_rounds: int) -> tuple[Features, list[dict[str, np.ndarray]], float]:
     likelihood = LinearGaussian().bind(describe(X))
     engine = build("threads", Shards(X, likelihood, N_SHARDS, binary=True))
-    model = Features(BetaBernoulli(), likelihood, Ghosts(), len(X), N_SHARDS, 0, n_rounds, SWEEPS_PER_ROUND)
+    model = HybridFeatures(
+        Setup(BetaBernoulli(), likelihood, len(X), N_SHARDS, 0, n_rounds=n_rounds, sweeps=SWEEPS_PER_ROUND)
+    )
     began = time.perf_counter()
     begun = feature_start.begin(model, engine, X, "grown")
     started = time.perf_counter() - began

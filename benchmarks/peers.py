@@ -21,8 +21,10 @@ from unbounded import engines
 from unbounded.columns import describe
 from unbounded.datasets import GaussianMixtureData, gaussian_mixture
 from unbounded.likelihoods import Gaussian
-from unbounded.models.mixtures.model import Mixture, Shards
+from unbounded.models.mixtures.hybrid import HybridMixture
+from unbounded.models.mixtures.model import Shards
 from unbounded.round import rounds
+from unbounded.setup import Setup
 
 CASES = {  # rows, columns, true clusters, components, most iterations of scikit-learn
     "100k x 2": (100_000, 2, 20, 50, 100),
@@ -55,7 +57,7 @@ def seconds_per_sweep(X: np.ndarray, components: int, turns: int = 8) -> tuple[f
     centres = X[rng.choice(len(X), components, replace=False)]
     labels = np.argmin([((X - c) ** 2).sum(1) for c in centres], axis=0)
     likelihood = Gaussian().bind(describe(X))
-    model = Mixture(ub.DirichletProcess(), likelihood, ub.Ghosts(), len(X), 8, seed=0)
+    model = HybridMixture(Setup(ub.DirichletProcess(), likelihood, len(X), 8, 0), rule=ub.Ghosts())
     engine = engines.build("serial", Shards(X, likelihood, 8))
     chain = rounds(model, engine, model.begin(engine, labels))
     next(chain)

@@ -20,14 +20,15 @@ from unbounded import engines
 from unbounded.columns import describe
 from unbounded.compiled.jit import jit
 from unbounded.compiled.lanes import lane_exp
-from unbounded.instantiation import Ghosts
 from unbounded.likelihoods import Bound, Gaussian
 from unbounded.models.labelled import kernel as labelled
 from unbounded.models.mixtures import kernel
+from unbounded.models.mixtures.hybrid import HybridMixture
 from unbounded.models.mixtures.measure import DirichletProcess
 from unbounded.models.mixtures.model import Mixture, Shards
 from unbounded.randomness import key
 from unbounded.round import rounds
+from unbounded.setup import Setup
 
 REPEATS, SECONDS = 7, 2.0
 
@@ -179,7 +180,7 @@ def two_threads() -> Row:
     z = rng.integers(0, 50, 200_000)
     X = 4.0 * rng.normal(size=(50, 16))[z] + rng.normal(size=(200_000, 16))
     likelihood = Gaussian().bind(describe(X))
-    model = Mixture(DirichletProcess(), likelihood, Ghosts(), len(X), 8, seed=0)
+    model = HybridMixture(Setup(DirichletProcess(), likelihood, len(X), 8, 0))
     pairs = [(round_seconds(model, X, z, 1), round_seconds(model, X, z, 2)) for _ in range(3)]
     speedup = max(one / two for one, two in pairs)
     return Row("rounds of 200,000 x 16, K=50: two threads", f"{speedup:.2f}x one", ">= 1.8x", speedup >= 1.8)

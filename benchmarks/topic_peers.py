@@ -23,12 +23,12 @@ from scipy import sparse
 from scipy.special import logsumexp
 
 from unbounded import HierarchicalDirichletProcess, datasets, engines
-from unbounded.instantiation import Ghosts
-from unbounded.models.groups.model import Hierarchical
+from unbounded.models.groups.hybrid import HybridGroups
 from unbounded.models.groups.predictive import completion, gibbs
 from unbounded.models.groups.shard import Shards
 from unbounded.randomness import key
 from unbounded.round import rounds
+from unbounded.setup import Setup
 
 HELD_OUT = 500
 
@@ -111,7 +111,7 @@ def ours(corpus: Corpus, seconds: float) -> Result:
 def seconds_of_a_round(model: Any, corpus: Corpus, n_rounds: int = 20) -> float:
     """CPU time of a round from the last draw on."""
     words, sizes = tokens(corpus.train)
-    sampler = Hierarchical(model._prior, model._likelihood, Ghosts(), sizes, model.n_shards, seed=1)
+    sampler = HybridGroups(Setup(model._prior, model._likelihood, sizes, model.n_shards, 1))
     engine = engines.build("serial", Shards(words, sizes, model._likelihood, model.n_shards))
     chain = rounds(sampler, engine, sampler.begin(engine, model._snapshots[-1]["labels"]))
     next(islice(chain, 4, None))

@@ -20,16 +20,16 @@ from speed import Row, cpu_seconds
 from unbounded import datasets, engines
 from unbounded.columns import describe
 from unbounded.compiled.jit import jit
-from unbounded.instantiation import Ghosts
 from unbounded.models.groups import direct as table_kernel
+from unbounded.models.groups.hybrid import HybridGroups
 from unbounded.models.groups.measure import HierarchicalDirichletProcess
-from unbounded.models.groups.model import Hierarchical
 from unbounded.models.groups.shard import Shards
 from unbounded.models.groups.words import alias
 from unbounded.models.groups.words import sweep as kernel
 from unbounded.models.groups.words.likelihood import Tokens
 from unbounded.randomness import key
 from unbounded.round import rounds
+from unbounded.setup import Setup
 
 
 @jit
@@ -64,9 +64,7 @@ class Bench:
         data = datasets.topics(n_documents, 100, n_words, n_topics, 0.02)
         self.sizes = np.full(n_documents, 100)
         bound = Tokens(0.02).bind(describe(data.X))
-        self.model = Hierarchical(
-            HierarchicalDirichletProcess(3.0, gamma), bound, Ghosts(), self.sizes, 1, seed=0, dtype=dtype
-        )
+        self.model = HybridGroups(Setup(HierarchicalDirichletProcess(3.0, gamma), bound, self.sizes, 1, 0, dtype=dtype))
         recipe = Shards(data.words, self.sizes, bound, 1)
         self.engine = engines.build("serial", recipe)
         state = self.model.begin(self.engine, data.labels)
@@ -145,7 +143,7 @@ def two_threads(corpus: datasets.TopicsData, target: float = 0.0, turns: int = 1
     rng, columns = np.random.default_rng(0), 2 * len(corpus.topics) + 64  # more than there will be topics
     probe = partial(_gather_shard, rng.random((bound.n_features, columns)), rng.random((bound.n_features, 2)))
     for name, workers in (("serial", 1), ("threads", 2)):
-        model = Hierarchical(HierarchicalDirichletProcess(), bound, Ghosts(), sizes, 8, seed=0)
+        model = HybridGroups(Setup(HierarchicalDirichletProcess(), bound, sizes, 8, 0))
         engine = engines.build(name, Shards(corpus.words, sizes, bound, 8), workers)
         chain = rounds(model, engine, model.begin(engine, corpus.labels))
         steps += [partial(next, chain), partial(engine.map, probe)]

@@ -37,6 +37,7 @@ from unbounded.models.mixtures.measure import DirichletProcess
 from unbounded.models.mixtures.samplers import DIRICHLET
 from unbounded.priors import Gamma
 from unbounded.round import rounds
+from unbounded.setup import Setup, build_sampler
 
 Measure = Callable[[Any, Engine], dict[str, float]]
 LOCK = "numba:compiler_lock"  # held while compiled code is made or loaded
@@ -82,19 +83,43 @@ class Plan:
 def mixture(X: Array, method: Method, plan: Plan, likelihood: Any = None, concentration: Any = None) -> Any:
     """A Dirichlet process mixture; Gaussian with full covariances unless said otherwise."""
     bound = (likelihood or Gaussian()).bind(describe(X))
-    return DIRICHLET[method.sampler](
-        DirichletProcess(concentration), bound, resolve(method.instantiate), len(X), plan.n_shards, plan.seed,
-        plan.n_rounds, plan.sweeps, "float64", **method.options,
-    )  # fmt: skip
+    return build_sampler(
+        DIRICHLET,
+        method.sampler,
+        Setup(
+            DirichletProcess(concentration),
+            bound,
+            len(X),
+            plan.n_shards,
+            plan.seed,
+            n_rounds=plan.n_rounds,
+            sweeps=plan.sweeps,
+            dtype="float64",
+        ),
+        resolve(method.instantiate),
+        **method.options,
+    )
 
 
 def features(X: Array, method: Method, plan: Plan, likelihood: Any = None) -> Any:
     """Beta-Bernoulli features with concentration 1, the Indian buffet process, as in the paper."""
     bound = (likelihood or LinearGaussian()).bind(describe(X))
-    return FEATURES[method.sampler](
-        BetaBernoulli(Gamma(1.0, 1.0), 1.0), bound, resolve(method.instantiate), len(X), plan.n_shards, plan.seed,
-        plan.n_rounds, plan.sweeps, "float64", **{"jumps": False} | method.options,
-    )  # fmt: skip
+    return build_sampler(
+        FEATURES,
+        method.sampler,
+        Setup(
+            BetaBernoulli(Gamma(1.0, 1.0), 1.0),
+            bound,
+            len(X),
+            plan.n_shards,
+            plan.seed,
+            n_rounds=plan.n_rounds,
+            sweeps=plan.sweeps,
+            dtype="float64",
+        ),
+        resolve(method.instantiate),
+        **{"jumps": False} | method.options,
+    )
 
 
 # ---- time

@@ -37,6 +37,7 @@ from unbounded.models.mixtures.measure import DirichletProcess, PitmanYor
 from unbounded.models.mixtures.samplers import DIRICHLET, PITMAN_YOR
 from unbounded.priors import Gamma
 from unbounded.round import rounds
+from unbounded.setup import Setup, build_sampler
 
 BEGIN = {"DIRICHLET": start, "PITMAN_YOR": start, "HIERARCHICAL": hierarchical_start, "FEATURES": feature_start}
 DOCUMENT = 100  # tokens
@@ -62,10 +63,22 @@ class Problem:
     options: dict[str, Any] = field(default_factory=dict)
 
     def model(self, method: Method, plan: Plan) -> Any:
-        return REGISTRIES[self.registry][method.sampler](
-            self.measure, self.likelihood, resolve(method.instantiate), self.extent, plan.n_shards, plan.seed,
-            plan.n_rounds, plan.sweeps, "float64", **self.options | method.options,
-        )  # fmt: skip
+        return build_sampler(
+            REGISTRIES[self.registry],
+            method.sampler,
+            Setup(
+                self.measure,
+                self.likelihood,
+                self.extent,
+                plan.n_shards,
+                plan.seed,
+                n_rounds=plan.n_rounds,
+                sweeps=plan.sweeps,
+                dtype="float64",
+            ),
+            resolve(method.instantiate),
+            **self.options | method.options,
+        )
 
     def begin(self, model: Any, engine: Engine) -> Any:
         return BEGIN[self.registry].begin(model, engine, self.X, self.truth)

@@ -176,7 +176,7 @@ def test_ctrl_c_and_resume(done, data, tmp_path, monkeypatch):
     def watched(self, state, *args):
         new = gather(self, state, *args)
         count.append(1)
-        if self.n_rounds == 7 and self.n_shards == 2 and new.round == 4:
+        if self.setup.n_rounds == 7 and self.n_shards == 2 and new.round == 4:
             os.kill(os.getpid(), signal.SIGINT)
         return new
 

@@ -31,12 +31,11 @@ from unbounded.options import check_options
 from unbounded.randomness import generator, key
 from unbounded.report import page
 from unbounded.rows import fingerprint, row_blocks
+from unbounded.setup import Setup, build_sampler
 from unbounded.sources import Source, Words
 
 LARGEST = 1e100
-_COMMON = (  # parameters of a sampler that are not its own options
-    "measure", "likelihood", "rule", "n_rows", "sizes", "n_shards", "seed", "n_rounds", "sweeps", "dtype", "lanes",
-)  # fmt: skip
+_COMMON = ("setup", "rule", "lanes")  # parameters of a sampler that are not its own options
 _LEAST = {
     "n_shards": 1, "sweeps_per_round": 1, "n_warmup": 0, "n_draws": 1, "thin": 1, "n_chains": 1, "n_snapshots": 1,
 }  # fmt: skip
@@ -110,11 +109,12 @@ class ChainEstimator(BaseEstimator):
         """Run all chains on checked rows; held: what is scored with every draw, if anything."""
         n_rows = X.shape[0]
         length = Length(self.n_warmup, self.n_draws, self.thin, max(1, self.n_snapshots // self.n_chains))
-        model = self._samplers[self.sampler](
-            self._measure(), self._likelihood, resolve_rule(self.instantiate), self._extent(X), self.n_shards,
-            self.seed(), length.n_rounds, self.sweeps_per_round, self.dtype, **self._moves(),
-            **self.sampler_options or {},
+        setup = Setup(
+            self._measure(), self._likelihood, self._extent(X), self.n_shards, self.seed(), length.n_rounds,
+            self.sweeps_per_round, self.dtype,
         )  # fmt: skip
+        rule, options = resolve_rule(self.instantiate), self._moves() | dict(self.sampler_options or {})
+        model = build_sampler(self._samplers, self.sampler, setup, rule, **options)
         if model.settled() > self.n_warmup:
             raise ValueError(
                 f"n_warmup must cover the schedule's first {model.settled()} rounds, whose draws are discarded, "

@@ -17,14 +17,16 @@ from scipy import sparse
 from unbounded import BetaBernoulliFeatures, DirichletProcessMixture, HierarchicalDirichletProcess, engines
 from unbounded.chain import run
 from unbounded.columns import describe
-from unbounded.instantiation import Ghosts
 from unbounded.likelihoods import Gaussian
 from unbounded.models.features import model as features
+from unbounded.models.features.hybrid import HybridFeatures
 from unbounded.models.features.linear_gaussian import LinearGaussian
 from unbounded.models.features.measure import BetaBernoulli
 from unbounded.models.mixtures import model as mixture
+from unbounded.models.mixtures.hybrid import HybridMixture
 from unbounded.models.mixtures.measure import DirichletProcess
 from unbounded.round import rounds
+from unbounded.setup import Setup
 
 WAYS = [("threads", 2), ("processes", 1), ("processes", 2), ("processes", 4)]
 SETTINGS = {"n_shards": 5, "n_warmup": 4, "n_draws": 8, "keep_assignments": True, "random_state": 3, "n_snapshots": 3}
@@ -126,14 +128,14 @@ def test_resumed_on_another_engine(fit, before, after, tmp_path, monkeypatch):
 def mixture_chain():
     X = np.tile(clusters(), (200, 1))  # so that most kills come in the middle of a sweep
     likelihood = Gaussian().bind(describe(X))
-    model = mixture.Mixture(DirichletProcess(), likelihood, Ghosts(), len(X), 5, seed=1)
+    model = HybridMixture(Setup(DirichletProcess(), likelihood, len(X), 5, 1))
     return model, mixture.Shards(X, likelihood, 5), np.arange(len(X)) % 7
 
 
 def feature_chain():
     X = np.tile(images(), (50, 1))
     likelihood = LinearGaussian().bind(describe(X))
-    model = features.Features(BetaBernoulli(), likelihood, Ghosts(), len(X), 5, seed=1)
+    model = HybridFeatures(Setup(BetaBernoulli(), likelihood, len(X), 5, 1))
     return model, features.Shards(X, likelihood, 5, binary=True), np.random.default_rng(0).integers(0, 2, (len(X), 4))
 
 

@@ -25,6 +25,7 @@ from unbounded.models.mixtures.measure import Hyper, PitmanYor
 from unbounded.models.mixtures.samplers import DIRICHLET
 from unbounded.priors import Beta, Gamma
 from unbounded.round import rounds
+from unbounded.setup import Setup, build_sampler
 
 Array = np.ndarray
 LEVEL = 1e-5  # chance that a right sampler fails one comparison
@@ -207,10 +208,10 @@ class Run:
 
     def model(self, members: dict[str, Any], measure: Any, likelihood: Any, extent: Any, seed: int, **more: Any) -> Any:
         """The sampler of this name among the members."""
-        return members[self.sampler](
-            measure, likelihood, self.rule, extent, self.n_shards, seed, 4 * self.rounds, self.sweeps, self.dtype,
-            **more, **dict(self.options),
+        setup = Setup(
+            measure, likelihood, extent, self.n_shards, seed, 4 * self.rounds, self.sweeps, self.dtype
         )  # fmt: skip
+        return build_sampler(members, self.sampler, setup, self.rule, **more, **dict(self.options))
 
 
 @dataclass(frozen=True)

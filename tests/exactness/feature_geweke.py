@@ -20,12 +20,14 @@ from scipy.special import digamma
 
 from unbounded.columns import describe
 from unbounded.engines import build
+from unbounded.models.features.hybrid import HybridFeatures
 from unbounded.models.features.linear_gaussian import LinearGaussian, Scales
 from unbounded.models.features.measure import BetaBernoulli, BetaNegativeBinomial, GammaPoisson, Hyper
-from unbounded.models.features.model import Features, Shards
+from unbounded.models.features.model import Shards
 from unbounded.models.features.poisson_factors import Background, PoissonFactors
 from unbounded.priors import Gamma, InverseGamma
 from unbounded.round import rounds
+from unbounded.setup import Setup
 
 N_ROWS, N_COLUMNS, FAILURES = 4, 2, 1.3
 MASS = Gamma(3.0, 2.5)
@@ -224,15 +226,17 @@ def replicate(joint: Joint, seed: int) -> Array:
         masked[tuple(np.transpose(HOLES))] = np.nan
     likelihood, law = rows.bind(masked), measure(joint.kind)
     engine = build("serial", Shards(masked, likelihood, joint.n_shards, law.binary))
-    model = Features(
-        law,
-        likelihood,
-        joint.rule,
-        N_ROWS,
-        joint.n_shards,
-        seed=1000 * joint.seed + seed,
-        n_rounds=4 * joint.rounds,
-        sweeps=joint.sweeps,
+    model = HybridFeatures(
+        Setup(
+            law,
+            likelihood,
+            N_ROWS,
+            joint.n_shards,
+            1000 * joint.seed + seed,
+            n_rounds=4 * joint.rounds,
+            sweeps=joint.sweeps,
+        ),
+        rule=joint.rule,
     )
     total: Any = 0.0
     for round_ in range(joint.rounds):
@@ -299,7 +303,7 @@ def check_many(many: Many) -> Verdict:
     likelihood, measure_ = LinearGaussian(noise=2.0, loading=0.5).bind(describe(X)), many.law.measure
     engine = build("serial", Shards(X, likelihood, many.n_shards, measure_.binary))
     for chain in range(many.chains):
-        model = Features(measure_, likelihood, many.rule, n, many.n_shards, seed=chain, lanes=many.lanes)
+        model = HybridFeatures(Setup(measure_, likelihood, n, many.n_shards, chain), rule=many.rule, lanes=many.lanes)
         Z = buffet(many.law.kind, many.law.alpha, many.law.c, many.law.r, n, rng)
         X = rng.normal(Z @ rng.normal(0.0, 0.5, (Z.shape[1], 1)), 2.0)
         states = islice(rounds(model, engine, begin_with(model, engine, X, Z)), many.rounds)

@@ -20,6 +20,7 @@ from unbounded.likelihoods import Bernoulli
 from unbounded.models.mixtures.measure import PitmanYor
 from unbounded.models.mixtures.samplers import DIRICHLET
 from unbounded.round import rounds
+from unbounded.setup import Setup, build_sampler
 
 QUESTIONS = ["K", "singletons", "pairs", "triples"]
 
@@ -64,10 +65,21 @@ def check(flat: Flat) -> Verdict:
     """Chains that start from prior draws against the prior."""
     X = np.full((flat.n_rows, 1), np.nan)
     likelihood = Bernoulli(1.0, 1.0).bind(describe(X))
-    model = DIRICHLET[flat.sampler](
-        PitmanYor(flat.alpha, flat.sigma), likelihood, flat.rule, flat.n_rows, flat.n_shards, 0, 1000, flat.sweeps,
-        "float64",
-    )  # fmt: skip
+    model = build_sampler(
+        DIRICHLET,
+        flat.sampler,
+        Setup(
+            PitmanYor(flat.alpha, flat.sigma),
+            likelihood,
+            flat.n_rows,
+            flat.n_shards,
+            0,
+            n_rounds=1000,
+            sweeps=flat.sweeps,
+            dtype="float64",
+        ),
+        flat.rule,
+    )
     engine = build("serial", model.recipe(X))
     rng, seen = np.random.default_rng(0), []
     for chain in range(flat.chains):

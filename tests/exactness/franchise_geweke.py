@@ -21,11 +21,12 @@ from scipy.special import gammaincinv
 
 from unbounded.columns import describe
 from unbounded.engines import build
+from unbounded.models.groups.hybrid import HybridGroups
 from unbounded.models.groups.measure import HierarchicalDirichletProcess, Hyper
-from unbounded.models.groups.model import Hierarchical
 from unbounded.models.groups.shard import Shards
 from unbounded.models.groups.words.likelihood import Tokens
 from unbounded.priors import Gamma
+from unbounded.setup import Setup
 
 SIZES = np.array([3, 1, 2])
 N_ROWS, N_WORDS = int(SIZES.sum()), 4
@@ -175,10 +176,18 @@ def replicate(joint: Joint, likelihood: Any, seed: int) -> Array:
     rng = np.random.default_rng([joint.seed, seed])
     draw, seats = prior_draw(joint.kind, draw_hypers(joint.kind, 1, rng)[0], rng)
     engine = build("serial", Shards(draw.X.copy(), SIZES, likelihood, joint.n_shards, joint.form))
-    model = Hierarchical(
-        HierarchicalDirichletProcess(CONCENTRATION, GROUP_CONCENTRATION), likelihood, joint.rule, SIZES,
-        joint.n_shards, 1000 * joint.seed + seed, sweeps=joint.sweeps, form=joint.form,
-    )  # fmt: skip
+    model = HybridGroups(
+        Setup(
+            HierarchicalDirichletProcess(CONCENTRATION, GROUP_CONCENTRATION),
+            likelihood,
+            SIZES,
+            joint.n_shards,
+            1000 * joint.seed + seed,
+            sweeps=joint.sweeps,
+        ),
+        rule=joint.rule,
+        form=joint.form,
+    )
     state = model.begin(engine, draw.labels, draw.hyper, seats)
     total: Any = 0.0
     for _ in range(joint.rounds):

@@ -17,9 +17,11 @@ from enumeration import Array, Verdict, judge
 from unbounded.columns import describe
 from unbounded.engines import build
 from unbounded.likelihoods import Bernoulli, Bound, Gaussian
+from unbounded.models.mixtures.hybrid import HybridMixture
 from unbounded.models.mixtures.measure import Hyper, PitmanYor
 from unbounded.models.mixtures.model import Mixture, Shards
 from unbounded.priors import Beta, Gamma
+from unbounded.setup import Setup
 
 N_ROWS = 6
 YES, NO = np.array([0.6, 1.2, 0.8]), np.array([0.9, 0.5, 1.1])
@@ -135,8 +137,9 @@ def replicate(joint: Joint, likelihood: Bound, seed: int) -> Array:
     labels = seat(N_ROWS, *hyper, rng)
     data = ROWS[joint.kind](labels, rng)
     engine = build("serial", Shards(data, likelihood, joint.n_shards))
-    model = Mixture(
-        measure, likelihood, joint.rule, N_ROWS, joint.n_shards, seed=1000 * joint.seed + seed, sweeps=joint.sweeps
+    model = HybridMixture(
+        Setup(measure, likelihood, N_ROWS, joint.n_shards, 1000 * joint.seed + seed, sweeps=joint.sweeps),
+        rule=joint.rule,
     )
     state = model.begin(engine, labels, hyper)
     total: Any = 0.0

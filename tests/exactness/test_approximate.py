@@ -40,6 +40,7 @@ from unbounded.models.mixtures.rivals.subcluster import log_merge, log_split
 from unbounded.models.mixtures.samplers import DIRICHLET
 from unbounded.report.text import text
 from unbounded.round import rounds
+from unbounded.setup import Setup, build_sampler
 
 ANY = Ghosts()  # what estimators pass on; rivals have no rule
 
@@ -298,7 +299,9 @@ def built(model: str, sampler: str) -> Any:
     kind = ESTIMATORS[model][0]
     measure = kind()._measure()
     extent = np.ones(P, int) if model == "topics" else N
-    return kind._samplers[sampler](measure, None, ANY, extent, P, 0, 10, 1, "float64")
+    return build_sampler(
+        kind._samplers, sampler, Setup(measure, None, extent, P, 0, n_rounds=10, sweeps=1, dtype="float64"), ANY
+    )
 
 
 def interrupt(monkeypatch: Any, kind: Any, when: int) -> None:
@@ -362,7 +365,13 @@ def test_wrong_options_are_refused():
 
 def test_a_start_with_too_many_features_keeps_the_most_used():
     tiny = feature_problems.problem("gaussian-3", "bb-2", 3)
-    model = FEATURES["uncollapsed"](tiny.law.measure, tiny.bound, ANY, tiny.n, 1, 0, 10, 1, "float64", size=2)
+    model = build_sampler(
+        FEATURES,
+        "uncollapsed",
+        Setup(tiny.law.measure, tiny.bound, tiny.n, 1, 0, n_rounds=10, sweeps=1, dtype="float64"),
+        ANY,
+        size=2,
+    )
     engine = build("serial", model.recipe(tiny.X.copy()))
     state = model.begin(engine, np.array([[1, 1, 0], [0, 1, 1], [0, 1, 1]]))
     np.testing.assert_array_equal(model.assignments(state, engine), [[1, 0], [1, 1], [1, 1]])

@@ -13,9 +13,11 @@ from scipy import stats
 
 from unbounded.engines import build
 from unbounded.instantiation import AsPublished, Ghosts, OneOpen
+from unbounded.models.mixtures.hybrid import HybridMixture
 from unbounded.models.mixtures.measure import Hyper, PitmanYor
-from unbounded.models.mixtures.model import Mixture, Shards
+from unbounded.models.mixtures.model import Shards
 from unbounded.round import rounds
+from unbounded.setup import Setup
 
 # Every likelihood, measure, P, L, T, rule, engine and precision at least once, and most pairs of them.
 SHORT = [
@@ -88,7 +90,7 @@ def test_engines_give_the_same_chain_bit_for_bit():
     chains = []
     for engine_name, workers in (("serial", None), ("threads", 1), ("threads", 3), ("processes", 2)):
         engine = build(engine_name, Shards(tiny.X, tiny.likelihood, 3), workers)
-        model = Mixture(tiny.measure, tiny.likelihood, Ghosts(), tiny.n, 3, seed=5, sweeps=2)
+        model = HybridMixture(Setup(tiny.measure, tiny.likelihood, tiny.n, 3, 5, sweeps=2))
         states = islice(rounds(model, engine, model.begin(engine, np.arange(tiny.n))), 60)
         chains.append([(tuple(model.assignments(s, engine)), s.table.statistics.tobytes()) for s in states])
         engine.close()

@@ -25,9 +25,11 @@ from scipy import integrate, special, stats
 
 from unbounded.engines import build
 from unbounded.instantiation import AsPublished, Ghosts, OneOpen
-from unbounded.models.features.model import Features, Shards
+from unbounded.models.features.hybrid import HybridFeatures
+from unbounded.models.features.model import Shards
 from unbounded.priors import Gamma
 from unbounded.round import rounds
+from unbounded.setup import Setup
 
 # Every measure with every likelihood; c, P, L, T, rule, engine, precision, holes, intercept and blocks at least once.
 SHORT = [
@@ -91,7 +93,7 @@ def test_engines_give_the_same_chain_bit_for_bit(case, law, n):
     chains = []
     for engine_name, workers in (("serial", None), ("threads", 1), ("threads", 3)):
         engine = build(engine_name, Shards(tiny.X.copy(), tiny.bound, n, measure.binary), workers)
-        model = Features(measure, tiny.bound, Ghosts(), n, n, seed=5, sweeps=2)
+        model = HybridFeatures(Setup(measure, tiny.bound, n, n, 5, sweeps=2))
         states = islice(rounds(model, engine, model.begin(engine, Z)), 40)
         chains.append([(model.assignments(s, engine).tobytes(), s.table.sums.tobytes()) for s in states])
         engine.close()

@@ -17,9 +17,11 @@ from unbounded.engines import build
 from unbounded.instantiation import AsPublished, Ghosts, OneOpen
 from unbounded.likelihoods import Gaussian, gaussian
 from unbounded.models.mixtures import kernel
+from unbounded.models.mixtures.hybrid import HybridMixture
 from unbounded.models.mixtures.measure import PitmanYor
-from unbounded.models.mixtures.model import Mixture, Shards
+from unbounded.models.mixtures.model import Shards
 from unbounded.round import rounds
+from unbounded.setup import Setup
 
 N_ROWS = 200
 KAPPA, DOF, SCALE = 0.5, 30.0, 28.0  # covariances nearly known: clusters come and go within a few rounds
@@ -116,7 +118,9 @@ def trace_of(X, measure, rule, n_shards, starts, n_rounds, sweeps=1):
     engine = build("serial", Shards(X, likelihood, n_shards))
     out = np.empty((len(starts), n_rounds, 3))
     for c, labels in enumerate(starts):
-        model = Mixture(PitmanYor(*MEASURES[measure]), likelihood, rule, len(X), n_shards, seed=c, sweeps=sweeps)
+        model = HybridMixture(
+            Setup(PitmanYor(*MEASURES[measure]), likelihood, len(X), n_shards, c, sweeps=sweeps), rule=rule
+        )
         for i, state in enumerate(islice(rounds(model, engine, model.begin(engine, labels)), n_rounds)):
             counts = state.table.counts[state.occupied]
             out[c, i] = len(counts), (counts**2).sum(), counts.max()
@@ -204,7 +208,7 @@ def staged_chain(X, start, columns, monkeypatch):
     monkeypatch.setattr(gaussian, "STAGED_COLUMNS", columns)
     likelihood = Gaussian().bind(describe(X))
     engine = build("serial", Shards(X, likelihood, 2))
-    model = Mixture(PitmanYor(1.0, 0.0), likelihood, Ghosts(), len(X), 2, seed=3)
+    model = HybridMixture(Setup(PitmanYor(1.0, 0.0), likelihood, len(X), 2, 3))
     chain, forms = [], set()
     for state in islice(rounds(model, engine, model.begin(engine, start)), 15):
         chain.append(model.assignments(state, engine))

@@ -14,10 +14,12 @@ from unbounded.columns import describe
 from unbounded.datasets import cambridge, cambridge_features
 from unbounded.engines import build
 from unbounded.models.features import start as feature_start
+from unbounded.models.features.hybrid import HybridFeatures
 from unbounded.models.features.linear_gaussian import LinearGaussian
 from unbounded.models.features.measure import BetaBernoulli
-from unbounded.models.features.model import Features, Shards
+from unbounded.models.features.model import Shards
 from unbounded.round import rounds
+from unbounded.setup import Setup
 
 FOLDER = Path(os.environ.get("UNBOUNDED_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
 WARM = AsPublished("warm")
@@ -31,7 +33,9 @@ def check(X, init, rule, n_shards, noise, n_rounds, seed=0, intercept=False):
     """
     likelihood = LinearGaussian(intercept=intercept).bind(describe(X))
     engine = build("threads", Shards(X, likelihood, n_shards, binary=True))
-    model = Features(BetaBernoulli(), likelihood, rule, len(X), n_shards, seed, n_rounds, sweeps=5)
+    model = HybridFeatures(
+        Setup(BetaBernoulli(), likelihood, len(X), n_shards, seed, n_rounds=n_rounds, sweeps=5), rule=rule
+    )
     begun = feature_start.begin(model, engine, X, init)
     truth = cambridge_features()
     loadings, deviations = [], []

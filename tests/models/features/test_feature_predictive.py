@@ -11,13 +11,14 @@ from scipy.special import expit
 
 from unbounded.columns import describe
 from unbounded.engines import build
-from unbounded.instantiation import Ghosts
 from unbounded.models.features import predictive as predictive
+from unbounded.models.features.hybrid import HybridFeatures
 from unbounded.models.features.linear_gaussian import LinearGaussian, Scales
 from unbounded.models.features.measure import BetaBernoulli, BetaNegativeBinomial, GammaPoisson, Hyper
-from unbounded.models.features.model import Features, Shards
+from unbounded.models.features.model import Shards
 from unbounded.models.features.poisson_factors import Background, PoissonFactors
 from unbounded.models.features.predictive import Cells, Draw
+from unbounded.setup import Setup
 
 D, N_ROWS, COPIES, R = 3, 50, 4000, 0.7
 rng = np.random.default_rng(1)
@@ -140,7 +141,7 @@ def test_held_out_cells_by_hand(likelihood):
     """Shard by shard, the same as from the whole matrix of expectations."""
     X = REAL if likelihood.name == "linear_gaussian" else COUNTS
     bound = likelihood.bind(describe(X))
-    model = Features(BetaBernoulli(), bound, Ghosts(), 20, 3, seed=4)
+    model = HybridFeatures(Setup(BetaBernoulli(), bound, 20, 3, 4))
     engine = build("serial", Shards(X, bound, 3, binary=True))
     state = model.begin(engine, (rng.random((20, 4)) < 0.5).astype(int))
     for _ in range(5):

@@ -12,11 +12,12 @@ from unbounded.columns import describe
 from unbounded.engines import build
 from unbounded.instantiation import Ghosts, OneOpen
 from unbounded.likelihoods import resolve
+from unbounded.models.groups.hybrid import HybridGroups
 from unbounded.models.groups.measure import HierarchicalDirichletProcess
-from unbounded.models.groups.model import Hierarchical
 from unbounded.models.groups.shard import Shards
 from unbounded.models.groups.words.likelihood import Tokens
 from unbounded.round import rounds
+from unbounded.setup import Setup
 
 P, ROUNDS, VOCABULARY = 4, 14, 12
 rng = np.random.default_rng(8)
@@ -44,8 +45,10 @@ class Chain:
 
     def __init__(self, rows, form, rule, engine="serial", workers=None, seed=5):
         X, likelihood = ROWS[rows]
-        self.model = Hierarchical(
-            HierarchicalDirichletProcess(), likelihood, RULES[rule], SIZES, P, seed, ROUNDS, sweeps=2, form=form
+        self.model = HybridGroups(
+            Setup(HierarchicalDirichletProcess(), likelihood, SIZES, P, seed, n_rounds=ROUNDS, sweeps=2),
+            rule=RULES[rule],
+            form=form,
         )
         self.engine = build(engine, Shards(X, SIZES, likelihood, P, form), workers)
 

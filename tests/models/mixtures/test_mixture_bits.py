@@ -16,9 +16,11 @@ from unbounded.columns import describe
 from unbounded.engines import build
 from unbounded.instantiation import AsPublished, Ghosts, OneOpen
 from unbounded.likelihoods import resolve
+from unbounded.models.mixtures.hybrid import HybridMixture
 from unbounded.models.mixtures.measure import DirichletProcess, PitmanYor
-from unbounded.models.mixtures.model import Mixture, Shards
+from unbounded.models.mixtures.model import Shards
 from unbounded.round import rounds
+from unbounded.setup import Setup
 
 N, P, ROUNDS = 150, 4, 16
 rng = np.random.default_rng(11)
@@ -52,7 +54,7 @@ def chain(case, rule, measure, engine="serial", workers=None, seed=5):
     """Everything a chain says: scalars and labels of every round."""
     likelihood, X = CASES[case]
     bound = resolve(likelihood).bind(describe(X))
-    model = Mixture(MEASURES[measure], bound, RULES[rule], N, P, seed, ROUNDS, sweeps=2)
+    model = HybridMixture(Setup(MEASURES[measure], bound, N, P, seed, n_rounds=ROUNDS, sweeps=2), rule=RULES[rule])
     where = build(engine, Shards(X, bound, P), workers)
     try:
         state = model.begin(where, np.arange(N) % 5)

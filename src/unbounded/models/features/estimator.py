@@ -236,7 +236,7 @@ class BetaBernoulliFeatures(_FeatureEstimator):
         return BetaBernoulli(*self._hyper_priors())
 
     def _moves(self) -> dict[str, bool]:
-        return {"jumps": bool(self.jumps)}
+        return {"jumps": bool(self.jumps)} if self.sampler in ("hybrid", "collapsed") else {}
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -7,24 +7,21 @@ each shard's private ones. A shard's Z has the same shared columns and its own p
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from unbounded.arrays import Array, Arrays
-from unbounded.contracts import Engine, Gathered, Message, Spread, Summary, alone
-from unbounded.instantiation import Rule, classify
-from unbounded.models.features import jump as feature_jump
+from unbounded.contracts import Engine, Gathered, Message, Summary
 from unbounded.models.features import kernel
 from unbounded.models.features.likelihood import FeatureBound, FeatureStatistics
 from unbounded.models.features.measure import FeatureMeasure, Hyper
 from unbounded.randomness import generator, key
 from unbounded.rows import boundaries, rows_of
+from unbounded.setup import Built
 
 FREE_SLOTS = 4
-JUMPING, JUMP_EVERY = 500, 4  # rounds with jumps each, and how often after them
-MOST_JUMPS, JUMP_ROWS = 4, 200_000  # in a round, and the rows that all of them may read
 
 
 class Table(NamedTuple):
@@ -170,27 +167,14 @@ class Shards:
 
 
 @dataclass(frozen=True)
-class Features:
-    """A measure, a likelihood and an instantiation rule; everything random is keyed by the seed."""
+class Features(Built[FeatureMeasure, FeatureBound, int]):
+    """What the hybrid sampler and its rivals share; each has a global step of its own."""
 
-    measure: FeatureMeasure
-    likelihood: FeatureBound
-    rule: Rule
-    n_rows: int
-    n_shards: int
-    seed: int
-    n_rounds: int = 1000
-    sweeps: int = 1
-    dtype: str = "float64"
     lanes: int | None = None  # rows per block; None: what the cache holds
-    jumps: bool = True  # propose to absorb whole atoms into others
 
     @property
-    def exact(self) -> bool:
-        return self.rule.exact
-
-    def settled(self) -> int:
-        return self.rule.settled(self.n_rounds)
+    def n_rows(self) -> int:
+        return self.setup.extent
 
     def recipe(self, X: Any) -> Shards:
         return Shards(X, self.likelihood, self.n_shards, self.measure.binary)
@@ -210,7 +194,7 @@ class Features:
         """The state of shards whose columns are all shared: a local step in which nothing moves."""
         loadings = self.likelihood.draw_prior(scales, n_shared, generator(self.seed, "count", round_))
         none = np.empty(0, np.int64)
-        families = (self.likelihood.family(scales, loadings, 0, self.dtype),)
+        families = (self.likelihood.family(scales, loadings, 0, self.setup.dtype),)
         closed = self.measure.law(hyper, self.n_rows, open_=False)
         broadcast = Broadcast(
             round_, families, np.empty(0), (none,), 0, n_shared, (closed, closed), scales, loadings, self.keys(round_)
@@ -219,19 +203,11 @@ class Features:
         gathered = engine.run(self._sweep, Message((broadcast, hyper), [own] * self.n_shards))
         return self.assemble(round_, hyper, scales, n_shared, gathered)
 
-    def jump(self, state: FeatureState, engine: Engine) -> FeatureState:
-        """Absorb one atom into others, or the reverse: binary Z, loadings that integrate out (docs/features.md)."""
-        due = state.round < JUMPING or state.round % JUMP_EVERY == 0
-        if not (self.jumps and due and self.measure.binary and self.likelihood.gram):
-            return state
-        for turn in range(min(MOST_JUMPS, max(1, JUMP_ROWS // self.n_rows))):
-            state = feature_jump.jump(self, state, engine, turn)
-        return state
-
     def keys(self, round_: int) -> tuple[Any, ...]:
         return tuple(key(self.seed, purpose, round_) for purpose in ("entry", "tail", "birth", "split"))
 
-    # ---- global step
+    def jump(self, state: FeatureState, engine: Engine) -> FeatureState:
+        return state
 
     def statistics(self, state: FeatureState, chosen: Array) -> FeatureStatistics:
         table = state.table
@@ -239,54 +215,6 @@ class Features:
         return FeatureStatistics(
             table.members[chosen], products, table.sums[chosen], state.rest, state.square, self.n_rows
         )
-
-    def global_step(self, state: FeatureState, spread: Spread = alone) -> Message:
-        def rng(purpose: str) -> np.random.Generator:
-            return generator(self.seed, purpose, state.round)
-
-        live, always = state.occupied, state.always
-        members = state.table.members[live].astype(float)
-        owner = state.table.owner[live]
-        hyper = self.measure.update(state.hyper, members, self.n_rows, rng("hyper"))
-        everything = self.statistics(state, np.concatenate([live, always]))
-        loadings, scales = self.likelihood.draw(state.scales, everything, rng("parameters"))
-        plan = self.rule.plan(state.round, self.n_rounds, self.n_rows, self.n_shards, rng("plan"))
-        everyone = self.n_rows + plan.ghosts
-        if plan.published:
-            ghosts, extra = np.zeros(len(live)), np.empty(0)
-            mobile, held, private = np.arange(len(live)), live[:0], live[:0]
-        else:
-            ghosts, extra = self.measure.ghosts(hyper, members, self.n_rows, plan.ghosts, rng("ghosts"))
-            mobile, held, private = classify(ghosts, owner, plan)
-        n_mobile = len(mobile) + len(extra)
-        n_shared = n_mobile + len(held) + len(always)
-
-        amounts = members + ghosts
-        usable = held if plan.lone >= 0 else held[:0]
-        weighed = np.concatenate([amounts[mobile], extra, amounts[usable]])
-        weights = self.measure.log_weights(hyper, weighed, everyone, rng("weights"))
-        new = self.likelihood.draw_prior(scales, len(extra), rng("new"))
-        shared = np.concatenate([loadings[mobile], new, loadings[held], loadings[len(live) :]])
-        sizes = (n_mobile, n_mobile + len(usable))
-        families = [self.likelihood.family(scales, shared, size, self.dtype) for size in sizes[: 1 + (plan.lone >= 0)]]
-        broadcast = Broadcast(
-            state.round, families, weights, [rng("order").permutation(size) for size in sizes], n_mobile, n_shared,
-            (self.measure.law(hyper, everyone, open_=False), self.measure.law(hyper, everyone)), scales, shared,
-            self.keys(state.round),
-        )  # fmt: skip
-
-        sources = np.concatenate([live[mobile], np.full(len(extra), -1), live[held], always])
-        offsets = state.n_shared + np.cumsum(state.n_private) - state.n_private
-        own = []
-        for p in range(self.n_shards):
-            mine = private[owner[private] == p] if len(private) else private
-            old = np.concatenate([sources, live[mine]])
-            first, count = offsets[p], state.n_private[p]
-            here = old < state.n_shared
-            local = np.where(here, old, old - first + state.n_shared)
-            local[~here & ((old < first) | (old >= first + count))] = -1
-            own.append(Own(local, plan.lone == p, bool(plan.open[p]), loadings[mine]))
-        return Message((broadcast, hyper), own)
 
     # ---- local step
 
@@ -331,11 +259,11 @@ class Features:
             if len(own.sources) > n_shared or row > 0:
                 kernel.count(shard.Z, n_shared, members)
                 self.likelihood.fill(family, tail, data, shard.Z, n_shared)
-            work = kernel.workspace(columns, slots, self.sweeps, lanes, dtype)
+            work = kernel.workspace(columns, slots, self.setup.sweeps, lanes, dtype)
             products, sums = self._wider(products, columns), self._wider(sums, columns, d)
             row = kernel.sweep(
                 law, family, tail, data, shard.Z, shard.first, row, usable, n_shared, members, order, message.weights,
-                self.sweeps, lanes, message.keys, work, products, sums, rest,
+                self.setup.sweeps, lanes, message.keys, work, products, sums, rest,
             )  # fmt: skip
             if row == n:
                 return products, sums, rest, members
@@ -459,6 +387,3 @@ class Features:
             float(arrays["square"]), float(arrays["entries"]), int(arrays["n_shared"]), arrays["n_private"],
             self.likelihood,
         )  # fmt: skip
-
-    def reseeded(self, seed: int) -> Features:
-        return replace(self, seed=seed)

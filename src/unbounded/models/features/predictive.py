@@ -24,7 +24,6 @@ from scipy.special import log_expit, logsumexp
 
 from unbounded.arrays import Array, Arrays
 from unbounded.contracts import Engine
-from unbounded.instantiation import Ghosts
 from unbounded.models.features.kernel import new_count
 from unbounded.models.features.likelihood import FeatureBound
 from unbounded.models.features.linear_gaussian import Scales
@@ -33,6 +32,7 @@ from unbounded.models.features.model import Broadcast, Features, FeatureShard, F
 from unbounded.models.features.poisson_factors import Background
 from unbounded.randomness import generator
 from unbounded.rows import boundaries
+from unbounded.setup import Setup
 
 MOST_SUMMED = 10  # atoms up to which all patterns are summed
 STEPS, SWEEPS_PER_STEP = 30, 3  # powers of the annealing, and sweeps at each of them
@@ -204,7 +204,7 @@ def _annealed(draw: Draw, X: Array, first: int, powers: Array, purpose: str) -> 
     """Z [n, K] after the sweeps at each of the powers."""
     rng = generator(draw.seed, purpose, first)
     seed = int(rng.integers(2**62))
-    model = Features(draw.measure, draw.likelihood, Ghosts(), len(X), 1, seed, sweeps=SWEEPS_PER_STEP)
+    model = Features(Setup(draw.measure, draw.likelihood, len(X), 1, seed, sweeps=SWEEPS_PER_STEP))
     shard = Shards(X, draw.likelihood, 1, draw.measure.binary)(0)
     shard.Z = np.zeros((len(draw.loadings), len(X)), shard.Z.dtype)
     shard.Z[draw.size :] = 1

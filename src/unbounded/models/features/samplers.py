@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from unbounded.models.features.model import Features
-from unbounded.models.features.rivals import always_hot, collapsed, uncollapsed
+from unbounded.models.features.hybrid import HybridFeatures
+from unbounded.models.features.rivals.always_hot import always_hot
+from unbounded.models.features.rivals.collapsed import collapsed
+from unbounded.models.features.rivals.uncollapsed import FiniteFeatures
 
 FEATURES = {
-    "hybrid": Features,
-    "collapsed": collapsed.features,
-    "always_hot": always_hot.features,
-    "uncollapsed": uncollapsed.features,
+    "hybrid": HybridFeatures,
+    "collapsed": collapsed,
+    "always_hot": always_hot,
+    "uncollapsed": FiniteFeatures,
 }

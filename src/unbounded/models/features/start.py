@@ -17,10 +17,9 @@ import numpy as np
 from unbounded.arrays import Array
 from unbounded.contracts import Engine, Message
 from unbounded.engines.local import Serial
-from unbounded.instantiation import Ghosts
+from unbounded.models.features.hybrid import HybridFeatures
 from unbounded.models.features.measure import Hyper
 from unbounded.models.features.model import Broadcast, Features, FeatureShard, FeatureState, Own, Shards
-from unbounded.models.hybrids import hybrid_of
 from unbounded.randomness import generator
 from unbounded.round import rounds
 
@@ -40,7 +39,7 @@ def begin(model: Features, engine: Engine, X: Any, init: Any) -> FeatureState:
         return model.begin(engine, np.ones((model.n_rows, 1), np.int64))
     if init == "prior":
         return _from_prior(model, engine)
-    hybrid: Features = hybrid_of(model, Features)
+    hybrid = model if isinstance(model, HybridFeatures) else HybridFeatures(model.setup)
     state = _grown(hybrid, engine, X)
     if hybrid is model:
         return state
@@ -93,7 +92,8 @@ class _Pilot:
 
     def __init__(self, model: Features, X: Any, seed: int):
         n = len(X)
-        self.model = replace(model, n_rows=n, n_shards=1, rule=Ghosts(), sweeps=2, jumps=True, seed=seed)
+        setup = replace(model.setup, extent=n, n_shards=1, sweeps=2, seed=seed)
+        self.model = HybridFeatures(setup, model.lanes)
         self.engine = Serial(Shards(X, model.likelihood, 1, model.measure.binary))
         self.state = self.model.begin(self.engine, np.ones((n, 1), np.int64))
 
@@ -124,11 +124,12 @@ def _settle(
     weights = model.measure.log_weights(hyper, members.astype(float), float(n_pilot), rng)
     closed = model.measure.law(hyper, model.n_rows, open_=False)
     broadcast = Broadcast(
-        -1, (model.likelihood.family(scales, loadings, n_atoms, model.dtype),), weights, (rng.permutation(n_atoms),),
+        -1, (model.likelihood.family(scales, loadings, n_atoms, model.setup.dtype),), weights,
+        (rng.permutation(n_atoms),),
         n_atoms, n_shared, (closed, closed), scales, loadings, model.keys(-1),
     )  # fmt: skip
     engine.map(partial(_clear, n_atoms=n_atoms, n_shared=n_shared))
-    settling = replace(model, sweeps=SETTLING)
+    settling = replace(model, setup=replace(model.setup, sweeps=SETTLING))
     own = Own(np.arange(n_shared), False, False, np.empty((0, loadings.shape[1])))
     gathered = engine.run(settling.local_step, Message((broadcast, hyper), [own] * model.n_shards))
     return model.assemble(0, hyper, scales, n_shared, gathered)

@@ -22,7 +22,7 @@ from unbounded.models.groups import point_estimate as topics
 from unbounded.models.groups import start as hierarchical_start
 from unbounded.models.groups.measure import HierarchicalDirichletProcess as Measure
 from unbounded.models.groups.measure import Hyper
-from unbounded.models.groups.model import FORMS, Hierarchical, HierarchicalState, unpacked
+from unbounded.models.groups.model import FORMS, Groups, GroupsState, unpacked
 from unbounded.models.groups.predictive import Draw, completion, fold_in
 from unbounded.models.groups.samplers import HIERARCHICAL
 from unbounded.models.groups.words.likelihood import Tokens
@@ -35,7 +35,7 @@ from unbounded.sources.words import lengths
 _SWEEPS = 20
 
 
-class Groups(NamedTuple):
+class GroupedRows(NamedTuple):
     """Rows (of documents: words) group after group, the groups' sizes, and which row of the input each of them was."""
 
     rows: Any
@@ -45,7 +45,7 @@ class Groups(NamedTuple):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChainEstimator):
-    """Hierarchical Dirichlet process: topics of documents, or atoms that groups of rows share, as many as needed.
+    """Groups Dirichlet process: topics of documents, or atoms that groups of rows share, as many as needed.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
             raise ValueError("groups of rows come as a pair (rows, groups).")
         return X
 
-    def _score(self, model: Hierarchical, engine: Engine, held: Any, state: HierarchicalState) -> float:
+    def _score(self, model: Groups, engine: Engine, held: Any, state: GroupsState) -> float:
         live = state.occupied
         draw = Draw(state.table.counts[live], state.table.tables[live], state.table.statistics[live], state.hyper)
         seen, rest = held
@@ -250,7 +250,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
 
     # ---- reading
 
-    def _read(self, X: Any, groups: Any, reset: bool) -> Groups:
+    def _read(self, X: Any, groups: Any, reset: bool) -> GroupedRows:
         if self._words != isinstance(likelihoods.resolve(self._wanted(), self._likelihoods), Tokens):
             raise ValueError("documents take Tokens; any other likelihood takes rows and their groups: fit(X, groups).")
         if isinstance(X, Source) and not reset:
@@ -261,7 +261,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
             return self._read_source(X) if isinstance(X, Source) else self._read_documents(X, reset)
         return self._read_rows(X, groups, reset)
 
-    def _read_rows(self, X: Any, groups: Any, reset: bool) -> Groups:
+    def _read_rows(self, X: Any, groups: Any, reset: bool) -> GroupedRows:
         X = self._check_array(X, reset)
         if is_sparse(X) and isinstance(likelihoods.resolve(self._wanted()), Gaussian):
             raise ValueError("sparse rows take the multinomial likelihood; give an array for any other.")
@@ -284,18 +284,18 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         if isinstance(X, Source):
             if (np.diff(where) < 0).any():
                 raise ValueError("the rows of a source must be sorted by group; sort them, or give an array.")
-            return Groups(X, sizes, slice(None))
+            return GroupedRows(X, sizes, slice(None))
         order = np.argsort(where, kind="stable")
-        return Groups(X[order], sizes, order)
+        return GroupedRows(X[order], sizes, order)
 
-    def _read_source(self, X: Source) -> Groups:
+    def _read_source(self, X: Source) -> GroupedRows:
         """Documents of a source, whose words are nowhere in memory."""
         self._likelihood = self._bind(self._check_source(X, reset=True, least=1), training=True)
         sizes = lengths(X)
         self.n_empty_ = int((sizes == 0).sum())
-        return Groups(Words(X, sizes), sizes, slice(None))
+        return GroupedRows(Words(X, sizes), sizes, slice(None))
 
-    def _read_documents(self, X: Any, reset: bool) -> Groups:
+    def _read_documents(self, X: Any, reset: bool) -> GroupedRows:
         counts = self._counts(X, reset)
         if reset:
             if counts.shape[0] < 1:
@@ -307,7 +307,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         sizes = np.asarray(counts.sum(1)).ravel().astype(np.int64)
         if reset:
             self.n_empty_ = int((sizes == 0).sum())
-        return Groups(np.repeat(counts.indices, times).astype(np.int32), sizes, slice(None))
+        return GroupedRows(np.repeat(counts.indices, times).astype(np.int32), sizes, slice(None))
 
     def _counts(self, X: Any, reset: bool) -> Any:
         """Documents as a CSR table of counts, words in order."""
@@ -338,7 +338,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         shape = (len(documents), max(len(column), 1))
         return sparse.csr_matrix((np.ones(len(rows)), (rows, columns)), shape=shape)
 
-    def _halves(self, data: Groups) -> tuple[Any, Any]:
+    def _halves(self, data: GroupedRows) -> tuple[Any, Any]:
         """Of each group's rows one half at random to be seen and one to be scored; groups of one row have no second."""
         rng = generator(0, "halves", data.rows.shape[0])
         group = np.repeat(np.arange(len(data.sizes)), data.sizes)

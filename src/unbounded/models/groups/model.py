@@ -7,7 +7,7 @@ tables. A group lives on one shard.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -15,8 +15,7 @@ import numpy as np
 from scipy import sparse
 
 from unbounded.arrays import Array, Arrays
-from unbounded.contracts import Engine, Gathered, Message, Spread, Summary, alone
-from unbounded.instantiation import Plan, Rule, classify
+from unbounded.contracts import Engine, Gathered, Message, Spread, Summary
 from unbounded.likelihoods.base import Bound, Parameters
 from unbounded.models.groups import direct as kernel
 from unbounded.models.groups import franchise
@@ -29,10 +28,9 @@ from unbounded.models.groups.words.counts import WordTable
 from unbounded.models.groups.words.likelihood import BoundTokens, LogTopics
 from unbounded.models.groups.words.topics import Topics
 from unbounded.models.labelled import kernel as labelled
-from unbounded.models.labelled.atoms import draw_parameters, finite_part
-from unbounded.models.labelled.shard import all_labels, recode
-from unbounded.priors import log_gamma_draws
-from unbounded.randomness import generator, key
+from unbounded.models.labelled.shard import all_labels
+from unbounded.randomness import key
+from unbounded.setup import Built
 
 FORMS = ("direct", "franchise")
 FREE = 16  # slots for new private atoms of a shard, to begin with
@@ -48,7 +46,7 @@ class Table(NamedTuple):
 
 
 @dataclass(frozen=True)
-class HierarchicalState:
+class GroupsState:
     round: int
     hyper: Hyper
     table: Table
@@ -89,45 +87,26 @@ class Own(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Hierarchical:
-    """A measure, a likelihood and an instantiation rule over groups of rows; what is random is keyed by the seed."""
+class Groups(Built[HierarchicalDirichletProcess, Bound, Array]):
+    """What the hybrid sampler and its rivals share; each has a global step of its own."""
 
-    measure: HierarchicalDirichletProcess
-    likelihood: Bound
-    rule: Rule
-    sizes: Array  # of the groups
-    n_shards: int
-    seed: int
-    n_rounds: int = 1000
-    sweeps: int = 1
-    dtype: str = "float64"
     form: str = "direct"
 
     @property
-    def exact(self) -> bool:
-        return self.rule.exact
+    def sizes(self) -> Array:
+        """Of the groups."""
+        return self.setup.extent
 
     @cached_property
     def n_rows(self) -> int:
         return int(self.sizes.sum())
-
-    @cached_property
-    def n_ghosts(self) -> int:
-        """A fixed number in the range of the number of tables, which itself is part of the state."""
-        return int(np.ceil(np.log1p(self.sizes).sum()))
-
-    def settled(self) -> int:
-        return self.rule.settled(self.n_rounds)
-
-    def reseeded(self, seed: int) -> Hierarchical:
-        return replace(self, seed=seed)
 
     def recipe(self, X: Any) -> Shards:
         return Shards(X, self.sizes, self.likelihood, self.n_shards, self.form)
 
     def begin(
         self, engine: Engine, labels: Array, hyper: Hyper | None = None, seats: Array | None = None, round_: int = 0
-    ) -> HierarchicalState:
+    ) -> GroupsState:
         """The state with these labels (any integers); one table for each atom of a group where no seats are given."""
         codes, labels = np.unique(np.asarray(labels), return_inverse=True)
         labels = labels.astype(np.int32).ravel()
@@ -150,7 +129,7 @@ class Hierarchical:
         """The likelihood with its own hyper-parameter, if it has one."""
         return self.likelihood.at(hyper.eta) if isinstance(self.likelihood, BoundTokens) else self.likelihood
 
-    def count(self, engine: Engine, tables: Array, hyper: Hyper, round_: int) -> HierarchicalState:
+    def count(self, engine: Engine, tables: Array, hyper: Hyper, round_: int) -> GroupsState:
         """The state of shards whose labels are all codes of shared atoms with these numbers of tables."""
         own = [tables, *[np.zeros_like(tables)] * (self.n_shards - 1)]
         gathered = engine.run(self._recount, Message(len(tables), own))
@@ -159,93 +138,18 @@ class Hierarchical:
     def _recount(self, shard: GroupShard, n_shared: int, tables: Array) -> Summary:
         return self._summarise(shard, n_shared, 0, tables)
 
-    def jump(self, state: HierarchicalState, engine: Engine) -> HierarchicalState:
+    def jump(self, state: GroupsState, engine: Engine) -> GroupsState:
         return state
 
     # ---- global step
-
-    def global_step(self, state: HierarchicalState, spread: Spread = alone) -> Message:
-        def rng(purpose: str) -> np.random.Generator:
-            return generator(self.seed, purpose, state.round)
-
-        live, table = state.occupied, state.table
-        counts, owner, tables = table.counts[live], table.owner[live], table.tables[live].astype(float)
-        hyper = self.measure.update(state.hyper, tables, self.sizes[self.sizes > 0], rng("hyper"))
-        if isinstance(self.likelihood, BoundTokens):
-            eta = self.likelihood.update(hyper.eta, counts, table.statistics, rng("eta"))
-            hyper = hyper._replace(eta=eta)
-        plan = self.rule.plan(state.round, self.n_rounds, self.n_ghosts, self.n_shards, rng("plan"))
-        if plan.published:
-            ghosts, extra = np.ones(len(live), np.int64), np.empty(0, np.int64)
-        else:
-            ghosts, extra = self.measure.ghosts(hyper, tables, plan.ghosts, rng("ghosts"))
-        mobile, held, private = classify(ghosts, owner, plan)
-        shared = np.concatenate([mobile, held])
-        n_mobile, n_shared = len(mobile) + len(extra), len(shared) + len(extra)
-        tables += 0 if plan.published else ghosts
-        held_tables = np.concatenate([tables[mobile], extra, tables[held]])
-        share, masses, sticks = self._weights(hyper, plan, held_tables, tables[private], owner[private], rng("weights"))
-        atoms, parameters = (live[mobile], live[held], live[private]), None
-        if isinstance(self.likelihood, BoundTokens):
-            usable = np.concatenate([atoms[0], np.full(len(extra), -1), atoms[1] if plan.lone >= 0 else live[:0]])
-            finite = self._topics(hyper, table.statistics, usable, masses, n_mobile, state.round, spread)
-        else:
-            finite, parameters = self._finite(table, *atoms, len(extra), plan, rng("parameters"))
-        broadcast = Broadcast(
-            state.round, hyper, finite, n_mobile, n_shared, masses, _among(parameters, slice(n_shared))
-        )
-        new_code = np.full(len(live), -1)
-        new_code[mobile] = np.arange(len(mobile))
-        new_code[held] = n_mobile + np.arange(len(held))
-        own = []
-        for p in range(self.n_shards):
-            mine = np.flatnonzero(owner[private] == p)
-            code = new_code.copy()
-            code[private[mine]] = n_shared + np.arange(len(mine))
-            n_own = n_shared if plan.lone == p else n_mobile
-            parts = _among(parameters, n_shared + mine)
-            own.append(Own(recode(state, live, code, p), n_own, len(mine), share, sticks[p], parts))
-        return Message(broadcast, own)
-
-    def _weights(
-        self, hyper: Hyper, plan: Plan, shared: Array, private: Array, owner: Array, rng: np.random.Generator
-    ) -> tuple[float, Array, list[Array]]:
-        """(concentration of a shard's tail, gamma beta of shared atoms, every shard's log weights of its tail)."""
-        shards = np.flatnonzero(plan.open)
-        share = hyper.alpha / (1 if plan.published else len(shards))
-        rest = np.full(1 if plan.published else len(shards), share)
-        if self.form == "franchise" and not plan.published:  # which has no private atoms
-            rest += np.bincount(owner, private, self.n_shards)[shards]
-            private = private[:0]
-        logs = log_gamma_draws(np.concatenate([shared, private, rest]), rng)
-        logs -= np.logaddexp.reduce(logs)
-        logs, own, left = np.split(logs, [len(shared), len(shared) + len(private)])
-        sticks = [np.append(own[owner == p] if len(own) else own, -np.inf) for p in range(self.n_shards)]
-        for j, p in enumerate(shards):
-            sticks[p][-1] = left[0 if plan.published else j]
-        return share, hyper.gamma * np.exp(logs), sticks
 
     def _topics(
         self, hyper: Hyper, statistics: Any, usable: Array, masses: Array, n_mobile: int, round_: int, spread: Spread
     ) -> Any:
         """What compiled code needs of topics; usable: their rows of the statistics, -1 of ghost-only ones."""
-        phi_key, dtype = key(self.seed, "phi", round_), np.dtype(self.dtype)
+        phi_key, dtype = key(self.seed, "phi", round_), np.dtype(self.setup.dtype)
         topics = self.at(hyper).topics(statistics, usable, masses, n_mobile, phi_key, dtype, spread)
         return LogTopics(np.log(topics.phi)) if self.form == "franchise" else topics
-
-    def _finite(
-        self, table: Table, mobile: Array, held: Array, private: Array, n_extra: int, plan: Plan,
-        rng: np.random.Generator,
-    ) -> tuple[Any, Parameters | None]:  # fmt: skip
-        """The same of other atoms and, when holes are imputed, parameters of all atoms."""
-        imputes = self.likelihood.imputes
-        usable = np.concatenate([mobile, held]) if plan.lone >= 0 else mobile
-        drawn = np.concatenate([mobile, held, private]) if imputes else usable
-        counts = table.counts[drawn].astype(float)
-        parameters = draw_parameters(self.likelihood, counts, table.statistics[drawn], n_extra, len(mobile), rng)
-        n_usable = len(usable) + n_extra
-        finite = finite_part(self.likelihood, self.dtype, _among(parameters, slice(n_usable)), np.zeros(n_usable))
-        return finite, parameters if imputes else None
 
     # ---- local step
 
@@ -302,7 +206,7 @@ class Hierarchical:
         sticks = _with_room(own.sticks, FREE)
         of_words = isinstance(shared.finite, Topics)
         aliases = self._aliases(shard, shared.finite, own.usable) if of_words else None
-        for sweep in range(self.sweeps):
+        for sweep in range(self.setup.sweeps):
             label_key, stick_key = self._keys(shared.round, sweep, "label", "stick")
             row = 0
             while True:
@@ -329,7 +233,7 @@ class Hierarchical:
         """None for few topics, or where held atoms are not usable: the last chunk has some of them."""
         n = topics.parts.shape[1]
         n *= n >= alias.FEW and usable == topics.phi.shape[1]
-        return alias.build(topics.parts, n, shard.frequency, -(-alias.WORTH * n // self.sweeps))
+        return alias.build(topics.parts, n, shard.frequency, -(-alias.WORTH * n // self.setup.sweeps))
 
     def _serve(self, shard: GroupShard, shared: Broadcast, own: Own) -> tuple[int, Array]:
         """L sweeps of the franchise; (number of private atoms, tables of every code)."""
@@ -339,7 +243,7 @@ class Hierarchical:
         heads = franchise.count_heads(shard.seats, shard.offsets)
         franchise.relabel_tables(shard.dishes, heads, own.codes)
         tail, members, work = self._room(shard, shared, own, slots, typical)
-        for sweep in range(self.sweeps):
+        for sweep in range(self.setup.sweeps):
             seat_key, dish_key = self._keys(shared.round, sweep, "seat", "dish")
             cursor = np.zeros(2, np.int64)
             while True:
@@ -379,11 +283,11 @@ class Hierarchical:
 
     # ---- gather
 
-    def gather(self, state: HierarchicalState, message: Message, gathered: Gathered) -> HierarchicalState:
+    def gather(self, state: GroupsState, message: Message, gathered: Gathered) -> GroupsState:
         broadcast = message.shared
         return self._assemble(state.round + 1, broadcast.hyper, broadcast.n_shared, gathered)
 
-    def _assemble(self, round_: int, hyper: Hyper, n_shared: int, gathered: Gathered) -> HierarchicalState:
+    def _assemble(self, round_: int, hyper: Hyper, n_shared: int, gathered: Gathered) -> GroupsState:
         shared, private = gathered.shared, gathered.private
         n_private = np.array([len(p["counts"]) for p in private])
         owner = np.where(shared["shards"] == 1, shared["owner"], -1)
@@ -391,7 +295,7 @@ class Hierarchical:
             self._stacked([shared[name], *(p[name] for p in private)]) for name in ("counts", "tables", "statistics")
         )
         owner = np.append(owner, np.repeat(np.arange(self.n_shards), n_private))
-        return HierarchicalState(round_, hyper, Table(counts, tables, statistics, owner), n_shared, n_private)
+        return GroupsState(round_, hyper, Table(counts, tables, statistics, owner), n_shared, n_private)
 
     def _stacked(self, parts: list[Any]) -> Any:
         of_words = isinstance(parts[0], WordTable)
@@ -399,7 +303,7 @@ class Hierarchical:
 
     # ---- what a chain records
 
-    def scalars(self, state: HierarchicalState) -> dict[str, float]:
+    def scalars(self, state: GroupsState) -> dict[str, float]:
         live = state.occupied
         counts = state.table.counts[live].astype(float)
         shares = counts / counts.sum()
@@ -413,10 +317,10 @@ class Hierarchical:
             "largest": float(shares.max()),
         }
 
-    def assignments(self, state: HierarchicalState, engine: Engine) -> Array:
+    def assignments(self, state: GroupsState, engine: Engine) -> Array:
         return all_labels(state, engine)
 
-    def snapshot(self, state: HierarchicalState, engine: Engine) -> dict[str, Array]:
+    def snapshot(self, state: GroupsState, engine: Engine) -> dict[str, Array]:
         live = state.occupied
         small = np.uint8 if len(live) <= 256 else np.uint16 if len(live) <= 65536 else np.int32
         return {
@@ -427,9 +331,9 @@ class Hierarchical:
             **packed(state.table.statistics[live]),
         }
 
-    def restore(self, arrays: Arrays) -> HierarchicalState:
+    def restore(self, arrays: Arrays) -> GroupsState:
         statistics = unpacked(arrays, self.likelihood.n_features)
-        return HierarchicalState(
+        return GroupsState(
             int(arrays["round"]),
             Hyper(*(float(v) for v in arrays["hyper"])),
             Table(arrays["counts"], arrays["tables"], statistics, arrays["owner"]),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from unbounded.models.groups.model import Hierarchical
-from unbounded.models.groups.rivals import collapsed
+from unbounded.models.groups.hybrid import HybridGroups
 from unbounded.models.groups.rivals.asynchronous import AsynchronousGroups
+from unbounded.models.groups.rivals.collapsed import collapsed
 
 HIERARCHICAL = {
-    "hybrid": Hierarchical,
-    "collapsed": collapsed.hierarchical,
+    "hybrid": HybridGroups,
+    "collapsed": collapsed,
     "asynchronous": AsynchronousGroups,
 }

@@ -18,18 +18,18 @@ from scipy.special import gammaln
 from unbounded.arrays import Array
 from unbounded.contracts import Engine
 from unbounded.engines.local import Serial
-from unbounded.instantiation import Ghosts
-from unbounded.models.groups.model import Hierarchical, HierarchicalState
+from unbounded.models.groups.hybrid import HybridGroups
+from unbounded.models.groups.model import Groups, GroupsState
 from unbounded.models.groups.predictive import Draw, gibbs, predictives
 from unbounded.models.groups.shard import GroupShard, Shards
 from unbounded.models.groups.words.likelihood import BoundTokens
-from unbounded.models.hybrids import hybrid_of
-from unbounded.models.mixtures import model as mixture
 from unbounded.models.mixtures import start
+from unbounded.models.mixtures.hybrid import HybridMixture
 from unbounded.models.mixtures.measure import DirichletProcess
 from unbounded.priors import Gamma
 from unbounded.randomness import generator, key
 from unbounded.round import rounds
+from unbounded.setup import Setup
 from unbounded.sources import Words
 
 NAMES = ("grown", "one")
@@ -41,7 +41,7 @@ SHARP = 0.05
 EXTENDING_SWEEPS = 3
 
 
-def begin(model: Hierarchical, engine: Engine, X: Any, init: Any) -> HierarchicalState:
+def begin(model: Groups, engine: Engine, X: Any, init: Any) -> GroupsState:
     """The first state of a chain: from a name, a number of random atoms, or given labels."""
     check(init, model.n_rows)
     if not isinstance(init, str | int | np.integer):
@@ -49,7 +49,7 @@ def begin(model: Hierarchical, engine: Engine, X: Any, init: Any) -> Hierarchica
     if init == "one":
         return model.begin(engine, np.zeros(model.n_rows, np.int64))
     if init == "grown" and isinstance(model.likelihood, BoundTokens):
-        hybrid: Hierarchical = hybrid_of(model, Hierarchical)
+        hybrid = model if isinstance(model, HybridGroups) else HybridGroups(model.setup, model.form)
         state = _grown(hybrid, engine, X)
         return state if hybrid is model else model.begin(engine, hybrid.assignments(state, engine), state.hyper)
     if init == "grown":
@@ -69,8 +69,8 @@ def check(init: Any, n_rows: int) -> None:
         start.check(init, n_rows)
 
 
-def _ungrouped(model: Hierarchical, engine: Engine, X: Any) -> HierarchicalState:
-    plain = mixture.Mixture(DirichletProcess(), model.likelihood, Ghosts(), model.n_rows, model.n_shards, model.seed)
+def _ungrouped(model: Groups, engine: Engine, X: Any) -> GroupsState:
+    plain = HybridMixture(Setup(DirichletProcess(), model.likelihood, model.n_rows, model.n_shards, model.seed))
     rng = generator(model.seed, "start")
     labels, state = start.pilot(plain, X, rng)
     if len(labels) < model.n_rows:
@@ -78,16 +78,17 @@ def _ungrouped(model: Hierarchical, engine: Engine, X: Any) -> HierarchicalState
     return model.begin(engine, labels)
 
 
-def _grown(model: Hierarchical, engine: Engine, words: Any) -> HierarchicalState:
+def _grown(model: Groups, engine: Engine, words: Any) -> GroupsState:
     rng = generator(model.seed, "start")
     order = rng.permutation(len(model.sizes))
     enough = np.searchsorted(np.cumsum(model.sizes[order]), PILOT_TOKENS) + 1
     groups = np.sort(order[:enough])
     part, sizes = _of_groups(words, model.sizes, groups), model.sizes[groups]
     likelihood = _sharp(model.likelihood)
-    pilot = replace(
-        model, likelihood=likelihood, sizes=sizes, n_shards=1, rule=Ghosts(), sweeps=1, seed=int(rng.integers(2**62))
+    setup = replace(
+        model.setup, likelihood=likelihood, extent=sizes, n_shards=1, sweeps=1, seed=int(rng.integers(2**62))
     )
+    pilot = HybridGroups(setup, model.form)
     few = Serial(Shards(part, sizes, likelihood, 1, model.form))
     try:
         n_topics = int(np.clip(np.sqrt(len(part)) / 3, 2, MOST_TOPICS))
@@ -132,7 +133,7 @@ def _sharp(likelihood: Any) -> Any:
     return likelihood if isinstance(likelihood.prior, Gamma) else replace(likelihood, prior=eta, eta=eta)
 
 
-def _merged(model: Hierarchical, state: HierarchicalState, labels: Array) -> Array:
+def _merged(model: Groups, state: GroupsState, labels: Array) -> Array:
     """Labels after greedy merges of atoms with similar words, as long as the model's own score rises."""
     live = state.occupied
     statistics, tables = sparse.csr_matrix(state.table.statistics[live]), state.table.tables[live].astype(float)
@@ -157,9 +158,7 @@ def _merged(model: Hierarchical, state: HierarchicalState, labels: Array) -> Arr
         statistics = join @ sparse.csr_matrix(state.table.statistics[live])
 
 
-def _gains(
-    model: Hierarchical, state: HierarchicalState, statistics: Any, uses: Array, masses: Array
-) -> tuple[Array, Array]:
+def _gains(model: Groups, state: GroupsState, statistics: Any, uses: Array, masses: Array) -> tuple[Array, Array]:
     """Pairs of atoms with similar words, and what a merge adds to the log probability of words and groups."""
     likelihood = model.at(state.hyper)
     counts = np.asarray(statistics.sum(1)).ravel()

@@ -7,23 +7,23 @@ ones. A shard codes a label as the shared index, or as n_shared + its own privat
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from unbounded.arrays import Array, Arrays
-from unbounded.contracts import Engine, Gathered, Message, Spread, Summary, alone
-from unbounded.instantiation import Plan, Rule, classify
+from unbounded.contracts import Engine, Gathered, Message, Summary
 from unbounded.likelihoods.base import Bound, Parameters
 from unbounded.models.labelled import kernel as labelled
-from unbounded.models.labelled.atoms import draw_parameters, finite_part
-from unbounded.models.labelled.shard import LabelShard, all_labels, recode
+from unbounded.models.labelled.atoms import finite_part
+from unbounded.models.labelled.shard import LabelShard, all_labels
 from unbounded.models.mixtures import kernel
 from unbounded.models.mixtures.measure import Hyper, PitmanYor
-from unbounded.randomness import generator, key
+from unbounded.randomness import key
 from unbounded.rows import boundaries, rows_of
+from unbounded.setup import Built
 
 
 class Table(NamedTuple):
@@ -90,29 +90,16 @@ class Shards:
 
 
 @dataclass(frozen=True)
-class Mixture:
-    """A measure, a likelihood and an instantiation rule; everything random is keyed by the seed."""
-
-    measure: PitmanYor
-    likelihood: Bound
-    rule: Rule
-    n_rows: int
-    n_shards: int
-    seed: int
-    n_rounds: int = 1000
-    sweeps: int = 1
-    dtype: str = "float64"
+class Mixture(Built[PitmanYor, Bound, int]):
+    """What the hybrid sampler and its rivals share; each has a global step of its own."""
 
     @property
-    def exact(self) -> bool:
-        return self.rule.exact
+    def n_rows(self) -> int:
+        return self.setup.extent
 
     @cached_property
     def family(self) -> tuple[Any, ...]:
         return self.likelihood.family()
-
-    def settled(self) -> int:
-        return self.rule.settled(self.n_rounds)
 
     def recipe(self, X: Any) -> Shards:
         return Shards(X, self.likelihood, self.n_shards)
@@ -132,73 +119,8 @@ class Mixture:
     def jump(self, state: MixtureState, engine: Engine) -> MixtureState:
         return state
 
-    # ---- global step
-
-    def global_step(self, state: MixtureState, spread: Spread = alone) -> Message:
-        def rng(purpose: str) -> np.random.Generator:
-            return generator(self.seed, purpose, state.round)
-
-        live = state.occupied
-        counts = state.table.counts[live].astype(float)
-        statistics = state.table.statistics[live]
-        owner = state.table.owner[live]
-        hyper = self.measure.update(state.hyper, counts, rng("hyper"))
-        plan = self.rule.plan(state.round, self.n_rounds, self.n_rows, self.n_shards, rng("plan"))
-        if plan.published:
-            ghosts, extra = np.ones(len(live), np.int64), np.empty(0, np.int64)
-        else:
-            ghosts, extra = self.measure.ghosts(hyper, counts, plan.ghosts, rng("ghosts"))
-        mobile, held, private = classify(ghosts, owner, plan)
-        shared = np.concatenate([mobile, held])
-        n_mobile, n_shared = len(mobile) + len(extra), len(shared) + len(extra)
-
-        usable = shared if plan.lone >= 0 else mobile
-        weights, laws = self._weights(hyper, counts, ghosts, extra, usable, len(mobile), plan, rng("weights"))
-        drawn = np.concatenate([shared, private]) if self.likelihood.imputes else usable
-        parameters = draw_parameters(
-            self.likelihood, counts[drawn], statistics[drawn], len(extra), len(mobile), rng("parameters")
-        )
-        n_usable = len(usable) + len(extra)
-        finite = self.finite({name: value[:n_usable] for name, value in parameters.items()}, weights)
-
-        broadcast = Broadcast(
-            state.round, finite, n_mobile, n_shared, laws,
-            {name: value[:n_shared] for name, value in parameters.items()} if self.likelihood.imputes else None,
-        )  # fmt: skip
-        new_code = np.full(len(live), -1)
-        new_code[mobile] = np.arange(len(mobile))
-        new_code[held] = n_mobile + np.arange(len(held))
-        own = []
-        for p in range(self.n_shards):
-            mine = private[owner[private] == p]
-            code = new_code.copy()
-            code[mine] = n_shared + np.arange(len(mine))
-            parts = None
-            if self.likelihood.imputes:
-                where = n_shared + np.flatnonzero(owner[private] == p)
-                parts = {name: value[where] for name, value in parameters.items()}
-            is_open = bool(plan.open[p])
-            n_own = n_shared if plan.lone == p else n_mobile
-            own.append(Own(recode(state, live, code, p), n_own, len(mine), is_open, parts))
-        return Message((broadcast, hyper), own)
-
-    def _weights(
-        self, hyper: Hyper, counts: Array, ghosts: Array, extra: Array, usable: Array, n_mobile: int, plan: Plan,
-        rng: np.random.Generator,
-    ) -> tuple[Array, Sequence[kernel.TailLaw]]:  # fmt: skip
-        """Log weights of the usable atoms (mobile, ghost-only, stuck) and the law of a closed and an open tail."""
-        closed = kernel.TailLaw(hyper.sigma, 0.0)
-        if plan.published:
-            weights, rest, total = self.measure.normalised(hyper, counts, rng)
-            return weights, (closed, kernel.TailLaw(hyper.sigma, total, hyper.sigma, rest, total, 1.0))
-        held = (counts + ghosts)[usable]
-        held = np.concatenate([held[:n_mobile], extra, held[n_mobile:]])
-        weights = self.measure.log_weights(hyper, held, rng)
-        birth = self.measure.birth(hyper, len(counts) + len(extra), rng)
-        return weights, (closed, kernel.TailLaw(hyper.sigma, birth))
-
     def finite(self, parameters: Parameters, log_weights: Array) -> Any:
-        return finite_part(self.likelihood, self.dtype, parameters, log_weights)
+        return finite_part(self.likelihood, self.setup.dtype, parameters, log_weights)
 
     # ---- local step
 
@@ -232,7 +154,7 @@ class Mixture:
             return tail, work
 
         tail, work = room()
-        for sweep in range(self.sweeps):
+        for sweep in range(self.setup.sweeps):
             label_key, tail_key = (key(self.seed, name, message.round, sweep) for name in ("label", "tail"))
             row = 0
             while True:
@@ -321,6 +243,3 @@ class Mixture:
             int(arrays["n_shared"]),
             arrays["n_private"],
         )
-
-    def reseeded(self, seed: int) -> Mixture:
-        return replace(self, seed=seed)

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from unbounded.models.mixtures.model import Mixture
-from unbounded.models.mixtures.rivals import algorithm8, collapsed, partially_collapsed
+from unbounded.models.mixtures.hybrid import HybridMixture
+from unbounded.models.mixtures.rivals.algorithm8 import algorithm8
 from unbounded.models.mixtures.rivals.asynchronous import AsynchronousMixture
 from unbounded.models.mixtures.rivals.auxiliary import Auxiliary
+from unbounded.models.mixtures.rivals.collapsed import collapsed
+from unbounded.models.mixtures.rivals.partially_collapsed import partially_collapsed
 from unbounded.models.mixtures.rivals.slice import Slice
 from unbounded.models.mixtures.rivals.subcluster import Subcluster
 from unbounded.models.mixtures.rivals.uncollapsed import Uncollapsed
 
 PITMAN_YOR = {
-    "hybrid": Mixture,
-    "collapsed": collapsed.mixture,
-    "algorithm8": algorithm8.mixture,
+    "hybrid": HybridMixture,
+    "collapsed": collapsed,
+    "algorithm8": algorithm8,
     "asynchronous": AsynchronousMixture,
     "auxiliary": Auxiliary,
     "slice": Slice,
 }
 DIRICHLET = PITMAN_YOR | {
-    "partially_collapsed": partially_collapsed.mixture,
+    "partially_collapsed": partially_collapsed,
     "subcluster": Subcluster,
     "uncollapsed": Uncollapsed,
 }

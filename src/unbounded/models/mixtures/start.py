@@ -16,13 +16,12 @@ from scipy.special import gammaln
 from unbounded.arrays import Array
 from unbounded.contracts import Engine, Message
 from unbounded.engines.local import Serial
-from unbounded.instantiation import Ghosts
 from unbounded.likelihoods.base import Bound
-from unbounded.models.hybrids import hybrid_of
 from unbounded.models.labelled import kernel as labelled
 from unbounded.models.labelled.predictive import log_predictive
 from unbounded.models.labelled.shard import LabelShard
 from unbounded.models.mixtures import kernel
+from unbounded.models.mixtures.hybrid import HybridMixture
 from unbounded.models.mixtures.measure import Hyper
 from unbounded.models.mixtures.model import Broadcast, Mixture, MixtureState, Own, Shards
 from unbounded.randomness import generator
@@ -46,7 +45,7 @@ def begin(model: Mixture, engine: Engine, X: Any, init: Any) -> MixtureState:
         return model.begin(engine, np.zeros(model.n_rows, np.int64))
     if init == "prior":
         return model.begin(engine, _prior_labels(model))
-    hybrid: Mixture = hybrid_of(model, Mixture)
+    hybrid = model if isinstance(model, HybridMixture) else HybridMixture(model.setup)
     state = _grown(hybrid, engine, X)
     return state if hybrid is model else model.begin(engine, hybrid.assignments(state, engine), state.hyper)
 
@@ -88,7 +87,8 @@ def pilot(model: Mixture, X: Any, rng: np.random.Generator) -> tuple[Array, Mixt
     """Clusters of some of the rows, or of all when they are few."""
     most = max(PILOT_ROWS, PILOT_ROWS_PER_FEATURE * (0 if model.likelihood.sparse else model.likelihood.n_features))
     rows = np.sort(rng.choice(model.n_rows, min(model.n_rows, most), replace=False))
-    short = replace(model, n_rows=len(rows), n_shards=1, rule=Ghosts(), sweeps=1, seed=int(rng.integers(2**62)))
+    setup = replace(model.setup, extent=len(rows), n_shards=1, sweeps=1, seed=int(rng.integers(2**62)))
+    short = HybridMixture(setup)
     part = X[rows]
     few = Serial(Shards(part, model.likelihood, 1))
     try:
@@ -230,7 +230,7 @@ def extend(model: Mixture, engine: Engine, pilot: MixtureState, rng: np.random.G
     none = {name: value[:0] for name, value in parameters.items()} if model.likelihood.imputes else None
     broadcast = Broadcast(0, finite, k, k, (closed, closed), imputed)
     own = Own(np.zeros(1, np.int32), k, 0, False, none)
-    starter = model.reseeded(int(rng.integers(2**62)))
+    starter = replace(model, setup=replace(model.setup, seed=int(rng.integers(2**62)), sweeps=1))
     message = Message((broadcast, pilot.hyper), [own] * model.n_shards)
-    engine.run(replace(starter, sweeps=1).local_step, message)
+    engine.run(starter.local_step, message)
     return model.count(engine, k, pilot.hyper, 0)

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from unbounded.instantiation import AsPublished, Rule
-from unbounded.models.features.model import Features
+from unbounded.instantiation import AsPublished
+from unbounded.models.features.hybrid import HybridFeatures
+from unbounded.setup import Setup
 
 
-def features(
-    measure: Any, likelihood: Any, rule: Rule, n_rows: int, n_shards: int, seed: int, n_rounds: int, sweeps: int,
-    dtype: str, jumps: bool = False,
-) -> Features:  # fmt: skip
-    """Without jumps, whatever the estimator says: they belong to the hybrid sampler."""
-    hot = AsPublished("hot")
-    return Features(measure, likelihood, hot, n_rows, n_shards, seed, n_rounds, sweeps, dtype, jumps=False)
+def always_hot(setup: Setup[Any, Any, Any]) -> HybridFeatures:
+    """Without jumps, which belong to the hybrid sampler."""
+    return HybridFeatures(setup, rule=AsPublished("hot"), jumps=False)

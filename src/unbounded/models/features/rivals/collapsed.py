@@ -1,15 +1,16 @@
-"""Collapsed Gibbs sampling (Doshi-Velez and Ghahramani 2009), with a random order of a row's entries. Exact."""
+"""Collapsed Gibbs sampling (Doshi-Velez and Ghahramani 2009), with a random order of a row's entries. Exact.
+
+Rows cannot be shared out: whatever the setup says, there is one shard.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from unbounded.instantiation import Ghosts, Rule
-from unbounded.models.features.model import Features
+from unbounded.instantiation import Ghosts
+from unbounded.models.features.hybrid import HybridFeatures
+from unbounded.setup import Setup
 
 
-def features(
-    measure: Any, likelihood: Any, rule: Rule, n_rows: int, n_shards: int, seed: int, n_rounds: int, sweeps: int,
-    dtype: str, jumps: bool = False,
-) -> Features:  # fmt: skip
-    return Features(measure, likelihood, Ghosts(0), n_rows, 1, seed, n_rounds, sweeps, dtype, jumps=jumps)
+def collapsed(setup: Setup[Any, Any, Any], jumps: bool = False) -> HybridFeatures:
+    return HybridFeatures(setup.on_one_shard(), rule=Ghosts(0), jumps=jumps)

@@ -16,7 +16,6 @@ from scipy.special import betaln
 
 from unbounded.arrays import Array
 from unbounded.contracts import Engine, Message, Spread, alone
-from unbounded.instantiation import Ghosts, Rule
 from unbounded.models.features.measure import BetaBernoulli, Hyper
 from unbounded.models.features.model import Broadcast, Features, FeatureState, Own
 from unbounded.priors import Gamma, log_gamma_draws, slice_within
@@ -48,9 +47,6 @@ class FiniteFeatures(Features):
         kept = np.sort(np.argsort(-(Z != 0).sum(axis=0), kind="stable")[: self.size])
         return super().begin(engine, Z[:, kept], hyper, scales, round_)
 
-    def jump(self, state: FeatureState, engine: Engine) -> FeatureState:
-        return state
-
     def global_step(self, state: FeatureState, spread: Spread = alone) -> Message:
         def rng(purpose: str) -> np.random.Generator:
             return generator(self.seed, purpose, state.round)
@@ -65,7 +61,7 @@ class FiniteFeatures(Features):
         shared = np.concatenate([loadings[: len(live)], new, loadings[len(live) :]])
         closed = self.measure.law(hyper, self.n_rows, open_=False)
         broadcast = Broadcast(
-            state.round, (self.likelihood.family(scales, shared, self.size, self.dtype),),
+            state.round, (self.likelihood.family(scales, shared, self.size, self.setup.dtype),),
             self._log_odds(hyper, members, rng("weights")), (rng("order").permutation(self.size),), self.size,
             len(shared), (closed, closed), scales, shared, self.keys(state.round),
         )  # fmt: skip
@@ -98,13 +94,3 @@ class FiniteFeatures(Features):
         """Log p(Z) of all columns of the finite model, weights integrated out."""
         a = hyper.alpha * hyper.c / self.size
         return float((betaln(a + members, self.n_rows - members + hyper.c) - betaln(a, hyper.c)).sum())
-
-
-def features(
-    measure: Any, likelihood: Any, rule: Rule, n_rows: int, n_shards: int, seed: int, n_rounds: int, sweeps: int,
-    dtype: str, size: int = 20, jumps: bool = False,
-) -> FiniteFeatures:  # fmt: skip
-    """Without jumps, whatever the estimator says: they belong to the hybrid sampler."""
-    return FiniteFeatures(
-        measure, likelihood, Ghosts(), n_rows, n_shards, seed, n_rounds, sweeps, dtype, jumps=False, size=size
-    )

@@ -12,7 +12,7 @@ from unbounded.contracts import Engine, Gathered, Message, Spread, Summary, alon
 from unbounded.models.groups import direct as table_kernel
 from unbounded.models.groups import model as hierarchical
 from unbounded.models.groups.measure import Hyper as GroupHyper
-from unbounded.models.groups.model import Hierarchical, HierarchicalState
+from unbounded.models.groups.model import Groups, GroupsState
 from unbounded.models.groups.shard import GroupShard
 from unbounded.models.groups.words.counts import WordTable, matrix
 from unbounded.models.groups.words.likelihood import BoundTokens
@@ -37,7 +37,7 @@ from unbounded.randomness import generator, key
 
 
 @dataclass(frozen=True)
-class GossipGroupState(HierarchicalState):
+class GossipGroupState(GroupsState):
     known: Known
 
     def arrays(self) -> dict[str, Array]:
@@ -55,7 +55,7 @@ class View(NamedTuple):
 
 
 @dataclass(frozen=True)
-class AsynchronousGroups(Hierarchical):
+class AsynchronousGroups(Groups):
     """Direct assignment; the weights of atoms that a shard has not heard of are to it those of new ones."""
 
     def __post_init__(self) -> None:
@@ -106,7 +106,7 @@ class AsynchronousGroups(Hierarchical):
             finite = self._topics(hyper, table.statistics, none, np.empty(0), 0, state.round, spread)
         else:
             nothing = draw_parameters(self.likelihood, np.zeros(0), table.statistics[:0], 0, 0, rng("parameters"))
-            finite = finite_part(self.likelihood, self.dtype, nothing, np.zeros(0))
+            finite = finite_part(self.likelihood, self.setup.dtype, nothing, np.zeros(0))
         broadcast = hierarchical.Broadcast(state.round, hyper, finite, 0, 0, np.empty(0), None)
         return Message(broadcast, [self._view(state, p, sticks, logs[-1], hyper) for p in range(self.n_shards)])
 

@@ -1,15 +1,16 @@
-"""Collapsed Gibbs sampling (Teh et al. 2006), both forms: no ghosts and one shard. Exact, and sequential."""
+"""Collapsed Gibbs sampling (Teh et al. 2006), both forms: no ghosts and one shard. Exact, and sequential.
+
+Rows cannot be shared out: whatever the setup says, there is one shard.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from unbounded.instantiation import Ghosts, Rule
-from unbounded.models.groups.model import Hierarchical
+from unbounded.instantiation import Ghosts
+from unbounded.models.groups.hybrid import HybridGroups
+from unbounded.setup import Setup
 
 
-def hierarchical(
-    measure: Any, likelihood: Any, rule: Rule, sizes: Any, n_shards: int, seed: int, n_rounds: int, sweeps: int,
-    dtype: str, form: str = "direct",
-) -> Hierarchical:  # fmt: skip
-    return Hierarchical(measure, likelihood, Ghosts(0), sizes, 1, seed, n_rounds, sweeps, dtype, form)
+def collapsed(setup: Setup[Any, Any, Any], form: str = "direct") -> HybridGroups:
+    return HybridGroups(setup.on_one_shard(), form, Ghosts(0))

@@ -15,22 +15,15 @@ import numpy as np
 
 from unbounded.arrays import Array
 from unbounded.contracts import Message, Spread, alone
-from unbounded.instantiation import Ghosts, Rule
 from unbounded.likelihoods.base import Parameters
 from unbounded.models.labelled.shard import LabelShard
 from unbounded.models.mixtures.kernel import TailLaw, scratch
 from unbounded.models.mixtures.model import Broadcast, Mixture, MixtureState, Own
 from unbounded.models.mixtures.rivals import instantiated, kernel
 from unbounded.randomness import generator, key
+from unbounded.setup import Setup
 
 BLOCK = 40  # rows whose fresh atoms are drawn, and likelihoods computed, at once
-
-
-def mixture(
-    measure: Any, likelihood: Any, rule: Rule, n_rows: int, n_shards: int, seed: int, n_rounds: int, sweeps: int,
-    dtype: str, auxiliary: int = 3,
-) -> Mixture:  # fmt: skip
-    return Algorithm8(measure, likelihood, Ghosts(), n_rows, 1, seed, n_rounds, sweeps, dtype, auxiliary)
 
 
 @dataclass(frozen=True)
@@ -40,6 +33,13 @@ class Algorithm8(Mixture):
     def __post_init__(self) -> None:
         if not isinstance(self.auxiliary, int | np.integer) or self.auxiliary < 1:
             raise ValueError(f"auxiliary must be an integer of at least 1, got {self.auxiliary!r}.")
+
+    @property
+    def exact(self) -> bool:
+        return True
+
+    def settled(self) -> int:
+        return 0
 
     def global_step(self, state: MixtureState, spread: Spread = alone) -> Message:
         hyper = instantiated.update_hyper(self, state)
@@ -54,7 +54,7 @@ class Algorithm8(Mixture):
     def _sweep(self, shard: LabelShard, message: Broadcast, own: Own) -> int:
         atoms, law = np.array(message.finite), message.laws[0]
         members = np.bincount(shard.labels, minlength=len(atoms))
-        for sweep in range(self.sweeps):
+        for sweep in range(self.setup.sweeps):
             for start in range(0, len(shard.labels), BLOCK):
                 size = min(BLOCK, len(shard.labels) - start)
                 lacking = max(0, size - int(np.count_nonzero(members == 0)))
@@ -86,3 +86,7 @@ class Algorithm8(Mixture):
             self.auxiliary, law, members, column, label_key, work,
         )  # fmt: skip
         atoms[:] = both[column]
+
+
+def algorithm8(setup: Setup[Any, Any, Any], auxiliary: int = 3) -> Algorithm8:
+    return Algorithm8(setup.on_one_shard(), auxiliary)

@@ -88,7 +88,7 @@ class AsynchronousMixture(Mixture):
         dtype = (finite if isinstance(finite, np.ndarray) else finite[0]).dtype
         slots = max(n_numbers(shard.labels), len(others.counts)) + FREE_SLOTS
         tail, members, work = self._room(shard, others, slots, dtype)
-        for sweep in range(self.sweeps):
+        for sweep in range(self.setup.sweeps):
             label_key, tail_key = (key(self.seed, name, round_, sweep) for name in ("label", "tail"))
             row = 0
             while True:

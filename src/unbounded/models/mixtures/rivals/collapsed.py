@@ -1,15 +1,16 @@
-"""Collapsed Gibbs sampling (Neal 2000, Algorithm 3): no ghosts and one shard. Exact, and sequential."""
+"""Collapsed Gibbs sampling (Neal 2000, Algorithm 3): no ghosts and one shard. Exact, and sequential.
+
+Rows cannot be shared out: whatever the setup says, there is one shard.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from unbounded.instantiation import Ghosts, Rule
-from unbounded.models.mixtures.model import Mixture
+from unbounded.instantiation import Ghosts
+from unbounded.models.mixtures.hybrid import HybridMixture
+from unbounded.setup import Setup
 
 
-def mixture(
-    measure: Any, likelihood: Any, rule: Rule, n_rows: int, n_shards: int, seed: int, n_rounds: int, sweeps: int,
-    dtype: str,
-) -> Mixture:  # fmt: skip
-    return Mixture(measure, likelihood, Ghosts(0), n_rows, 1, seed, n_rounds, sweeps, dtype)
+def collapsed(setup: Setup[Any, Any, Any]) -> HybridMixture:
+    return HybridMixture(setup.on_one_shard(), Ghosts(0))

@@ -10,15 +10,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from unbounded.instantiation import AsPublished, Ghosts, Rule
-from unbounded.models.mixtures.model import Mixture
+from unbounded.instantiation import AsPublished, Ghosts
+from unbounded.models.mixtures.hybrid import HybridMixture
+from unbounded.setup import Setup
 
 
-def mixture(
-    measure: Any, likelihood: Any, rule: Rule, n_rows: int, n_shards: int, seed: int, n_rounds: int, sweeps: int,
-    dtype: str, repaired: bool = False,
-) -> Mixture:  # fmt: skip
+def partially_collapsed(setup: Setup[Any, Any, Any], repaired: bool = False) -> HybridMixture:
     if not isinstance(repaired, bool):
         raise ValueError(f"repaired must be True or False, got {repaired!r}.")
-    chosen: Rule = Ghosts() if repaired else AsPublished("cold")
-    return Mixture(measure, likelihood, chosen, n_rows, 1, seed, n_rounds, sweeps, dtype)
+    return HybridMixture(setup.on_one_shard(), Ghosts() if repaired else AsPublished("cold"))

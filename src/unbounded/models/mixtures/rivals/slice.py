@@ -42,10 +42,10 @@ class Sliced(MixtureState):
 @dataclass(frozen=True)
 class Slice(Mixture):
     def __post_init__(self) -> None:
-        if self.sweeps != 1:
+        if self.setup.sweeps != 1:
             raise ValueError(
                 "the slice sampler takes sweeps_per_round=1: given slices and weights, labels are independent draws: "
-                f"the last of {self.sweeps} is no better than the first."
+                f"the last of {self.setup.sweeps} is no better than the first."
             )
 
     @property

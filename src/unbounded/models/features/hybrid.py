@@ -1,0 +1,90 @@
+"""The hybrid sampler of features: a finite part instantiated, the rest collapsed (docs/features.md, "A round")."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from unbounded.contracts import Engine, Message, Spread, alone
+from unbounded.instantiation import Ghosts, Rule, classify
+from unbounded.models.features import jump as feature_jump
+from unbounded.models.features.model import Broadcast, Features, FeatureState, Own
+from unbounded.randomness import generator
+
+JUMPING, JUMP_EVERY = 500, 4  # rounds with jumps each, and how often after them
+MOST_JUMPS, JUMP_ROWS = 4, 200_000  # in a round, and the rows that all of them may read
+
+
+@dataclass(frozen=True)
+class HybridFeatures(Features):
+    """rule: which atoms are instantiated in a round, and which shards may create some."""
+
+    rule: Rule = field(default_factory=Ghosts)
+    jumps: bool = True  # propose to absorb whole atoms into others
+
+    @property
+    def exact(self) -> bool:
+        return self.rule.exact
+
+    def settled(self) -> int:
+        return self.rule.settled(self.setup.n_rounds)
+
+    def jump(self, state: FeatureState, engine: Engine) -> FeatureState:
+        """Absorb one atom into others, or the reverse: binary Z, loadings that integrate out (docs/features.md)."""
+        due = state.round < JUMPING or state.round % JUMP_EVERY == 0
+        if not (self.jumps and due and self.measure.binary and self.likelihood.gram):
+            return state
+        for turn in range(min(MOST_JUMPS, max(1, JUMP_ROWS // self.n_rows))):
+            state = feature_jump.jump(self, state, engine, turn)
+        return state
+
+    def global_step(self, state: FeatureState, spread: Spread = alone) -> Message:
+        def rng(purpose: str) -> np.random.Generator:
+            return generator(self.seed, purpose, state.round)
+
+        live, always = state.occupied, state.always
+        members = state.table.members[live].astype(float)
+        owner = state.table.owner[live]
+        hyper = self.measure.update(state.hyper, members, self.n_rows, rng("hyper"))
+        everything = self.statistics(state, np.concatenate([live, always]))
+        loadings, scales = self.likelihood.draw(state.scales, everything, rng("parameters"))
+        plan = self.rule.plan(state.round, self.setup.n_rounds, self.n_rows, self.n_shards, rng("plan"))
+        everyone = self.n_rows + plan.ghosts
+        if plan.published:
+            ghosts, extra = np.zeros(len(live)), np.empty(0)
+            mobile, held, private = np.arange(len(live)), live[:0], live[:0]
+        else:
+            ghosts, extra = self.measure.ghosts(hyper, members, self.n_rows, plan.ghosts, rng("ghosts"))
+            mobile, held, private = classify(ghosts, owner, plan)
+        n_mobile = len(mobile) + len(extra)
+        n_shared = n_mobile + len(held) + len(always)
+
+        amounts = members + ghosts
+        usable = held if plan.lone >= 0 else held[:0]
+        weighed = np.concatenate([amounts[mobile], extra, amounts[usable]])
+        weights = self.measure.log_weights(hyper, weighed, everyone, rng("weights"))
+        new = self.likelihood.draw_prior(scales, len(extra), rng("new"))
+        shared = np.concatenate([loadings[mobile], new, loadings[held], loadings[len(live) :]])
+        sizes = (n_mobile, n_mobile + len(usable))
+        families = [
+            self.likelihood.family(scales, shared, size, self.setup.dtype) for size in sizes[: 1 + (plan.lone >= 0)]
+        ]
+        broadcast = Broadcast(
+            state.round, families, weights, [rng("order").permutation(size) for size in sizes], n_mobile, n_shared,
+            (self.measure.law(hyper, everyone, open_=False), self.measure.law(hyper, everyone)), scales, shared,
+            self.keys(state.round),
+        )  # fmt: skip
+
+        sources = np.concatenate([live[mobile], np.full(len(extra), -1), live[held], always])
+        offsets = state.n_shared + np.cumsum(state.n_private) - state.n_private
+        own = []
+        for p in range(self.n_shards):
+            mine = private[owner[private] == p] if len(private) else private
+            old = np.concatenate([sources, live[mine]])
+            first, count = offsets[p], state.n_private[p]
+            here = old < state.n_shared
+            local = np.where(here, old, old - first + state.n_shared)
+            local[~here & ((old < first) | (old >= first + count))] = -1
+            own.append(Own(local, plan.lone == p, bool(plan.open[p]), loadings[mine]))
+        return Message((broadcast, hyper), own)

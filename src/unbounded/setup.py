@@ -1,0 +1,64 @@
+"""What a sampler is built from: the same for the hybrid sampler and all its rivals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Generic, Self, TypeVar
+
+from unbounded.instantiation import Rule
+
+MeasureT = TypeVar("MeasureT")
+LikelihoodT = TypeVar("LikelihoodT")
+ExtentT = TypeVar("ExtentT")
+
+
+@dataclass(frozen=True)
+class Setup(Generic[MeasureT, LikelihoodT, ExtentT]):
+    """A measure, a bound likelihood, the extent of the data, and how a chain runs; the seed keys all randomness."""
+
+    measure: MeasureT
+    likelihood: LikelihoodT
+    extent: ExtentT  # the number of rows, or the sizes of groups
+    n_shards: int
+    seed: int
+    n_rounds: int = 1000
+    sweeps: int = 1
+    dtype: str = "float64"
+
+    def on_one_shard(self) -> Self:
+        return replace(self, n_shards=1)
+
+
+@dataclass(frozen=True)
+class Built(Generic[MeasureT, LikelihoodT, ExtentT]):
+    """A model, by way of its setup."""
+
+    setup: Setup[MeasureT, LikelihoodT, ExtentT]
+
+    @property
+    def measure(self) -> MeasureT:
+        return self.setup.measure
+
+    @property
+    def likelihood(self) -> LikelihoodT:
+        return self.setup.likelihood
+
+    @property
+    def n_shards(self) -> int:
+        return self.setup.n_shards
+
+    @property
+    def seed(self) -> int:
+        return self.setup.seed
+
+    def reseeded(self, seed: int) -> Self:
+        return replace(self, setup=replace(self.setup, seed=seed))
+
+
+def build_sampler(
+    samplers: Mapping[str, Callable[..., Any]], name: str, setup: Setup[Any, Any, Any], rule: Rule, **options: Any
+) -> Any:
+    """The sampler of this name; the rule is the hybrid sampler's, others have none."""
+    own = {"rule": rule} if name == "hybrid" else {}
+    return samplers[name](setup, **own, **options)
