@@ -77,7 +77,7 @@ class Problem:
                 dtype="float64",
             ),
             resolve(method.instantiate),
-            **self.options | method.options,
+            **(self.options if method.sampler == "hybrid" else {}) | method.options,
         )
 
     def begin(self, model: Any, engine: Engine) -> Any:

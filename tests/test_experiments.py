@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from unbounded.cli import app
 from unbounded.contracts import Summary
-from unbounded.models.mixtures.model import Mixture
+from unbounded.models.mixtures.hybrid import HybridMixture
 from unbounded.models.mixtures.samplers import DIRICHLET
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -195,7 +195,7 @@ def test_the_largest_size_that_was_tried_is_a_bound():
 HEARD = []
 
 
-class Whispering(Mixture):
+class Whispering(HybridMixture):
     """Shards that tell each other of their steps through memory that they share only while in one process."""
 
     def local_step(self, shard, shared, own):
@@ -207,7 +207,7 @@ class Whispering(Mixture):
 
 def test_shards_apart(monkeypatch):
     """Messages are all that travels; who needs more, or has one shard, is not distributed."""
-    monkeypatch.setitem(DIRICHLET, "whispering", Whispering)
+    monkeypatch.setitem(DIRICHLET, "whispering", lambda setup: Whispering(setup))
     workers = trials.two_processes()
     try:
         assert trials.distributed("DP", GHOSTS, workers)

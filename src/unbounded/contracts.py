@@ -1,33 +1,41 @@
-"""The contracts on one page: read this first.
+"""The whole contract, on one page: read this first.
 
-A chain advances in rounds. In a round, the *sampler* takes a global step from the gathered summary, the *engine* runs
-the *kernel*'s local step on every shard, and the summaries of the shards are summed along a fixed tree:
+A chain advances in rounds. The *model* takes a global step from what was gathered, the *engine* runs the model's local
+step on every shard, and what the shards report is summed along a fixed tree:
 
-    state --model.global_step--> Message --engine.run(model.local_step)--> Gathered --model.gather--> state
+    state --jump--> state --global_step--> Message --engine.run(local_step)--> Gathered --gather--> state
 
-- A **measure** (`measures/`) draws ghosts, weights and hyper-parameters from counts. It never sees data.
-- A **likelihood** (`likelihoods/base.Bound`) turns rows into statistics that add up, and draws parameters from them.
-- A **kernel** (`kernels/`) is the local step: `local_step(shard, shared, own) -> Summary`. It knows no engine.
-- A **recipe** makes shard p anywhere; an **engine** (`engines/`) holds shards and runs a step on each of them. It
-  knows no model, and may lose a worker between any two calls: what it is given travels, so it must pickle.
-- A **model** (`samplers/`) is a measure, a likelihood and an instantiation rule put together: the global step. A
-  **sampler** makes one; the samplers that the paper compares with are models with other steps.
-- A **chain** (`chain/`) records draws of any model on any engine: traces, snapshots, checkpoints.
+- A **measure** draws ghosts, weights and hyper-parameters from counts. It never sees data.
+- A **likelihood** is bound to columns and then turns rows into statistics that add up, and statistics into parameters.
+- A **rule** says which atoms are instantiated in a round, and which shards may create some. It never sees Z.
+- A **kernel** is the compiled part of the local step on one device: it prepares a tail, sweeps, counts statistics and
+  computes predictive densities. How it lays out memory is its own business; its random numbers come from given keys.
+- A **model** is a measure, a likelihood and a kernel put together. The hybrid sampler has a rule as well; its rivals
+  are models with other steps.
+- A **recipe** makes shard p anywhere; an **engine** holds shards and runs a step on each of them. It knows no model,
+  and may lose a worker between any two calls: what it is given travels, so it must pickle.
+- A **family** is a model's folder, as everything outside of it sees it: what can be chosen by name, what its atoms are
+  called, how results are estimated, described and drawn.
 
-Nothing below assumes that Z is a vector of labels.
+`chain/` records draws of any model on any engine. Nothing on this page assumes that Z is a vector of labels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
+
+import numpy as np
 
 from unbounded.arrays import Array, Arrays
+from unbounded.columns import Columns
+
+# ---- shards and engines
 
 
 class Shard(Protocol):
-    """A slice of the data with its part of Z. Its state is what a checkpoint must keep."""
+    """A slice of the data with its part of Z. Its arrays are what a checkpoint must keep."""
 
     def arrays(self) -> dict[str, Array]: ...
 
@@ -49,7 +57,11 @@ class Recipe(Protocol):
     @property
     def n_shards(self) -> int: ...
 
-    def __call__(self, p: int) -> Any: ...
+    @property
+    def edges(self) -> Array:
+        """[P + 1]: shard p holds rows edges[p] .. edges[p + 1]."""
+
+    def __call__(self, p: int) -> Shard: ...
 
 
 @dataclass(frozen=True)
@@ -76,7 +88,7 @@ class Message:
     own: Sequence[Any]
 
 
-Step = Callable[[Any, Any, Any], Any]
+Step = Callable[[Any, Any, Any], Summary]
 Part = Callable[[int, int], Any]  # (i, n): do the i-th of n parts of something
 Spread = Callable[[Part], None]
 
@@ -111,6 +123,104 @@ class Engine(Protocol):
     def close(self) -> None: ...
 
 
+# ---- what a model is put together from
+
+
+class Plan(NamedTuple):
+    """What a rule decides for a round."""
+
+    ghosts: int
+    open: Array  # [P] which shards may create atoms
+    published: bool = False
+    lone: int = -1  # the only open shard, whose rows may also use atoms that are held elsewhere; -1: none such
+
+
+class Rule(Protocol):
+    """Which atoms are instantiated. It sees sizes, the round's number and randomness of its own; never Z."""
+
+    exact: ClassVar[bool]
+
+    def plan(self, round_: int, n_rounds: int, n_rows: int, n_shards: int, rng: np.random.Generator) -> Plan: ...
+
+    def settled(self, n_rounds: int) -> int:
+        """The first round whose draws may be kept."""
+
+
+Hyper = TypeVar("Hyper", bound=tuple[float, ...])
+Extent = TypeVar("Extent", contravariant=True)  # the number of rows, or the sizes of groups
+
+
+class Measure(Protocol[Hyper, Extent]):
+    """Ghosts, prior and hyper-parameters; `counts` says how much of each atom there is, extent the size of the data."""
+
+    def start(self) -> Hyper:
+        """Prior means, as a place to start from."""
+
+    def draw_prior(self, rng: np.random.Generator) -> Hyper: ...
+
+    def log_prior(self, hyper: Hyper) -> float: ...
+
+    def log_prob(self, hyper: Hyper, counts: Array, extent: Extent) -> float:
+        """Log probability of counts, hyper-parameters given."""
+
+    def update(self, hyper: Hyper, counts: Array, extent: Extent, rng: np.random.Generator) -> Hyper:
+        """Move the sampled hyper-parameters, ghosts integrated out."""
+
+    def ghosts(
+        self, hyper: Hyper, counts: Array, extent: Extent, total: int, rng: np.random.Generator
+    ) -> tuple[Array, Array]:
+        """(ghosts of each atom, ghosts of each atom that only ghosts hold), from their law given the counts."""
+
+    def simulate(self, hyper: Hyper, extent: Extent, rng: np.random.Generator) -> Array:
+        """Z from the prior."""
+
+    def scalars(self, hyper: Hyper) -> dict[str, float]:
+        """The sampled hyper-parameters, for the trace."""
+
+
+class Bound(Protocol):
+    """A likelihood with its prior, bound to columns."""
+
+    @property
+    def columns(self) -> Columns: ...
+
+    def check(self, X: Any) -> None:
+        """Refuse rows that the likelihood cannot have produced."""
+
+
+class Likelihood(Protocol):
+    """What the user writes: a prior, with whatever is left out scaled to the columns."""
+
+    name: ClassVar[str]
+
+    def bind(self, columns: Columns) -> Bound: ...
+
+
+ShardT = TypeVar("ShardT", contravariant=True)
+PartT = TypeVar("PartT", contravariant=True)
+TailT = TypeVar("TailT")
+AtomsT = TypeVar("AtomsT", contravariant=True)
+
+
+class Kernel(Protocol[ShardT, PartT, TailT, AtomsT]):
+    """The local step on one device. A part is what a shard needs of a round: finite part, law, codes, keys."""
+
+    def prepare(self, shard: ShardT, part: PartT) -> TailT:
+        """The collapsed state of the shard's private atoms, with room for new ones."""
+
+    def sweep(self, shard: ShardT, part: PartT, tail: TailT) -> TailT:
+        """All L sweeps over the shard's rows; Z changes in place, and the tail grows where atoms are born."""
+
+    def statistics(self, shard: ShardT, part: PartT, tail: TailT) -> Summary:
+        """What the shard reports of its Z."""
+
+    def predictive(self, atoms: AtomsT, X: Any) -> Array:
+        """Log predictive densities of new rows."""
+
+
+# ---- models
+
+
 class State(Protocol):
     """The global part of the chain's state after a round; with the shards' arrays it is all there is."""
 
@@ -120,9 +230,16 @@ class State(Protocol):
     def arrays(self) -> dict[str, Array]: ...
 
 
-class Model(Protocol):
+StateT = TypeVar("StateT", bound=State)
+
+
+class Model(Protocol[StateT]):
     @property
-    def exact(self) -> bool: ...
+    def exact(self) -> bool:
+        """Whether its rounds leave the posterior invariant."""
+
+    @property
+    def seed(self) -> int: ...
 
     @property
     def n_rows(self) -> int: ...
@@ -130,27 +247,48 @@ class Model(Protocol):
     @property
     def n_shards(self) -> int: ...
 
+    def settled(self) -> int:
+        """The first round whose draws may be kept."""
+
+    def reseeded(self, seed: int) -> Self:
+        """The same model with other random numbers."""
+
     def recipe(self, X: Any) -> Recipe:
         """The shards of these rows."""
 
-    def jump(self, state: Any, engine: Engine) -> Any:
+    def begin(self, engine: Engine, assignments: Array) -> StateT:
+        """The state with this Z."""
+
+    def jump(self, state: StateT, engine: Engine) -> StateT:
         """Moves of whole atoms before the round, which take exchanges of their own with the shards; or none."""
 
-    def global_step(self, state: Any, spread: Spread = alone) -> Message:
+    def global_step(self, state: StateT, spread: Spread = alone) -> Message:
         """spread: for what can be drawn in pieces, each with randomness of its own, so that it does not matter how."""
 
     def local_step(self, shard: Any, shared: Any, own: Any) -> Summary: ...
 
-    def gather(self, state: Any, message: Message, gathered: Gathered) -> Any: ...
+    def gather(self, state: StateT, message: Message, gathered: Gathered) -> StateT: ...
 
-    def scalars(self, state: Any) -> dict[str, float]:
+    def scalars(self, state: StateT) -> dict[str, float]:
         """Label-invariant numbers of a draw, for the trace."""
 
-    def assignments(self, state: Any, engine: Engine) -> Array:
+    def assignments(self, state: StateT, engine: Engine) -> Array:
         """Of all rows: a vector of labels, or a matrix Z whose width may change from draw to draw."""
 
-    def snapshot(self, state: Any, engine: Engine) -> dict[str, Array]:
+    def snapshot(self, state: StateT, engine: Engine) -> dict[str, Array]:
         """A whole draw: the assignments of all rows and what prediction needs."""
 
-    def restore(self, arrays: Arrays) -> Any:
+    def restore(self, arrays: Arrays) -> StateT:
         """The state whose `arrays()` these are."""
+
+
+class Family(Protocol):
+    """A model's folder, as the estimator, the command line, the report and the progress bar see it."""
+
+    @property
+    def atoms(self) -> str:
+        """What its atoms are called, in the plural; their number is the scalar n_<atoms> of the trace."""
+
+    @property
+    def estimators(self) -> Mapping[str, type]:
+        """By the names of the command line."""
