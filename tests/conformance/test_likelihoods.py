@@ -12,7 +12,7 @@ from unbounded.columns import describe
 from unbounded.compiled.jit import jit
 from unbounded.likelihoods import MEMBERS, DiagonalGaussian, Gaussian, Product
 from unbounded.likelihoods.gaussian import BoundGaussian
-from unbounded.likelihoods.operations import clear, evaluate, featurise, logits, screen, update
+from unbounded.likelihoods.operations import Block, clear, evaluate, featurise, logits, screen, update
 from unbounded.models.labelled import kernel as labelled
 from unbounded.models.labelled.predictive import log_predictive, with_new
 from unbounded.rows import rows_of
@@ -39,24 +39,25 @@ def test_discovery_covers_every_member():
 @jit
 def _probe(family, tail, data, size, features, joins, leaves, out):
     """Slot 0 takes rows in and lets some go; slot 1 stays empty. out: predictive and bound after each step."""
-    featurise(family, data, 0, size, features)
+    block = Block(data, 0, size, features)
+    featurise(family, block)
     clear(family, tail, 0)
     clear(family, tail, 1)
     for r in joins:
-        update(family, tail, 0, data, 0, features, r, 1)
-    evaluate(family, tail, 0, data, 0, features, 0, size, out[0])
-    screen(family, tail, 0, data, 0, features, 0, size, out[1])
+        update(family, tail, 0, block, r, 1)
+    evaluate(family, tail, 0, block, 0, size, out[0])
+    screen(family, tail, 0, block, 0, size, out[1])
     for r in leaves:
-        update(family, tail, 0, data, 0, features, r, -1)
-    evaluate(family, tail, 0, data, 0, features, 0, size, out[2])
-    screen(family, tail, 0, data, 0, features, 0, size, out[3])
-    evaluate(family, tail, 1, data, 0, features, 0, size, out[4])
-    screen(family, tail, 1, data, 0, features, 0, size, out[5])
+        update(family, tail, 0, block, r, -1)
+    evaluate(family, tail, 0, block, 0, size, out[2])
+    screen(family, tail, 0, block, 0, size, out[3])
+    evaluate(family, tail, 1, block, 0, size, out[4])
+    screen(family, tail, 1, block, 0, size, out[5])
 
 
 @jit
 def _logits(finite, family, data, size, features, out, top):
-    logits(finite, family, data, 0, size, features, out, top)
+    logits(finite, family, Block(data, 0, size, features), out, top)
 
 
 def probe(subject: Case, X, joins, leaves):

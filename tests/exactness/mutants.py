@@ -73,9 +73,9 @@ MUTANTS = [
     ),
     Mutant(
         "statistics in the tail include the row itself", LABELS,
-        "        update(families, tail, old, data, start, features, r, -1)\n        fresh[old] = 0\n",
-        "        refresh(families, tail, old, data, start, features, r, size, columns, fresh)\n"
-        "        update(families, tail, old, data, start, features, r, -1)\n", "collapsed",
+        "        update(families, tail, old, block, r, -1)\n        fresh[old] = 0\n",
+        "        refresh(families, tail, old, block, r, size, columns, fresh)\n"
+        "        update(families, tail, old, block, r, -1)\n", "collapsed",
     ),
     Mutant("stale columns of a joined atom", LABELS, "    fresh[chosen] = 0\n", "", "tail"),
     Mutant(
@@ -88,7 +88,7 @@ MUTANTS = [
     ),
     Mutant(
         "bound on the tail not renewed after a change", LABELS,
-        "_raise_changed(families, tail, members, law, data, start, r, size, left, joined, work)", "pass", "rows",
+        "_raise_changed(families, tail, members, law, block, r, left, joined, work)", "pass", "rows",
     ),
     # ---- who may move where
     Mutant(

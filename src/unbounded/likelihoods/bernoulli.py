@@ -115,8 +115,8 @@ class BernoulliTail(NamedTuple):
 
 
 @implements(featurise, BernoulliFamily)
-def _featurise(family, data, start, size, features):
-    values_in_lanes(family, data, start, size, features)
+def _featurise(family, block):
+    values_in_lanes(family, block)
 
 
 @implements(accumulate, BernoulliFamily)
@@ -143,7 +143,8 @@ def _clear(family, tail, slot):
 
 
 @implements(update, BernoulliFamily)
-def _update(family, tail, slot, data, start, features, r, sign):
+def _update(family, tail, slot, block, r, sign):
+    features = block.features
     d = family.columns.size
     for j in range(d):
         x = np.float64(features[family.first + j, r])
@@ -154,7 +155,8 @@ def _update(family, tail, slot, data, start, features, r, sign):
 
 
 @implements(evaluate, BernoulliFamily)
-def _evaluate(family, tail, slot, data, start, features, begin, end, out):
+def _evaluate(family, tail, slot, block, begin, end, out):
+    features = block.features
     d = family.columns.size
     if not family.missing:
         total = tail.total[slot]
@@ -171,7 +173,7 @@ def _evaluate(family, tail, slot, data, start, features, begin, end, out):
 
 
 @implements(screen, BernoulliFamily)
-def _screen(family, tail, slot, data, start, features, begin, end, out):
+def _screen(family, tail, slot, block, begin, end, out):
     top = 0.0 if family.missing else tail.total[slot]
     if not family.missing:
         for j in range(family.columns.size):

@@ -140,7 +140,8 @@ class CategoricalTail(NamedTuple):
 
 
 @implements(featurise, CategoricalFamily)
-def _featurise(family, data, start, size, features):
+def _featurise(family, block):
+    data, start, size, features = block.data, block.start, block.size, block.features
     for j in range(family.columns.size):
         c = family.columns[j]
         f = family.first + family.starts[j]
@@ -180,7 +181,8 @@ def _clear(family, tail, slot):
 
 
 @implements(update, CategoricalFamily)
-def _update(family, tail, slot, data, start, features, r, sign):
+def _update(family, tail, slot, block, r, sign):
+    data, start = block.data, block.start
     for j in range(family.columns.size):
         x = data[start + r, family.columns[j]]
         if not np.isnan(x):
@@ -189,7 +191,8 @@ def _update(family, tail, slot, data, start, features, r, sign):
 
 
 @implements(evaluate, CategoricalFamily)
-def _evaluate(family, tail, slot, data, start, features, begin, end, out):
+def _evaluate(family, tail, slot, block, begin, end, out):
+    data, start = block.data, block.start
     for j in range(family.columns.size):
         for r in range(begin, end):
             x = data[start + r, family.columns[j]]
@@ -198,5 +201,5 @@ def _evaluate(family, tail, slot, data, start, features, begin, end, out):
 
 
 @implements(screen, CategoricalFamily)
-def _screen(family, tail, slot, data, start, features, begin, end, out):
+def _screen(family, tail, slot, block, begin, end, out):
     return None  # a probability is at most 1

@@ -24,7 +24,8 @@ def rows_seen(columns: Columns, counts: Array, observed: Array) -> Any:
 
 
 @jit
-def values_in_lanes(family, data, start, size, features):
+def values_in_lanes(family, block):
+    data, start, size, features = block.data, block.start, block.size, block.features
     d = family.columns.size
     for j in range(d):
         c = family.columns[j]

@@ -167,7 +167,8 @@ class DiagonalTail(NamedTuple):
 
 
 @implements(featurise, DiagonalFamily)
-def _featurise(family, data, start, size, features):
+def _featurise(family, block):
+    data, start, size, features = block.data, block.start, block.size, block.features
     d = family.columns.size
     lanes = features.shape[1]
     f = family.first
@@ -225,7 +226,8 @@ def _clear(family, tail, slot):
 
 
 @implements(update, DiagonalFamily)
-def _update(family, tail, slot, data, start, features, r, sign):
+def _update(family, tail, slot, block, r, sign):
+    features = block.features
     d = family.columns.size
     f = family.first
     for j in range(d):
@@ -246,7 +248,8 @@ def _update(family, tail, slot, data, start, features, r, sign):
 
 
 @implements(evaluate, DiagonalFamily)
-def _evaluate(family, tail, slot, data, start, features, begin, end, out):
+def _evaluate(family, tail, slot, block, begin, end, out):
+    features = block.features
     d = family.columns.size
     f = family.first
     if not family.missing:
@@ -268,8 +271,9 @@ def _evaluate(family, tail, slot, data, start, features, begin, end, out):
 
 
 @implements(screen, DiagonalFamily)
-def _screen(family, tail, slot, data, start, features, begin, end, out):
+def _screen(family, tail, slot, block, begin, end, out):
     """Sum of logs of 1 + q_j is at least the log of 1 + their sum, and powers are at least the smallest one."""
+    features = block.features
     d = family.columns.size
     x0 = family.first + d
     top, power = tail.total[slot], np.inf

@@ -69,7 +69,8 @@ class GaussianTail(NamedTuple):
 
 
 @jit
-def _linear(family, data, start, size, features):
+def _linear(family, block):
+    data, start, size, features = block.data, block.start, block.size, block.features
     d = family.columns.size
     x0 = family.first + d * (d + 1) // 2
     for j in range(d):
@@ -94,8 +95,9 @@ def _quadratic(features, x0, coordinates, first):
 
 
 @implements(featurise, GaussianFamily)
-def _featurise(family, data, start, size, features):
-    x0 = _linear(family, data, start, size, features)
+def _featurise(family, block):
+    features = block.features
+    x0 = _linear(family, block)
     _quadratic(features, x0, family.columns.size, family.first)
 
 
@@ -123,13 +125,14 @@ def _plane(e, x, y):
 
 
 @implements(logits, PlaneGaussian)
-def _plane_logits(finite, family, data, start, size, features, out, top):
+def _plane_logits(finite, family, block, out, top):
     """Two columns: the quadratic form in Horner's way, four atoms at a time, and the largest value in the same pass."""
+    data, start, size, features = block.data, block.start, block.size, block.features
     x0 = family[0].first + 3
     if data.shape[1] == 2 and family[0].columns[0] == 0:
         _pairs(family[0], data.reshape(data.size), 2 * start, size, features, x0)
     else:
-        _linear(family[0], data, start, size, features)
+        _linear(family[0], block)
     eta = finite.eta
     atoms, lanes = out.shape
     for r in range(lanes):
@@ -153,22 +156,23 @@ def _plane_logits(finite, family, data, start, size, features, out, top):
 
 
 @implements(logits, StagedGaussian)
-def _staged_logits(finite, family, data, start, size, features, out, top):
+def _staged_logits(finite, family, block, out, top):
     """Bound every atom by its first coordinates, then finish only those that can still matter.
 
     An atom more than NEGLIGIBLE nats below another one of the same row weighs less than a rounding error of their sum.
     In a block where most atoms do matter, one dense product is faster. The room of the quadratic features, which are
     not needed here, is the scratch.
     """
+    features = block.features
     d = finite.factor.shape[1]
-    x0 = _linear(family[0], data, start, size, features)
+    x0 = _linear(family[0], block)
     np.dot(finite.rotation, features[x0 : x0 + d], features[x0 - 3 * d : x0 - 2 * d])
     guess = np.empty(out.shape[1], np.int64)
     floor = np.empty(out.shape[1], out.dtype)
     if 2 * _bound_atoms(finite, features, x0, guess, floor, out, top) < out.size:
         _finish_open(finite, features, x0, guess, floor, out, top)
     else:
-        dense_logits(finite.eta, family, data, start, size, features, out, top)
+        dense_logits(finite.eta, family, block, out, top)
 
 
 @jit
@@ -298,8 +302,9 @@ def _clear(family, tail, slot):
 
 
 @implements(update, GaussianFamily)
-def _update(family, tail, slot, data, start, features, r, sign):
+def _update(family, tail, slot, block, r, sign):
     """Rank-one update (or downdate) of the Cholesky factor of scale_n, and of mean_n."""
+    features = block.features
     if sign < 0 and tail.n[slot] < 1.5:
         clear(family, tail, slot)
         return
@@ -374,7 +379,8 @@ def _student_lanes(family, tail, slot, features, begin, end, out, coordinates):
 
 
 @implements(evaluate, GaussianFamily)
-def _evaluate(family, tail, slot, data, start, features, begin, end, out):
+def _evaluate(family, tail, slot, block, begin, end, out):
+    features = block.features
     d = family.columns.size
     if end - begin >= 4:
         _student_lanes(family, tail, slot, features, begin, end, out, d)
@@ -401,8 +407,9 @@ def _student_row(family, tail, slot, features, r, out):
 
 
 @implements(screen, GaussianFamily)
-def _screen(family, tail, slot, data, start, features, begin, end, out):
+def _screen(family, tail, slot, block, begin, end, out):
     """The first coordinates of the forward substitution alone bound the quadratic form from below."""
+    features = block.features
     d = family.columns.size
     _student_lanes(family, tail, slot, features, begin, end, out, min(d, max(4, d // 3)))
 

@@ -124,7 +124,8 @@ class MultinomialTail(NamedTuple):
 
 
 @implements(featurise, MultinomialFamily)
-def _featurise(family, data, start, size, features):
+def _featurise(family, block):
+    data, start, size, features = block.data, block.start, block.size, block.features
     for j in range(family.columns.size):
         c = family.columns[j]
         for r in range(features.shape[1]):
@@ -145,7 +146,8 @@ def _clear(family, tail, slot):
 
 
 @implements(update, MultinomialFamily)
-def _update(family, tail, slot, data, start, features, r, sign):
+def _update(family, tail, slot, block, r, sign):
+    features = block.features
     for j in range(family.columns.size):
         x = np.float64(features[family.first + j, r])
         tail.weight[slot, j] += sign * x
@@ -153,7 +155,8 @@ def _update(family, tail, slot, data, start, features, r, sign):
 
 
 @implements(evaluate, MultinomialFamily)
-def _evaluate(family, tail, slot, data, start, features, begin, end, out):
+def _evaluate(family, tail, slot, block, begin, end, out):
+    features = block.features
     for r in range(begin, end):
         total, value = 0.0, 0.0
         for j in range(family.columns.size):
@@ -166,12 +169,12 @@ def _evaluate(family, tail, slot, data, start, features, begin, end, out):
 
 
 @implements(screen, MultinomialFamily)
-def _screen(family, tail, slot, data, start, features, begin, end, out):
+def _screen(family, tail, slot, block, begin, end, out):
     return None  # a probability is at most 1
 
 
 @implements(featurise, SparseMultinomialFamily)
-def _featurise_sparse(family, data, start, size, features):
+def _featurise_sparse(family, block):
     return None
 
 
@@ -189,14 +192,16 @@ def _clear_sparse(family, tail, slot):
 
 
 @implements(update, SparseMultinomialFamily)
-def _update_sparse(family, tail, slot, data, start, features, r, sign):
+def _update_sparse(family, tail, slot, block, r, sign):
+    data, start = block.data, block.start
     for q in range(data.indptr[start + r], data.indptr[start + r + 1]):
         tail.weight[slot, data.indices[q]] += sign * data.values[q]
         tail.total[slot] += sign * data.values[q]
 
 
 @implements(evaluate, SparseMultinomialFamily)
-def _evaluate_sparse(family, tail, slot, data, start, features, begin, end, out):
+def _evaluate_sparse(family, tail, slot, block, begin, end, out):
+    data, start = block.data, block.start
     for r in range(begin, end):
         total, value = 0.0, 0.0
         for q in range(data.indptr[start + r], data.indptr[start + r + 1]):
@@ -209,5 +214,5 @@ def _evaluate_sparse(family, tail, slot, data, start, features, begin, end, out)
 
 
 @implements(screen, SparseMultinomialFamily)
-def _screen_sparse(family, tail, slot, data, start, features, begin, end, out):
+def _screen_sparse(family, tail, slot, block, begin, end, out):
     return None  # a probability is at most 1

@@ -10,7 +10,7 @@ and an atom's sufficient statistics are the sum of its rows' features.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba.core import types
@@ -19,8 +19,17 @@ from numba.extending import overload
 from unbounded.compiled.jit import FAST, inline, jit, over_parts
 
 
-def featurise(family: Any, data: Any, start: int, size: int, features: Any) -> None:
-    """Write the features of rows start .. start+size of `data` into columns 0 .. size of `features`."""
+class Block(NamedTuple):
+    """Rows start .. start + size of the data, and room for their features."""
+
+    data: Any
+    start: int
+    size: int
+    features: Any
+
+
+def featurise(family: Any, block: Any) -> None:
+    """Write the features of the block's rows."""
 
 
 def accumulate(family: Any, data: Any, rows: Any, statistics: Any) -> None:
@@ -31,23 +40,19 @@ def clear(family: Any, tail: Any, slot: int) -> None:
     """Make the slot the prior: no members."""
 
 
-def update(family: Any, tail: Any, slot: int, data: Any, start: int, features: Any, r: int, sign: int) -> None:
+def update(family: Any, tail: Any, slot: int, block: Any, r: int, sign: int) -> None:
     """Add (sign = 1) or remove (sign = -1) row r of the block to the members of a slot."""
 
 
-def evaluate(
-    family: Any, tail: Any, slot: int, data: Any, start: int, features: Any, begin: int, end: int, out: Any
-) -> None:
+def evaluate(family: Any, tail: Any, slot: int, block: Any, begin: int, end: int, out: Any) -> None:
     """Add the log predictive of rows begin .. end of the block, given the slot's members, to out[begin:end]."""
 
 
-def screen(
-    family: Any, tail: Any, slot: int, data: Any, start: int, features: Any, begin: int, end: int, out: Any
-) -> None:
+def screen(family: Any, tail: Any, slot: int, block: Any, begin: int, end: int, out: Any) -> None:
     """Like `evaluate`, but add an upper bound that costs little; infinity is always right."""
 
 
-def logits(finite: Any, family: Any, data: Any, start: int, size: int, features: Any, out: Any, top: Any) -> None:
+def logits(finite: Any, family: Any, block: Any, out: Any, top: Any) -> None:
     """out[k, r]: log weight times likelihood of row r of the block under atom k, and top[r] its largest over k.
 
     `finite` is the finite part: an array eta, with out = eta . (features, 1), or what a likelihood has that is faster;
@@ -56,9 +61,9 @@ def logits(finite: Any, family: Any, data: Any, start: int, size: int, features:
     """
 
 
-def _recurse_featurise(family: Any, data: Any, start: int, size: int, features: Any) -> None:
-    featurise(family[0], data, start, size, features)
-    featurise(family[1:], data, start, size, features)
+def _recurse_featurise(family: Any, block: Any) -> None:
+    featurise(family[0], block)
+    featurise(family[1:], block)
 
 
 def _recurse_accumulate(family: Any, data: Any, rows: Any, statistics: Any) -> None:
@@ -71,40 +76,36 @@ def _recurse_clear(family: Any, tail: Any, slot: int) -> None:
     clear(family[1:], tail[1:], slot)
 
 
-def _recurse_update(family: Any, tail: Any, slot: int, data: Any, start: int, features: Any, r: int, sign: int) -> None:
-    update(family[0], tail[0], slot, data, start, features, r, sign)
-    update(family[1:], tail[1:], slot, data, start, features, r, sign)
+def _recurse_update(family: Any, tail: Any, slot: int, block: Any, r: int, sign: int) -> None:
+    update(family[0], tail[0], slot, block, r, sign)
+    update(family[1:], tail[1:], slot, block, r, sign)
 
 
-def _recurse_evaluate(
-    family: Any, tail: Any, slot: int, data: Any, start: int, features: Any, begin: int, end: int, out: Any
-) -> None:
-    evaluate(family[0], tail[0], slot, data, start, features, begin, end, out)
-    evaluate(family[1:], tail[1:], slot, data, start, features, begin, end, out)
+def _recurse_evaluate(family: Any, tail: Any, slot: int, block: Any, begin: int, end: int, out: Any) -> None:
+    evaluate(family[0], tail[0], slot, block, begin, end, out)
+    evaluate(family[1:], tail[1:], slot, block, begin, end, out)
 
 
-def _recurse_screen(
-    family: Any, tail: Any, slot: int, data: Any, start: int, features: Any, begin: int, end: int, out: Any
-) -> None:
-    screen(family[0], tail[0], slot, data, start, features, begin, end, out)
-    screen(family[1:], tail[1:], slot, data, start, features, begin, end, out)
+def _recurse_screen(family: Any, tail: Any, slot: int, block: Any, begin: int, end: int, out: Any) -> None:
+    screen(family[0], tail[0], slot, block, begin, end, out)
+    screen(family[1:], tail[1:], slot, block, begin, end, out)
 
 
-over_parts(featurise, _recurse_featurise, lambda family, data, start, size, features: None)
+over_parts(featurise, _recurse_featurise, lambda family, block: None)
 over_parts(accumulate, _recurse_accumulate, lambda family, data, rows, statistics: None)
 over_parts(clear, _recurse_clear, lambda family, tail, slot: None)
-over_parts(update, _recurse_update, lambda family, tail, slot, data, start, features, r, sign: None)
-over_parts(evaluate, _recurse_evaluate, lambda family, tail, slot, data, start, features, begin, end, out: None)
-over_parts(screen, _recurse_screen, lambda family, tail, slot, data, start, features, begin, end, out: None)
+over_parts(update, _recurse_update, lambda family, tail, slot, block, r, sign: None)
+over_parts(evaluate, _recurse_evaluate, lambda family, tail, slot, block, begin, end, out: None)
+over_parts(screen, _recurse_screen, lambda family, tail, slot, block, begin, end, out: None)
 
 
 @inline
-def refresh(families, tail, slot, data, start, features, begin, end, columns, fresh):
+def refresh(families, tail, slot, block, begin, end, columns, fresh):
     """Make the slot's column of log predictives right for rows begin .. end of the block."""
     column = columns[slot]
     for q in range(begin, end):
         column[q] = 0.0
-    evaluate(families, tail, slot, data, start, features, begin, end, column)
+    evaluate(families, tail, slot, block, begin, end, column)
     fresh[slot] = end
 
 
@@ -142,8 +143,9 @@ def _narrow_product(eta: Any, features: Any, out: Any) -> None:
 
 
 @jit
-def dense_logits(eta: Any, family: Any, data: Any, start: int, size: int, features: Any, out: Any, top: Any) -> None:
-    featurise(family, data, start, size, features)
+def dense_logits(eta: Any, family: Any, block: Any, out: Any, top: Any) -> None:
+    features = block.features
+    featurise(family, block)
     if eta.shape[1] <= 12:
         _narrow_product(eta, features, out)
     elif out.shape[0] > 0:
@@ -152,8 +154,9 @@ def dense_logits(eta: Any, family: Any, data: Any, start: int, size: int, featur
 
 
 @jit
-def sparse_logits(eta: Any, data: Any, start: int, size: int, out: Any, top: Any) -> None:
+def sparse_logits(eta: Any, block: Any, out: Any, top: Any) -> None:
     """The same for rows of (column, value) pairs; eta comes transposed, so that atoms are contiguous."""
+    data, start, size = block.data, block.start, block.size
     atoms = out.shape[0]
     sums = np.empty(atoms, eta.dtype)
     for r in range(size):
@@ -172,15 +175,9 @@ def sparse_logits(eta: Any, data: Any, start: int, size: int, out: Any, top: Any
 
 
 @overload(logits, jit_options={"nogil": True, "fastmath": FAST, "error_model": "numpy"}, strict=False)
-def _choose_logits(
-    finite: Any, family: Any, data: Any, start: int, size: int, features: Any, out: Any, top: Any
-) -> Any:
+def _choose_logits(finite: Any, family: Any, block: Any, out: Any, top: Any) -> Any:
     if not isinstance(finite, types.Array):
         return None
-    if not isinstance(data, types.Array):
-        return lambda finite, family, data, start, size, features, out, top: sparse_logits(
-            finite, data, start, size, out, top
-        )
-    return lambda finite, family, data, start, size, features, out, top: dense_logits(
-        finite, family, data, start, size, features, out, top
-    )
+    if not isinstance(block.types[0], types.Array):
+        return lambda finite, family, block, out, top: sparse_logits(finite, block, out, top)
+    return lambda finite, family, block, out, top: dense_logits(finite, family, block, out, top)

@@ -115,8 +115,8 @@ class PoissonTail(NamedTuple):
 
 
 @implements(featurise, PoissonFamily)
-def _featurise(family, data, start, size, features):
-    values_in_lanes(family, data, start, size, features)
+def _featurise(family, block):
+    values_in_lanes(family, block)
 
 
 @implements(accumulate, PoissonFamily)
@@ -140,7 +140,8 @@ def _clear(family, tail, slot):
 
 
 @implements(update, PoissonFamily)
-def _update(family, tail, slot, data, start, features, r, sign):
+def _update(family, tail, slot, block, r, sign):
+    features = block.features
     d = family.columns.size
     for j in range(d):
         tail.shape[slot, j] += sign * np.float64(features[family.first + j, r])
@@ -149,8 +150,9 @@ def _update(family, tail, slot, data, start, features, r, sign):
 
 
 @implements(evaluate, PoissonFamily)
-def _evaluate(family, tail, slot, data, start, features, begin, end, out):
+def _evaluate(family, tail, slot, block, begin, end, out):
     """The negative binomial, without 1 / x!, which all atoms share."""
+    features = block.features
     d = family.columns.size
     for j in range(d):
         shape, zero, log_next = tail.shape[slot, j], tail.at_zero[slot, j], tail.log_next[slot, j]
@@ -162,6 +164,6 @@ def _evaluate(family, tail, slot, data, start, features, begin, end, out):
 
 
 @implements(screen, PoissonFamily)
-def _screen(family, tail, slot, data, start, features, begin, end, out):
+def _screen(family, tail, slot, block, begin, end, out):
     for r in range(begin, end):
         out[r] += np.inf

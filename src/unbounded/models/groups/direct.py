@@ -18,7 +18,7 @@ import numpy as np
 from unbounded.compiled.draws import uniform
 from unbounded.compiled.jit import inline, jit
 from unbounded.compiled.lanes import lane_exp
-from unbounded.likelihoods.operations import clear, logits, refresh, update
+from unbounded.likelihoods.operations import Block, clear, logits, refresh, update
 
 LOOK_AHEAD = 16
 
@@ -63,7 +63,7 @@ def scratch(features: int, atoms: int, shared: int, slots: int, lanes: int, dtyp
 @jit
 def likelihoods(finite, families, data, start, size, work):
     """Likelihoods of a block under mobile atoms, and no valid column of a private one."""
-    logits(finite, families, data, start, size, work.features, work.logits, work.top)
+    logits(finite, families, Block(data, start, size, work.features), work.logits, work.top)
     atoms = work.logits.shape[0]
     for k in range(atoms):
         for r in range(size):
@@ -144,7 +144,7 @@ def _move(
     if z >= shared:
         old = z - shared
         members[old] -= 1
-        update(families, tail, old, data, start, work.features, r, -1)
+        update(families, tail, old, Block(data, start, size, work.features), r, -1)
         fresh[old] = 0
         if members[old] == 0:
             sticks[slots] = log_sum(sticks[slots], sticks[old])
@@ -157,7 +157,7 @@ def _move(
                 continue
             if fresh[slot] <= r:
                 end = size if slot == slots else min(size, r + LOOK_AHEAD)
-                refresh(families, tail, slot, data, start, work.features, r, end, columns, fresh)
+                refresh(families, tail, slot, Block(data, start, size, work.features), r, end, columns, fresh)
             log_beta = masses.log_gamma + sticks[slot]
             if slot == slots:
                 log_beta += math.log(masses.alpha / masses.share)
@@ -199,7 +199,7 @@ def _move(
         clear(families, tail, chosen)
         break_stick(sticks, chosen, masses.share, v)
     members[chosen] += 1
-    update(families, tail, chosen, data, start, work.features, r, 1)
+    update(families, tail, chosen, Block(data, start, size, work.features), r, 1)
     fresh[chosen] = 0
     labels[i] = shared + chosen
     counts[shared + chosen] += 1

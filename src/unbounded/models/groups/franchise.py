@@ -11,7 +11,7 @@ import numpy as np
 
 from unbounded.compiled.draws import uniform
 from unbounded.compiled.jit import inline, jit
-from unbounded.likelihoods.operations import clear, evaluate, featurise, logits, refresh, update
+from unbounded.likelihoods.operations import Block, clear, evaluate, featurise, logits, refresh, update
 from unbounded.models.groups.direct import LOOK_AHEAD, free_slot, group_of, likelihoods
 
 
@@ -122,7 +122,7 @@ def _seat(
     if dish >= shared:
         old = dish - shared
         members[old] -= 1
-        update(families, tail, old, data, start, work.features, r, -1)
+        update(families, tail, old, Block(data, start, size, work.features), r, -1)
         fresh[old] = 0
         served[old] -= heads[table] == 0
         if members[old] == 0:
@@ -132,7 +132,7 @@ def _seat(
         if slot == slots or members[slot] > 0:
             if fresh[slot] <= r:
                 last = size if slot == slots else min(size, r + LOOK_AHEAD)
-                refresh(families, tail, slot, data, start, work.features, r, last, columns, fresh)
+                refresh(families, tail, slot, Block(data, start, size, work.features), r, last, columns, fresh)
             best = max(best, columns[slot, r])
     scale = math.exp(np.float64(work.top[r]) - best) if usable > 0 else 0.0
     total = 0.0
@@ -185,7 +185,7 @@ def _seat(
     joined = dishes[last] - shared
     if joined >= 0:
         members[joined] += 1
-        update(families, tail, joined, data, start, work.features, r, 1)
+        update(families, tail, joined, Block(data, start, size, work.features), r, 1)
         fresh[joined] = 0
     return True
 
@@ -221,7 +221,7 @@ def _change_dishes(
     together = np.zeros((tables, usable))
     for start in range(begin, end if usable > 0 else begin, lanes):
         size = min(lanes, end - start)
-        logits(finite, families, data, start, size, work.features, work.logits, work.top)
+        logits(finite, families, Block(data, start, size, work.features), work.logits, work.top)
         for r in range(size):
             for k in range(usable):
                 together[seats[start + r], k] += work.logits[k, r]
@@ -289,9 +289,10 @@ def _table_joins(families, data, seats, begin, end, i, tail, members, slot, sign
     value = np.zeros(1)
     for q in range(i, end):
         if seats[q] == seats[i]:
-            featurise(families, data, q, 1, single)
+            block = Block(data, q, 1, single)
+            featurise(families, block)
             if sign > 0:
-                evaluate(families, tail, slot, data, q, single, 0, 1, value)
-            update(families, tail, slot, data, q, single, 0, sign)
+                evaluate(families, tail, slot, block, 0, 1, value)
+            update(families, tail, slot, block, 0, sign)
             members[slot] += sign
     return value[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from unbounded.compiled.jit import jit
-from unbounded.likelihoods.operations import accumulate, clear, evaluate, featurise, update
+from unbounded.likelihoods.operations import Block, accumulate, clear, evaluate, featurise, update
 
 
 def lanes_for(rows: int, features: int, atoms: int, itemsize: int) -> int:
@@ -33,12 +33,13 @@ def fill_tail(families, data, labels, shared, tail, members, work):
             any_private |= labels[start + r] >= shared
         if not any_private:
             continue
-        featurise(families, data, start, size, work.features)
+        block = Block(data, start, size, work.features)
+        featurise(families, block)
         for r in range(size):
             slot = labels[start + r] - shared
             if slot >= 0:
                 members[slot] += 1
-                update(families, tail, slot, data, start, work.features, r, 1)
+                update(families, tail, slot, block, r, 1)
 
 
 @jit
@@ -82,11 +83,11 @@ def statistics(families, data, labels, atoms, features):
 
 
 @jit
-def predictive(families, tail, slots, data, start, size, features, out):
+def predictive(families, tail, slots, block, out):
     """out[k, r]: log predictive of the block's rows under each of the packed atoms (for prediction and scores)."""
-    featurise(families, data, start, size, features)
+    featurise(families, block)
     for k in range(slots):
         column = out[k]
-        for r in range(size):
+        for r in range(block.size):
             column[r] = 0.0
-        evaluate(families, tail, k, data, start, features, 0, size, column)
+        evaluate(families, tail, k, block, 0, block.size, column)

@@ -8,7 +8,8 @@ import numpy as np
 
 from unbounded.arrays import Array, is_csr
 from unbounded.likelihoods.base import Bound
-from unbounded.models.labelled import kernel as labelled
+from unbounded.likelihoods.operations import Block
+from unbounded.models.labelled import kernel
 from unbounded.rows import rows_of
 
 _LANES = 256
@@ -24,7 +25,7 @@ def log_predictive(likelihood: Bound, counts: Array, statistics: Array, X: Any) 
     for start in range(0, n, _LANES):
         size = min(_LANES, n - start)
         block = np.empty((len(counts), _LANES))
-        labelled.predictive(family, tail, len(counts), rows_of(X, start, start + size), 0, size, features, block)
+        kernel.predictive(family, tail, len(counts), Block(rows_of(X, start, start + size), 0, size, features), block)
         out[:, start : start + size] = block[:, :size]
     if likelihood.imputes and not is_csr(X):
         holes = np.isnan(X[:, likelihood.columns.index]).any(axis=1)

@@ -19,7 +19,7 @@ import numpy as np
 from unbounded.compiled.draws import uniform
 from unbounded.compiled.jit import jit
 from unbounded.compiled.lanes import lane_exp
-from unbounded.likelihoods.operations import clear, logits, refresh, screen, update
+from unbounded.likelihoods.operations import Block, clear, logits, refresh, screen, update
 
 LOOK_AHEAD = 32
 SLACK = 1e-6  # nats by which a bound is raised, to cover rounding
@@ -126,29 +126,29 @@ def draw_mobile(work, key, row):
 
 
 @jit
-def _raise_cap(families, tail, slot, weight, data, start, begin, size, work):
+def _raise_cap(families, tail, slot, weight, block, begin, work):
     """Add to each row's `cap`, the bound on its tail weights, what one more atom may weigh; SLACK covers rounding."""
-    top, cap, column = work.top, work.cap, work.screened
+    top, cap, column, size = work.top, work.cap, work.screened, block.size
     log_weight = math.log(weight) + SLACK
     for r in range(begin, size):
         column[r] = log_weight
-    screen(families, tail, slot, data, start, work.features, begin, size, column)
+    screen(families, tail, slot, block, begin, size, column)
     for r in range(begin, size):
         cap[r] += lane_exp(min(column[r] - np.float64(top[r]), 80.0))
 
 
 @jit
-def _raise_changed(families, tail, members, law, data, start, begin, size, left, joined, work):
+def _raise_changed(families, tail, members, law, block, begin, left, joined, work):
     """After a row left and joined private atoms, make the cap right again for the rows to come."""
     largest = law.scale / law.base
     if joined >= 0:
         weight = largest * (members[joined] - law.discount)
-        _raise_cap(families, tail, joined, weight, data, start, begin, size, work)
+        _raise_cap(families, tail, joined, weight, block, begin, work)
         if law.extra > 0.0:
-            _raise_cap(families, tail, members.size, largest * law.extra, data, start, begin, size, work)
+            _raise_cap(families, tail, members.size, largest * law.extra, block, begin, work)
     if left >= 0 and left != joined and members[left] > 0:
         weight = largest * (members[left] - law.discount)
-        _raise_cap(families, tail, left, weight, data, start, begin, size, work)
+        _raise_cap(families, tail, left, weight, block, begin, work)
 
 
 @jit
@@ -169,9 +169,10 @@ def _find_needs(work, labels, start, begin, size, usable, shared):
 
 
 @jit
-def _screen_block(families, data, labels, start, size, usable, shared, law, tail, members, work):
+def _screen_block(families, block, labels, usable, shared, law, tail, members, work):
     """Bound the tail's weights for every row of the block; returns how many rows need the sequential path."""
     largest = law.scale / law.base
+    start, size = block.start, block.size
     for r in range(size):
         work.cap[r] = 0.0
     atoms = 0
@@ -179,10 +180,10 @@ def _screen_block(families, data, labels, start, size, usable, shared, law, tail
         if members[slot] > 0:
             atoms += 1
             weight = largest * (members[slot] - law.discount)
-            _raise_cap(families, tail, slot, weight, data, start, 0, size, work)
+            _raise_cap(families, tail, slot, weight, block, 0, work)
     births = law.birth + law.extra * (atoms + 1)
     if births > 0.0:
-        _raise_cap(families, tail, members.size, largest * births, data, start, 0, size, work)
+        _raise_cap(families, tail, members.size, largest * births, block, 0, work)
     return _find_needs(work, labels, start, 0, size, usable, shared)
 
 
@@ -198,7 +199,8 @@ def sweep(families, data, labels, first, begin, finite, usable, shared, law, tai
     births_possible = law.birth > 0.0 or law.extra > 0.0
     for start in range(begin, n, lanes):
         size = min(lanes, n - start)
-        logits(finite, families, data, start, size, work.features, work.logits, work.top)
+        block = Block(data, start, size, work.features)
+        logits(finite, families, block, work.logits, work.top)
         draw_mobile(work, label_key, first + start)
         for r in range(size):
             z = labels[start + r]
@@ -207,7 +209,7 @@ def sweep(families, data, labels, first, begin, finite, usable, shared, law, tai
             continue
         for r in range(size):
             work.escape[r] = uniform(tail_key, first + start + r)
-        count = _screen_block(families, data, labels, start, size, usable, shared, law, tail, members, work)
+        count = _screen_block(families, block, labels, usable, shared, law, tail, members, work)
         look = LOOK_AHEAD if 8 * count > size else 1
         if count > 0:
             for slot in range(slots + 1):
@@ -225,29 +227,27 @@ def sweep(families, data, labels, first, begin, finite, usable, shared, law, tai
             z = labels[start + r]
             if free < 0 and (z < shared or members[z - shared] > 1):
                 return start + r
-            joined = _move(
-                families, data, labels, start, r, size, shared, law, tail, members, rows_in_tail, free, look, work
-            )
+            joined = _move(families, block, labels, r, shared, law, tail, members, rows_in_tail, free, look, work)
             left = z - shared
             rows_in_tail += (joined >= 0) - (left >= 0)
             r += 1
             count -= 1
             if (joined >= 0 or left >= 0) and count < size - r:
-                _raise_changed(families, tail, members, law, data, start, r, size, left, joined, work)
+                _raise_changed(families, tail, members, law, block, r, left, joined, work)
                 count = _find_needs(work, labels, start, r, size, usable, shared)
     return n
 
 
 @jit
-def _move(families, data, labels, start, r, size, shared, law, tail, members, rows_in_tail, free, look, work):
+def _move(families, block, labels, r, shared, law, tail, members, rows_in_tail, free, look, work):
     """Gibbs move of one row over mobile, private and new atoms; returns the slot that it joined, or -1."""
-    i = start + r
+    i, size = block.start + r, block.size
     slots = members.size
-    features, columns, fresh, weights = work.features, work.columns, work.fresh, work.weights
+    columns, fresh, weights = work.columns, work.fresh, work.weights
     old = labels[i] - shared
     if old >= 0:
         members[old] -= 1
-        update(families, tail, old, data, start, features, r, -1)
+        update(families, tail, old, block, r, -1)
         fresh[old] = 0
         rows_in_tail -= 1
         if members[old] == 0:
@@ -261,14 +261,14 @@ def _move(families, data, labels, start, r, size, shared, law, tail, members, ro
         if members[slot] > 0:
             atoms += 1
             if fresh[slot] <= r:
-                refresh(families, tail, slot, data, start, features, r, min(size, r + look), columns, fresh)
+                refresh(families, tail, slot, block, r, min(size, r + look), columns, fresh)
             weights[slot] = columns[slot, r] + math.log(members[slot] - law.discount) + log_common
             best = max(best, weights[slot])
     births = law.birth + law.extra * atoms
     weights[slots] = -np.inf
     if births > 0:
         if fresh[slots] <= r:
-            refresh(families, tail, slots, data, start, features, r, min(size, r + look), columns, fresh)
+            refresh(families, tail, slots, block, r, min(size, r + look), columns, fresh)
         weights[slots] = columns[slots, r] + math.log(births) + log_common
         best = max(best, weights[slots])
     mobile = math.exp(log_mobile - best)
@@ -291,7 +291,7 @@ def _move(families, data, labels, start, r, size, shared, law, tail, members, ro
         chosen = free
         clear(families, tail, chosen)
     members[chosen] += 1
-    update(families, tail, chosen, data, start, features, r, 1)
+    update(families, tail, chosen, block, r, 1)
     fresh[chosen] = 0
     labels[i] = shared + chosen
     return chosen

@@ -183,7 +183,7 @@ class LogTopics(NamedTuple):
 
 
 @implements(featurise, TokenFamily)
-def _featurise(family, data, start, size, features):
+def _featurise(family, block):
     pass
 
 
@@ -200,25 +200,28 @@ def _clear(family, tail, slot):
 
 
 @implements(update, TokenFamily)
-def _update(family, tail, slot, data, start, features, r, sign):
+def _update(family, tail, slot, block, r, sign):
+    data, start = block.data, block.start
     tail.counts[slot, data[start + r]] += sign
     tail.totals[slot] += sign
 
 
 @implements(evaluate, TokenFamily)
-def _evaluate(family, tail, slot, data, start, features, begin, end, out):
+def _evaluate(family, tail, slot, block, begin, end, out):
+    data, start = block.data, block.start
     total = family.words * family.eta + tail.totals[slot]
     for r in range(begin, end):
         out[r] += math.log((family.eta + tail.counts[slot, data[start + r]]) / total)
 
 
 @implements(screen, TokenFamily)
-def _screen(family, tail, slot, data, start, features, begin, end, out):
-    evaluate(family, tail, slot, data, start, features, begin, end, out)
+def _screen(family, tail, slot, block, begin, end, out):
+    evaluate(family, tail, slot, block, begin, end, out)
 
 
 @implements(logits, LogTopics)
-def _logits(finite, family, data, start, size, features, out, top):
+def _logits(finite, family, block, out, top):
+    data, start, size = block.data, block.start, block.size
     for r in range(size):
         row = finite.values[data[start + r]]
         for k in range(out.shape[0]):

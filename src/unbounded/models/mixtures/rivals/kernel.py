@@ -11,7 +11,7 @@ import numpy as np
 
 from unbounded.compiled.draws import uniform
 from unbounded.compiled.jit import jit
-from unbounded.likelihoods.operations import largest, logits
+from unbounded.likelihoods.operations import Block, largest, logits
 from unbounded.models.mixtures.kernel import draw_mobile
 
 
@@ -32,7 +32,7 @@ def draw_above(families, data, labels, first, finite, weights, slices, key, work
     lanes = level.size
     for start in range(0, n, lanes):
         size = min(lanes, n - start)
-        logits(finite, families, data, start, size, work.features, values, work.top)
+        logits(finite, families, Block(data, start, size, work.features), values, work.top)
         for r in range(lanes):
             level[r] = uniform(slices, first + start + r) * weights[labels[start + r]] if r < size else 0.0
         for k in range(values.shape[0]):
@@ -80,7 +80,7 @@ def pick(families, data, labels, start, size, finite, auxiliary, law, members, c
     """
     values, weights = work.logits, work.weights
     slots = members.size
-    logits(finite, families, data, start, size, work.features, values, work.top)
+    logits(finite, families, Block(data, start, size, work.features), values, work.top)
     for r in range(size):
         old = labels[start + r]
         members[old] -= 1
