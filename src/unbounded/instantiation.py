@@ -122,6 +122,6 @@ def resolve(instantiate: Any) -> Rule:
 
 def classify(ghosts: Array, owner: Array, plan: Plan) -> tuple[Array, Array, Array]:
     """Positions of mobile, held (frozen or stuck) and private atoms."""
-    is_mobile = ghosts > 0
-    is_private = ~is_mobile & ((owner == plan.lone) if plan.lone >= 0 else (owner >= 0))
+    is_mobile = ghosts > 0  # mutant: classify is mobile
+    is_private = ~is_mobile & ((owner == plan.lone) if plan.lone >= 0 else (owner >= 0))  # mutant: classify is private
     return tuple(np.flatnonzero(mask) for mask in (is_mobile, ~is_mobile & ~is_private, is_private))  # type: ignore[return-value]

@@ -442,7 +442,7 @@ def draw_holes(data, rows, starts, holes, columns, labels, means, precisions, sh
                 pull[a] -= lower[a, b] * pull[b]
             pull[a] /= lower[a, a]
         for a in range(h):
-            pull[a] += normal(key, (first + i) * d + hole[a])
+            pull[a] += normal(key, (first + i) * d + hole[a])  # mutant: draw holes pull
         for a in range(h - 1, -1, -1):
             for b in range(a + 1, h):
                 pull[a] -= lower[b, a] * pull[b]

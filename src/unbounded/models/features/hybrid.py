@@ -56,7 +56,7 @@ class HybridFeatures(Features):
             mobile, held, private = np.arange(len(live)), live[:0], live[:0]
         else:
             ghosts, extra = self.measure.ghosts(hyper, members, self.n_rows, plan.ghosts, rng("ghosts"))
-            mobile, held, private = classify(ghosts, owner, plan)
+            mobile, held, private = classify(ghosts, owner, plan)  # mutant: global step mobile 2
         n_mobile = len(mobile) + len(extra)
         n_shared = n_mobile + len(held) + len(always)
 
@@ -70,7 +70,7 @@ class HybridFeatures(Features):
         families = [
             self.likelihood.family(scales, shared, size, self.setup.dtype) for size in sizes[: 1 + (plan.lone >= 0)]
         ]
-        broadcast = Broadcast(
+        broadcast = Broadcast(  # mutant: global step broadcast
             state.round, families, weights, [rng("order").permutation(size) for size in sizes], n_mobile, n_shared,
             (self.measure.law(hyper, everyone, open_=False), self.measure.law(hyper, everyone)), scales, shared,
             self.keys(state.round),

@@ -73,6 +73,7 @@ def jump(model: Features, state: FeatureState, engine: Engine, turn: int = 0) ->
     log_ratio = _log_target(model, state, statistics) - _log_target(model, state, before)
     log_coins = _log_coins(gathered.shared["coins"])
     if absorb:
+        # mutant: jump log ratio
         log_ratio += math.log(size) + _log_set(len(chosen), new_size) + log_coins - log_forward
     else:
         inclusion = _inclusion(model, after, statistics, size, kind)

@@ -101,6 +101,7 @@ def new_ratio(law: Any, z: int) -> Any:
 def _bernoulli_ratio(law, members, weight, z):
     if z > 0:
         return 0.0
+    # mutant: bernoulli ratio result
     return math.exp(min(weight, 700.0)) if members < 0.0 else members / (law.n - 1.0 - members + law.c)
 
 
@@ -310,7 +311,7 @@ def draw_pair(first, second, pull, other, curve, key, row, busy):
     some = busy[busy.size - 1]
     for r in range(first.size):
         a, b = pull[r], other[r]
-        both = a + b - cross
+        both = a + b - cross  # mutant: draw pair both
         top = max(max(a, b), max(both, none))
         w = lane_exp(none - top)
         wa = w + lane_exp(a - top)
@@ -419,18 +420,18 @@ def _visit(law, family, tail, data, start, z, r, row, usable, shared, members, o
             singles += 1
     for j in range(count - 1, 0, -1):  # a fresh random order at every visit: storage order would be biased
         i = int(uniform(own, 3 * j) * (j + 1))
-        work.slots[i], work.slots[j] = work.slots[j], work.slots[i]
+        work.slots[i], work.slots[j] = work.slots[j], work.slots[i]  # mutant: visit work.slots[i]
     for j in range(count):
         slot = work.slots[j]
         old = int(z[shared + slot, r])
-        others = float(members[slot] - old)
+        others = float(members[slot] - old)  # mutant: visit others
         weight = tail_weight(law, others, old, stream(own, 3 * slot + 1))
         new = draw_entry(
             law, family, tail, z, r, shared, shared + slot, old, others, weight, False, uniform(own, on_line(slot)),
             work.ladder,
         )  # fmt: skip
         _set(family, tail, z, r, shared, members, slot, new)
-    if singles > 0 or born > 0:
+    if singles > 0 or born > 0:  # mutant: visit condition
         _replace_singles(law, family, tail, z, r, shared, members, singles, born, stream(own, 0), work)
     depart(family, tail, z, r, shared)
 
@@ -469,7 +470,7 @@ def _replace_singles(law, family, tail, z, r, shared, members, singles, born, ke
         new = new_count(law, uniform(stream(key, 2 * j + 1), 0))
         ratio += shift(family, tail, z, r, shared, shared + slot, float(new))
         _set(family, tail, z, r, shared, members, slot, new)
-    if math.log(uniform(key, 0)) < ratio:
+    if math.log(uniform(key, 0)) < ratio:  # mutant: replace singles condition
         return
     for j in range(born):
         _set(family, tail, z, r, shared, members, work.fresh[j], 0)
@@ -514,7 +515,7 @@ def sweep(
                 z[k, r] = Z[k, start + r]
         prepare(family, tail, data, start, z, usable, work)
         for s in range(sweeps):
-            own = stream(entry_key, s)
+            own = stream(entry_key, s)  # mutant: sweep own
             _find_busy(family, z, shared, work.busy)
             sweep_mobile(family, law, tail, z, usable, order, weights, own, first + start, work)
             if alive == 0 and births == 0:

@@ -169,6 +169,7 @@ class BoundLinearGaussian(FeatureBound):
     def draw(self, scales: Scales, statistics: FeatureStatistics, rng: np.random.Generator) -> tuple[Array, Scales]:
         """All loadings jointly, A ~ N(M^-1 Z'X / s, M^-1) with M = Z'Z / s + prior precision; then the variances."""
         size, d = statistics.sums.shape
+        # mutant: draw precision
         precision = statistics.products / scales.noise + np.diag(self._precision(scales, size))
         lower = np.linalg.cholesky(precision)
         white = solve_triangular(lower, statistics.sums / scales.noise, lower=True)
@@ -469,7 +470,7 @@ def _seek(family, law, tail, data, start, z, r, shared, members, key, row, work,
             if members[k] > 0:
                 moved = square - 2.0 * _dot(error, tail.a[k]) + tail.norms[k]
                 gain = constant[k] + 0.5 * (square / noise - moved * inverse[k])
-                if uniform(own, on_line(k)) * (1.0 + math.exp(min(gain, 700.0))) >= 1.0:
+                if uniform(own, on_line(k)) * (1.0 + math.exp(min(gain, 700.0))) >= 1.0:  # mutant: seek condition
                     return r
         r += 1
     return r

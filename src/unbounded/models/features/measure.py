@@ -193,7 +193,7 @@ class BetaBernoulli(FeatureMeasure):
         return value
 
     def law(self, hyper: Hyper, n: float, open_: bool = True) -> BernoulliLaw:
-        rate = hyper.alpha * hyper.c / (hyper.c + n - 1.0)
+        rate = hyper.alpha * hyper.c / (hyper.c + n - 1.0)  # mutant: law rate
         return BernoulliLaw(hyper.c, float(n), rate if open_ else 0.0, 1.0)
 
     def later_entries(self, hyper: Hyper, first: Array, i: Array, n: int, rng: np.random.Generator) -> Array:

@@ -341,7 +341,7 @@ def _collect(family, tail, data, start, z, first, key, products, sums, rest):
             for k in range(columns):
                 if left > 0 and z[k, r] > 0:
                     part = z[k, r] * (family.loadings[k, j] if k < shared else tail.loadings[k - shared, j])
-                    taken = binomial(left, min(part / mass, 1.0), stream(own, k))
+                    taken = binomial(left, min(part / mass, 1.0), stream(own, k))  # mutant: collect taken
                     sums[k, j] += taken
                     left -= taken
                     mass = max(mass - part, family.background[j])

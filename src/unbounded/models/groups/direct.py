@@ -119,7 +119,7 @@ def assign(
                 for q in range(offsets[g], stop):
                     work.counts[labels[q]] += 1
             z = labels[i]
-            if usable <= z < shared:
+            if usable <= z < shared:  # mutant: assign condition
                 continue
             free = free_slot(members)
             if free < 0 and (z < shared or members[z - shared] > 1):
@@ -140,14 +140,14 @@ def _move(
     slots = members.size
     counts, weights, columns, fresh = work.counts, work.weights, work.columns, work.fresh
     z = labels[i]
-    counts[z] -= 1
+    counts[z] -= 1  # mutant: move counts
     if z >= shared:
         old = z - shared
         members[old] -= 1
         update(families, tail, old, Block(data, start, size, work.features), r, -1)
         fresh[old] = 0
         if members[old] == 0:
-            sticks[slots] = log_sum(sticks[slots], sticks[old])
+            sticks[slots] = log_sum(sticks[slots], sticks[old])  # mutant: move sticks
             free = old
     best = np.float64(work.top[r]) if usable > 0 else -np.inf
     for slot in range(slots + 1):
@@ -160,7 +160,7 @@ def _move(
                 refresh(families, tail, slot, Block(data, start, size, work.features), r, end, columns, fresh)
             log_beta = masses.log_gamma + sticks[slot]
             if slot == slots:
-                log_beta += math.log(masses.alpha / masses.share)
+                log_beta += math.log(masses.alpha / masses.share)  # mutant: move log beta
             elif counts[shared + slot] > 0:
                 log_beta = math.log(counts[shared + slot] + math.exp(log_beta))
             weights[slot] = columns[slot, r] + log_beta
@@ -211,7 +211,7 @@ def break_stick(sticks, slot, share, v):
     left = math.log(v) / share
     rest = sticks[sticks.size - 1]
     sticks[slot] = rest + math.log(-math.expm1(left))
-    sticks[sticks.size - 1] = rest + left
+    sticks[sticks.size - 1] = rest + left  # mutant: break stick sticks
 
 
 @jit
@@ -225,6 +225,7 @@ def draw_tables(labels, offsets, masses, first, key):
             k = np.uint64(labels[np.uint64(i)])
             j = counts[k]
             counts[k] += 1
+            # mutant: draw tables tables
             tables[k] += (j == 0) | (uniform(key, first + i) * (masses[k] + j) < masses[k])
         for i in range(offsets[g], offsets[g + 1]):
             counts[np.uint64(labels[np.uint64(i)])] = 0

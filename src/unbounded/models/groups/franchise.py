@@ -98,7 +98,7 @@ def _tables_of(served):
 @jit
 def _dish_weights(masses, log_rest, served, slot):
     """Log weight of a new table with a private dish, or (slot = slots) a new one."""
-    mass = np.float64(served[slot]) if slot < served.size else masses.alpha
+    mass = np.float64(served[slot]) if slot < served.size else masses.alpha  # mutant: dish weights mass
     return log_rest + math.log(mass / (_tables_of(served) + masses.share))
 
 
@@ -199,7 +199,7 @@ def _at_table(heads, dishes, t, r, usable, shared, columns, best, scale, work):
         if dish < usable:
             weight = heads[t] * work.plain[r, dish] * scale
         elif dish >= shared:
-            weight = heads[t] * math.exp(columns[dish - shared, r] - best)
+            weight = heads[t] * math.exp(columns[dish - shared, r] - best)  # mutant: at table weight
     return weight
 
 
@@ -238,7 +238,7 @@ def _change_dishes(
         if free < 0 and (dish < shared or served[dish - shared] > 1):
             return i
         if dish >= shared:
-            served[dish - shared] -= 1
+            served[dish - shared] -= 1  # mutant: change dishes served
             _table_joins(families, data, seats, begin, end, i, tail, members, dish - shared, -1, single)
             if members[dish - shared] == 0:
                 free = dish - shared

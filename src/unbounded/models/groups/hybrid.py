@@ -45,6 +45,7 @@ class HybridGroups(Groups):
 
         live, table = state.occupied, state.table
         counts, owner, tables = table.counts[live], table.owner[live], table.tables[live].astype(float)
+        # mutant: global step hyper 2
         hyper = self.measure.update(state.hyper, tables, self.sizes[self.sizes > 0], rng("hyper"))
         if isinstance(self.likelihood, BoundTokens):
             eta = self.likelihood.update(hyper.eta, counts, table.statistics, rng("eta"))
@@ -53,15 +54,17 @@ class HybridGroups(Groups):
         if plan.published:
             ghosts, extra = np.ones(len(live), np.int64), np.empty(0, np.int64)
         else:
+            # mutant: global step ghosts 2
             ghosts, extra = self.measure.ghosts(hyper, tables, plan.ghosts, rng("ghosts"))
-        mobile, held, private = classify(ghosts, owner, plan)
+        mobile, held, private = classify(ghosts, owner, plan)  # mutant: global step mobile 3
         shared = np.concatenate([mobile, held])
         n_mobile, n_shared = len(mobile) + len(extra), len(shared) + len(extra)
-        tables += 0 if plan.published else ghosts
+        tables += 0 if plan.published else ghosts  # mutant: global step tables
         held_tables = np.concatenate([tables[mobile], extra, tables[held]])
         share, masses, sticks = self._weights(hyper, plan, held_tables, tables[private], owner[private], rng("weights"))
         atoms, parameters = (live[mobile], live[held], live[private]), None
         if isinstance(self.likelihood, BoundTokens):
+            # mutant: global step usable
             usable = np.concatenate([atoms[0], np.full(len(extra), -1), atoms[1] if plan.lone >= 0 else live[:0]])
             finite = self._topics(hyper, table.statistics, usable, masses, n_mobile, state.round, spread)
         else:
@@ -77,7 +80,7 @@ class HybridGroups(Groups):
             mine = np.flatnonzero(owner[private] == p)
             code = new_code.copy()
             code[private[mine]] = n_shared + np.arange(len(mine))
-            n_own = n_shared if plan.lone == p else n_mobile
+            n_own = n_shared if plan.lone == p else n_mobile  # mutant: global step n own 2
             parts = _among(parameters, n_shared + mine)
             own.append(Own(recode(state, live, code, p), n_own, len(mine), share, sticks[p], parts))
         return Message(broadcast, own)
@@ -90,7 +93,7 @@ class HybridGroups(Groups):
         share = hyper.alpha / (1 if plan.published else len(shards))
         rest = np.full(1 if plan.published else len(shards), share)
         if self.form == "franchise" and not plan.published:  # which has no private atoms
-            rest += np.bincount(owner, private, self.n_shards)[shards]
+            rest += np.bincount(owner, private, self.n_shards)[shards]  # mutant: weights rest
             private = private[:0]
         logs = log_gamma_draws(np.concatenate([shared, private, rest]), rng)
         logs -= np.logaddexp.reduce(logs)
@@ -98,7 +101,7 @@ class HybridGroups(Groups):
         sticks = [np.append(own[owner == p] if len(own) else own, -np.inf) for p in range(self.n_shards)]
         for j, p in enumerate(shards):
             sticks[p][-1] = left[0 if plan.published else j]
-        return share, hyper.gamma * np.exp(logs), sticks
+        return share, hyper.gamma * np.exp(logs), sticks  # mutant: weights result 2
 
     def _finite(
         self, table: Table, mobile: Array, held: Array, private: Array, n_extra: int, plan: Plan,

@@ -64,6 +64,7 @@ class HierarchicalDirichletProcess:
         alpha = self.top.update(pitman_yor.Hyper(hyper.alpha, 0.0), tables, rng).alpha
         gamma = hyper.gamma
         if isinstance(self.group_concentration, Gamma):
+            # mutant: update gamma
             gamma = _group_concentration(self.group_concentration, gamma, float(tables.sum()), sizes, rng)
         return hyper._replace(alpha=alpha, gamma=gamma)
 
@@ -84,6 +85,7 @@ def _group_concentration(prior: Gamma, gamma: float, n_tables: float, sizes: Arr
     def log_density(u: float) -> float:
         g = max(u, 1e-300) / (1.0 - u)
         seatings = times @ (math.lgamma(g) - gammaln(g + rows))
+        # mutant: log density result 3
         return prior.log_density(g) + n_tables * math.log(g) + float(seatings) + 2.0 * math.log1p(g)
 
     u = slice_within(log_density, gamma / (1.0 + gamma), 0.0, 1.0, rng)

@@ -195,7 +195,7 @@ class Groups(Built[HierarchicalDirichletProcess, Bound, Array]):
         alive = np.flatnonzero(members)
         if len(alive) > 0:
             labelled.relabel(shard.labels, _compact(shared.n_shared, members))
-        masses = np.append(shared.masses, shared.hyper.gamma * np.exp(sticks[alive]))
+        masses = np.append(shared.masses, shared.hyper.gamma * np.exp(sticks[alive]))  # mutant: assign masses
         table_key = key(self.seed, "tables", shared.round)
         return len(alive), kernel.draw_tables(shard.labels, shard.offsets, masses, shard.first, table_key)
 
@@ -211,7 +211,7 @@ class Groups(Built[HierarchicalDirichletProcess, Bound, Array]):
             row = 0
             while True:
                 if of_words:
-                    row = token_kernel.sweep(
+                    row = token_kernel.sweep(  # mutant: sweeps row
                         shard.data, shard.labels, shard.offsets, shard.first, row, shared.finite, aliases, own.usable,
                         n_shared, self._masses(shared, own), shared.hyper.eta, tail[0], members, sticks, label_key,
                         stick_key,

@@ -58,7 +58,7 @@ def summed(versions: Sequence[Version]) -> Version:
 def of_others(known: Known, p: int) -> Version:
     """What shard p believes of all others."""
     nothing = Version(*(rows[:0] for rows in known[p][p]))
-    return summed([version for q, version in enumerate(known[p]) if q != p] or [nothing])
+    return summed([version for q, version in enumerate(known[p]) if q != p] or [nothing])  # mutant: of others result
 
 
 def gossip(known: Known, now: Sequence[Version], rng: np.random.Generator) -> Known:

@@ -77,7 +77,7 @@ def statistics(families, data, labels, atoms, features):
         begin = 0
         for k in range(atoms):
             if ends[k] > begin:
-                accumulate(families, data, order[begin : ends[k]], sums[k])
+                accumulate(families, data, order[begin : ends[k]], sums[k])  # mutant: statistics accumulate
             begin = ends[k]
     return counts, sums
 

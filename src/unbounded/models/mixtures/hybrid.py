@@ -33,26 +33,26 @@ class HybridMixture(Mixture):
 
     def global_step(self, state: MixtureState, spread: Spread = alone) -> Message:
         def rng(purpose: str) -> np.random.Generator:
-            return generator(self.seed, purpose, state.round)
+            return generator(self.seed, purpose, state.round)  # mutant: rng result
 
         live = state.occupied
         counts = state.table.counts[live].astype(float)
         statistics = state.table.statistics[live]
         owner = state.table.owner[live]
-        hyper = self.measure.update(state.hyper, counts, rng("hyper"))
+        hyper = self.measure.update(state.hyper, counts, rng("hyper"))  # mutant: global step hyper
         plan = self.rule.plan(state.round, self.setup.n_rounds, self.n_rows, self.n_shards, rng("plan"))
         if plan.published:
             ghosts, extra = np.ones(len(live), np.int64), np.empty(0, np.int64)
         else:
-            ghosts, extra = self.measure.ghosts(hyper, counts, plan.ghosts, rng("ghosts"))
-        mobile, held, private = classify(ghosts, owner, plan)
+            ghosts, extra = self.measure.ghosts(hyper, counts, plan.ghosts, rng("ghosts"))  # mutant: global step ghosts
+        mobile, held, private = classify(ghosts, owner, plan)  # mutant: global step mobile
         shared = np.concatenate([mobile, held])
         n_mobile, n_shared = len(mobile) + len(extra), len(shared) + len(extra)
 
         usable = shared if plan.lone >= 0 else mobile
         weights, laws = self._weights(hyper, counts, ghosts, extra, usable, len(mobile), plan, rng("weights"))
         drawn = np.concatenate([shared, private]) if self.likelihood.imputes else usable
-        parameters = draw_parameters(
+        parameters = draw_parameters(  # mutant: global step parameters
             self.likelihood, counts[drawn], statistics[drawn], len(extra), len(mobile), rng("parameters")
         )
         n_usable = len(usable) + len(extra)
@@ -75,7 +75,7 @@ class HybridMixture(Mixture):
                 where = n_shared + np.flatnonzero(owner[private] == p)
                 parts = {name: value[where] for name, value in parameters.items()}
             is_open = bool(plan.open[p])
-            n_own = n_shared if plan.lone == p else n_mobile
+            n_own = n_shared if plan.lone == p else n_mobile  # mutant: global step n own
             own.append(Own(recode(state, live, code, p), n_own, len(mine), is_open, parts))
         return Message((broadcast, hyper), own)
 
@@ -88,8 +88,8 @@ class HybridMixture(Mixture):
         if plan.published:
             weights, rest, total = self.measure.normalised(hyper, counts, rng)
             return weights, (closed, kernel.TailLaw(hyper.sigma, total, hyper.sigma, rest, total, 1.0))
-        held = (counts + ghosts)[usable]
+        held = (counts + ghosts)[usable]  # mutant: weights held
         held = np.concatenate([held[:n_mobile], extra, held[n_mobile:]])
         weights = self.measure.log_weights(hyper, held, rng)
-        birth = self.measure.birth(hyper, len(counts) + len(extra), rng)
-        return weights, (closed, kernel.TailLaw(hyper.sigma, birth))
+        birth = self.measure.birth(hyper, len(counts) + len(extra), rng)  # mutant: weights birth
+        return weights, (closed, kernel.TailLaw(hyper.sigma, birth))  # mutant: weights result

@@ -129,7 +129,7 @@ def draw_mobile(work, key, row):
 def _raise_cap(families, tail, slot, weight, block, begin, work):
     """Add to each row's `cap`, the bound on its tail weights, what one more atom may weigh; SLACK covers rounding."""
     top, cap, column, size = work.top, work.cap, work.screened, block.size
-    log_weight = math.log(weight) + SLACK
+    log_weight = math.log(weight) + SLACK  # mutant: raise cap log weight
     for r in range(begin, size):
         column[r] = log_weight
     screen(families, tail, slot, block, begin, size, column)
@@ -204,7 +204,7 @@ def sweep(families, data, labels, first, begin, finite, usable, shared, law, tai
         draw_mobile(work, label_key, first + start)
         for r in range(size):
             z = labels[start + r]
-            labels[start + r] = np.int32(work.choice[r]) if z < usable else z
+            labels[start + r] = np.int32(work.choice[r]) if z < usable else z  # mutant: sweep labels
         if not births_possible and rows_in_tail == 0:
             continue
         for r in range(size):
@@ -233,6 +233,7 @@ def sweep(families, data, labels, first, begin, finite, usable, shared, law, tai
             r += 1
             count -= 1
             if (joined >= 0 or left >= 0) and count < size - r:
+                # mutant: sweep raise changed
                 _raise_changed(families, tail, members, law, block, r, left, joined, work)
                 count = _find_needs(work, labels, start, r, size, usable, shared)
     return n
@@ -247,7 +248,7 @@ def _move(families, block, labels, r, shared, law, tail, members, rows_in_tail, 
     old = labels[i] - shared
     if old >= 0:
         members[old] -= 1
-        update(families, tail, old, block, r, -1)
+        update(families, tail, old, block, r, -1)  # mutant: move update
         fresh[old] = 0
         rows_in_tail -= 1
         if members[old] == 0:
@@ -262,6 +263,7 @@ def _move(families, block, labels, r, shared, law, tail, members, rows_in_tail, 
             atoms += 1
             if fresh[slot] <= r:
                 refresh(families, tail, slot, block, r, min(size, r + look), columns, fresh)
+            # mutant: move weights
             weights[slot] = columns[slot, r] + math.log(members[slot] - law.discount) + log_common
             best = max(best, weights[slot])
     births = law.birth + law.extra * atoms
@@ -292,6 +294,6 @@ def _move(families, block, labels, r, shared, law, tail, members, rows_in_tail, 
         clear(families, tail, chosen)
     members[chosen] += 1
     update(families, tail, chosen, block, r, 1)
-    fresh[chosen] = 0
+    fresh[chosen] = 0  # mutant: move fresh
     labels[i] = shared + chosen
     return chosen

@@ -82,6 +82,7 @@ class PitmanYor:
         if isinstance(self.concentration, Gamma):
             old_tables = rng.random(k - 1) < alpha / (alpha + sigma * np.arange(1, k))
             log_x = math.log(rng.beta(alpha + 1.0, n - 1.0)) if n > 1 else 0.0
+            # mutant: update shape
             shape, rate = self.concentration.shape + old_tables.sum(), self.concentration.rate - log_x
             alpha = max(float(rng.gamma(shape, 1.0 / rate)), 1e-300)
         if isinstance(self.discount, Beta):
@@ -90,6 +91,7 @@ class PitmanYor:
 
             def log_density(s: float) -> float:
                 inside = low < s < 1.0
+                # mutant: log density result
                 return self.log_prob(Hyper(alpha, s), counts) + prior.log_density(s) if inside else -math.inf
 
             sigma = slice_within(log_density, sigma, low, 1.0, rng)
@@ -99,20 +101,20 @@ class PitmanYor:
         """(ghosts of each atom, ghosts of each atom that only ghosts hold), from their law given the partition."""
         alpha, sigma = hyper
         rest = alpha + sigma * len(counts)
-        logs = log_gamma_draws(np.append(counts - sigma, rest), rng)
+        logs = log_gamma_draws(np.append(counts - sigma, rest), rng)  # mutant: ghosts logs
         shares = np.exp(logs - logs.max())
         drawn = rng.multinomial(total, shares / shares.sum())
-        return drawn[:-1], _seat(rng.random(int(drawn[-1])), rest, sigma)
+        return drawn[:-1], _seat(rng.random(int(drawn[-1])), rest, sigma)  # mutant: ghosts result
 
     def log_weights(self, hyper: Hyper, held: Array, rng: np.random.Generator) -> Array:
         """Unnormalised log weights, S_k ~ Gamma(rows + ghosts - sigma, 1)."""
-        return log_gamma_draws(held - hyper.sigma, rng)
+        return log_gamma_draws(held - hyper.sigma, rng)  # mutant: log weights result
 
     def birth(self, hyper: Hyper, n_atoms: int, rng: np.random.Generator) -> float:
         """Weight of a new atom beside weights S_k: alpha, or sigma V with V ~ Gamma(alpha / sigma + K, 1)."""
         if hyper.sigma == 0.0:
-            return hyper.alpha
-        return hyper.sigma * float(rng.standard_gamma(hyper.alpha / hyper.sigma + n_atoms))
+            return hyper.alpha  # mutant: birth result
+        return hyper.sigma * float(rng.standard_gamma(hyper.alpha / hyper.sigma + n_atoms))  # mutant: birth result 2
 
     def normalised(self, hyper: Hyper, counts: Array, rng: np.random.Generator) -> tuple[Array, float, float]:
         """(log weights, rest mass, concentration of the rest) given the partition: Dirichlet, as the paper has it."""

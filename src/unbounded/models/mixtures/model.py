@@ -155,10 +155,11 @@ class Mixture(Built[PitmanYor, Bound, int]):
 
         tail, work = room()
         for sweep in range(self.setup.sweeps):
+            # mutant: sweep label key
             label_key, tail_key = (key(self.seed, name, message.round, sweep) for name in ("label", "tail"))
             row = 0
             while True:
-                row = kernel.sweep(
+                row = kernel.sweep(  # mutant: sweep row
                     family, shard.data, shard.labels, shard.first, row, finite, own.usable, message.n_shared, law, tail,
                     members, label_key, tail_key, work,
                 )  # fmt: skip

@@ -97,7 +97,7 @@ class AsynchronousGroups(Groups):
         if isinstance(self.likelihood, BoundTokens):
             eta = self.likelihood.update(hyper.eta, table.counts[live], table.statistics[live], rng("eta"))
             hyper = hyper._replace(eta=eta)
-        logs = log_gamma_draws(np.append(tables, hyper.alpha), rng("weights"))
+        logs = log_gamma_draws(np.append(tables, hyper.alpha), rng("weights"))  # mutant: global step logs
         logs -= np.logaddexp.reduce(logs)
         sticks = np.full(len(table.counts), -np.inf)
         sticks[live] = logs[:-1]

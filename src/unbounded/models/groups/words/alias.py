@@ -80,5 +80,5 @@ def draw(tables, row, u):
     if x < chance:
         return k, x / chance
     if chance < 1.0:
-        return int(tables[row, k, 1]), (x - chance) / (1.0 - chance)
+        return int(tables[row, k, 1]), (x - chance) / (1.0 - chance)  # mutant: draw result
     return k, x

@@ -56,7 +56,7 @@ def _merge(ends, words, times, more_ends, more_words, more_times):
         while i < last_i and j < last_j:
             a, b = words[i], more_words[j]
             new_words[n] = min(a, b)
-            new_times[n] = (times[i] if a <= b else 0) + (more_times[j] if b <= a else 0)
+            new_times[n] = (times[i] if a <= b else 0) + (more_times[j] if b <= a else 0)  # mutant: merge new times
             i += np.uint64(a <= b)
             j += np.uint64(b <= a)
             n += 1

@@ -80,7 +80,7 @@ class BoundTokens(Bound):
 
         def log_density(log_eta: float) -> float:
             e = math.exp(log_eta)
-            return log_evidence(e) + prior.log_density(e) + log_eta
+            return log_evidence(e) + prior.log_density(e) + log_eta  # mutant: log density result 2
 
         low, high = (math.log(bound) for bound in ETA_RANGE)
         return math.exp(slice_within(log_density, math.log(eta), low, high, rng))

@@ -43,7 +43,7 @@ def sweep(
     phi, parts, shares = topics.phi, topics.parts, masses.shared
     n_words = phi.shape[0]
     side = 1 if usable == phi.shape[1] else 0
-    sums = topics.smooth[:, side].copy()
+    sums = topics.smooth[:, side].copy()  # mutant: sweep sums
     slots = members.size
     active, times, place = np.empty(usable, np.int64), np.empty(usable, phi.dtype), np.full(usable, -1)
     private, weights, where = np.zeros(slots, np.int64), np.empty(slots), np.zeros(1, np.int64)
@@ -89,9 +89,9 @@ def sweep(
                 k = np.uint64(active[j])
                 prefetch(phi, later, k)
                 total += times[j] * phi[w, k]
-            total -= itself
+            total -= itself  # mutant: sweep total
             apart = birth + flat
-            near = alive > 0 and (n_private > 0 or within[w] > 0)
+            near = alive > 0 and (n_private > 0 or within[w] > 0)  # mutant: sweep near
             if near:
                 apart = birth + _weigh(tail, members, private, sticks, masses, eta, n_words, w, weights)
             usual = sums[w]
@@ -120,7 +120,7 @@ def sweep(
             elif apart == 0.0 or (aim < total + usual and usable > 0):
                 if aliases.row[w] >= 0:
                     c, u = alias.draw(aliases.tables, aliases.row[w], (aim - total) / usual)
-                    z = _within(phi[w], shares, c * CHUNK, usable, u * parts[w, c])
+                    z = _within(phi[w], shares, c * CHUNK, usable, u * parts[w, c])  # mutant: sweep z
                 else:
                     z = _search(phi[w], parts[w], shares, usable, aim - total)
             else:
@@ -172,11 +172,11 @@ def _leave(tail, members, private, sticks, slot, w):
     """A token leaves a private atom; 1 if that was its last one."""
     private[slot] -= 1
     members[slot] -= 1
-    tail.counts[slot, w] -= 1.0
+    tail.counts[slot, w] -= 1.0  # mutant: leave slot, w]
     tail.totals[slot] -= 1.0
     if members[slot] > 0:
         return 0
-    sticks[members.size] = log_sum(sticks[members.size], sticks[slot])
+    sticks[members.size] = log_sum(sticks[members.size], sticks[slot])  # mutant: leave sticks
     return 1
 
 
@@ -221,6 +221,7 @@ def _join(tail, members, private, sticks, masses, weights, alive, birth, aim, v,
 @inline
 def _birth(masses, sticks, n_words):
     """Weight of a new atom, the same for every word."""
+    # mutant: birth result 3
     return math.exp(masses.log_gamma + sticks[sticks.size - 1]) * masses.alpha / masses.share / n_words
 
 

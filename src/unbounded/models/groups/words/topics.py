@@ -71,7 +71,7 @@ def _draw(ends, words, counts, order, eta, key, first, out, totals):
         if order[k] >= 0:
             start, stop = ends[order[k]], ends[order[k] + 1]
             begin[k] = start + np.searchsorted(words[start:stop], first)
-            end[k] = start + np.searchsorted(words[start:stop], first + n_words)
+            end[k] = start + np.searchsorted(words[start:stop], first + n_words)  # mutant: draw end
     shapes = np.empty((end - begin).sum())
     drawn, n = np.empty(shapes.size), 0
     for k in range(atoms):

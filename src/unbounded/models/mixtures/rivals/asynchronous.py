@@ -82,7 +82,7 @@ class AsynchronousMixture(Mixture):
 
     def _sweeps(self, shard: LabelShard, hyper: Hyper, round_: int, others: Version) -> None:
         """L collapsed sweeps; the rows of others stay where they were."""
-        law = kernel.TailLaw(hyper.sigma, hyper.alpha, hyper.sigma)
+        law = kernel.TailLaw(hyper.sigma, hyper.alpha, hyper.sigma)  # mutant: sweeps law
         none = self.likelihood.draw(np.zeros(0), np.zeros((0, self.likelihood.n_features)), generator(0, "none"))
         finite = self.finite(none, np.zeros(0))
         dtype = (finite if isinstance(finite, np.ndarray) else finite[0]).dtype
@@ -106,7 +106,7 @@ class AsynchronousMixture(Mixture):
         features = 0 if self.likelihood.sparse else self.likelihood.n_features
         lanes = labelled.lanes_for(len(shard.labels), features, 0, dtype.itemsize)
         counts, statistics = summed([self._own(shard, slots + 1), others])
-        tail = self.likelihood.pack(counts.astype(float), statistics, lanes)
+        tail = self.likelihood.pack(counts.astype(float), statistics, lanes)  # mutant: room tail
         return tail, counts[:-1].copy(), kernel.scratch(features, 0, slots + 1, lanes, dtype)
 
     def gather(self, state: Any, message: Message, gathered: Gathered) -> GossipState:

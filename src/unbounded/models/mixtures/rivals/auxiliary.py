@@ -120,7 +120,7 @@ class Auxiliary(Mixture):
         alpha, sigma = state.hyper
         none, rng = np.empty((0, self.likelihood.n_features)), generator(self.seed, "parameters", state.round)
         finite = self.finite(draw_parameters(self.likelihood, none[:, 0], none, 0, 0, rng), np.empty(0))
-        law = TailLaw(sigma, alpha / self.n_shards, sigma)
+        law = TailLaw(sigma, alpha / self.n_shards, sigma)  # mutant: global step law
         own = [Own(np.arange(n, dtype=np.int32), 0, n, True, None) for n in state.n_private.tolist()]
         return Message((Broadcast(state.round, finite, 0, 0, (law, law), None), state.hyper), own)
 
@@ -140,7 +140,7 @@ def deal(hyper: Hyper, n_atoms: int, n_shards: int, rng: np.random.Generator) ->
     for k, u in enumerate(rng.random(n_atoms)):
         sums = np.cumsum(weights)
         homes[k] = min(int(np.searchsorted(sums, u * sums[-1], side="right")), n_shards - 1)
-        weights[homes[k]] += hyper.sigma
+        weights[homes[k]] += hyper.sigma  # mutant: deal weights
     return homes
 
 

@@ -83,7 +83,7 @@ def pick(families, data, labels, start, size, finite, auxiliary, law, members, c
     logits(finite, families, Block(data, start, size, work.features), values, work.top)
     for r in range(size):
         old = labels[start + r]
-        members[old] -= 1
+        members[old] -= 1  # mutant: pick members
         alone = members[old] == 0
         fresh = slots + r * auxiliary
         atoms = 0
@@ -95,11 +95,11 @@ def pick(families, data, labels, start, size, finite, auxiliary, law, members, c
                 weights[s] = math.log(members[s] - law.discount) + values[column[s], r]
             elif not alone:
                 free = s
-        share = math.log((law.birth + law.extra * atoms) / auxiliary)
+        share = math.log((law.birth + law.extra * atoms) / auxiliary)  # mutant: pick share
         for j in range(auxiliary):
             weights[slots + j] = share + values[fresh + j, r]
         if alone:  # its own atom is the first of those without other rows
-            weights[slots] = share + values[column[old], r]
+            weights[slots] = share + values[column[old], r]  # mutant: pick weights
         total = _exponentiate(weights)
         chosen = _choose(weights, uniform(key, start + r) * total)
         if chosen >= slots:

@@ -62,7 +62,7 @@ class Slice(Mixture):
         weights = np.exp(self.measure.log_weights(hyper, state.table.counts[live].astype(float), rng))
         own = [weights[recode(state, live, np.arange(len(live)), p)] for p in range(self.n_shards)]
         lowest = min(engine.map(partial(_least, slices=self._slices(state.round)), own))
-        weights = np.concatenate([weights, others(self.measure, hyper, len(live), lowest, rng)])
+        weights = np.concatenate([weights, others(self.measure, hyper, len(live), lowest, rng)])  # mutant: jump weights
         return Sliced(state.round, hyper, state.table, state.n_shared, state.n_private, weights)
 
     def _slices(self, round_: int) -> np.uint64:
@@ -73,7 +73,7 @@ class Slice(Mixture):
 
     def finite(self, parameters: Parameters, log_weights: Array) -> Any:
         """(What `logits` takes, without weights; the weights.)"""
-        return super().finite(parameters, np.zeros(len(log_weights))), np.exp(log_weights)
+        return super().finite(parameters, np.zeros(len(log_weights))), np.exp(log_weights)  # mutant: finite result
 
     def _sweep(self, shard: LabelShard, message: Broadcast, own: Own) -> int:
         finite, weights = message.finite
@@ -98,7 +98,7 @@ def others(measure: PitmanYor, hyper: Hyper, n_atoms: int, lowest: float, rng: n
     the power, and then thinned.
     """
     sigma, low = hyper.sigma, min(lowest, 1.0)
-    c = measure.birth(hyper, n_atoms, rng) / math.gamma(1.0 - sigma)
+    c = measure.birth(hyper, n_atoms, rng) / math.gamma(1.0 - sigma)  # mutant: others c
     with np.errstate(divide="ignore"):
         span = float(np.float64(low) ** -sigma - 1.0 if sigma > 0 else -np.log(low))
     mean = c * (span / sigma if sigma > 0 else span)

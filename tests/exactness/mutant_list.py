@@ -1,0 +1,430 @@
+"""The mutants: planted mistakes, each at a marked place of the sources (mutants.py).
+
+A place is a statement with a comment `# mutant: name`, behind it or on the line above; of a compound statement, its
+head. What stands there is replaced by the mutant's own text, which speaks of the names that the code has now.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Mutant:
+    name: str
+    place: str
+    new: str
+    checks: str = "sharp shards collapsed"  # those to try first
+    span: int = 1  # statements that are replaced
+
+
+MUTANTS = [
+    Mutant(
+        "counts in the tail include the row itself", "move weights",
+        "weights[slot] = columns[slot, r] + math.log(members[slot] + (1 if slot == old else 0) - law.discount) + log_common", "collapsed",
+    ),
+    Mutant(
+        "statistics in the tail include the row itself", "move update",
+        "refresh(families, tail, old, block, r, size, columns, fresh)\n"
+        "update(families, tail, old, block, r, -1)", "collapsed", span=2,
+    ),
+    Mutant(
+        "stale columns of a joined atom", "move fresh",
+        "", "tail",
+    ),
+    Mutant(
+        "discount ignored for private atoms", "move weights",
+        "weights[slot] = columns[slot, r] + math.log(members[slot]) + log_common", "collapsed",
+    ),
+    Mutant(
+        "bound on the tail too small by three nats", "raise cap log weight",
+        "log_weight = math.log(weight) - 3.0", "dp",
+    ),
+    Mutant(
+        "bound on the tail not renewed after a change", "sweep raise changed",
+        "pass", "rows",
+    ),
+    Mutant(
+        "every atom mobile (J = K) under ghosts", "classify is mobile",
+        "is_mobile = ghosts >= 0", "sharp",
+    ),
+    Mutant(
+        "private atoms open to every shard", "classify is mobile",
+        "is_mobile = (ghosts > 0) | (owner >= 0)", "few",
+    ),
+    Mutant(
+        "rows may leave frozen atoms", "sweep labels",
+        "labels[start + r] = np.int32(work.choice[r]) if z < shared else z", "few",
+    ),
+    Mutant(
+        "one open: closed shards use stuck atoms", "global step n own",
+        "n_own = n_shared if plan.lone >= 0 else n_mobile", "open",
+    ),
+    Mutant(
+        "one open: closed shards keep private atoms", "classify is private",
+        "is_private = ~is_mobile & ((owner >= 0))", "open",
+    ),
+    Mutant(
+        "number of ghosts chosen by looking at Z", "global step ghosts",
+        "ghosts, extra = self.measure.ghosts(hyper, counts, 1 + 40 * (len(counts) > 2), rng(\"ghosts\"))", "sharp",
+    ),
+    Mutant(
+        "ghost-only atoms dropped", "global step mobile",
+        "extra = extra[:0]\n"
+        "mobile, held, private = classify(ghosts, owner, plan)", "shards",
+    ),
+    Mutant(
+        "ghosts drawn with one row too many", "ghosts logs",
+        "logs = log_gamma_draws(np.append(counts + 1.0 - sigma, rest), rng)", "many",
+    ),
+    Mutant(
+        "ghost-only atoms seated with alpha alone", "ghosts result",
+        "return drawn[:-1], _seat(rng.random(int(drawn[-1])), alpha, sigma)", "many",
+    ),
+    Mutant(
+        "weights from rows without ghosts", "weights held",
+        "held = counts[usable]", "shards",
+    ),
+    Mutant(
+        "weights without the discount", "log weights result",
+        "return log_gamma_draws(held, rng)", "few",
+    ),
+    Mutant(
+        "Dirichlet rest mass shared by open shards", "weights result",
+        "rest = hyper.alpha + hyper.sigma * len(held)\n"
+        "mass = rng.standard_gamma(rest + counts.sum() - counts[usable].sum())\n"
+        "return weights, (closed, kernel.TailLaw(hyper.sigma, rest, hyper.sigma, mass, rest, 1.0))", "dp",
+    ),
+    Mutant(
+        "half the rate of new atoms", "birth result",
+        "return 0.5 * hyper.alpha", "dp",
+    ),
+    Mutant(
+        "new atoms at rate V, not sigma V", "birth result 2",
+        "return float(rng.standard_gamma(hyper.alpha / hyper.sigma + n_atoms))", "shards",
+    ),
+    Mutant(
+        "V drawn without K", "birth result 2",
+        "return hyper.sigma * float(rng.standard_gamma(hyper.alpha / hyper.sigma + 1))", "shards",
+    ),
+    Mutant(
+        "V without ghost-only atoms", "weights birth",
+        "birth = self.measure.birth(hyper, len(counts), rng)", "many shards",
+    ),
+    Mutant(
+        "ghosts counted as data in parameters", "global step parameters",
+        "parameters = draw_parameters(\n"
+        "    self.likelihood, counts[drawn] + ghosts[drawn], statistics[drawn], len(extra), len(mobile), rng(\"parameters\")\n"
+        ")", "shards",
+    ),
+    Mutant(
+        "one row missing in the statistics", "statistics accumulate",
+        "accumulate(families, data, order[begin + (ends[k] - begin > 1) : ends[k]], sums[k])", "shards",
+    ),
+    Mutant(
+        "concentration updated with ghosts as rows", "global step hyper",
+        "hyper = self.measure.update(state.hyper, 2 * counts, rng(\"hyper\"))", "joint sampled",
+    ),
+    Mutant(
+        "concentration updated with one atom too many", "update shape",
+        "shape, rate = self.concentration.shape + old_tables.sum() + 1, self.concentration.rate - log_x", "joint sampled",
+    ),
+    Mutant(
+        "prior of the discount forgotten", "log density result",
+        "return self.log_prob(Hyper(alpha, s), counts) if inside else -math.inf", "sampled",
+    ),
+    Mutant(
+        "imputed holes with half the noise", "draw holes pull",
+        "pull[a] += 0.5 * normal(key, (first + i) * d + hole[a])", "hole",
+    ),
+    Mutant(
+        "the same numbers on every shard", "sweep row",
+        "row = kernel.sweep(\n"
+        "    family, shard.data, shard.labels, 0, row, finite, own.usable, message.n_shared, law, tail,\n"
+        "    members, label_key, tail_key, work,\n"
+        ")  # fmt: skip", "dp",
+    ),
+    Mutant(
+        "labels and births share numbers", "sweep label key",
+        "label_key, tail_key = (key(self.seed, name, message.round, sweep) for name in (\"tail\", \"tail\"))", "rows",
+    ),
+    Mutant(
+        "every sweep of a round has the same numbers", "sweep label key",
+        "label_key, tail_key = (key(self.seed, name, message.round) for name in (\"label\", \"tail\"))", "tail",
+    ),
+    Mutant(
+        "the same numbers in every global step", "rng result",
+        "return generator(self.seed, purpose, 0)", "few open",
+    ),
+    Mutant(
+        "features: counts in the tail include the row itself", "visit others",
+        "others = float(members[slot])", "buffet",
+    ),
+    Mutant(
+        "features: an absent entry weighs too little", "bernoulli ratio result",
+        "return math.exp(min(weight, 700.0)) if members < 0.0 else members / (law.n - 1.0 - members)", "buffet-2",
+    ),
+    Mutant(
+        "features: new atoms at the rate alpha / n", "law rate",
+        "rate = hyper.alpha / n", "buffet-2",
+    ),
+    Mutant(
+        "features: new atoms always accepted", "replace singles condition",
+        "if True:", "buffet",
+    ),
+    Mutant(
+        "features: a row's own atoms never replaced", "visit condition",
+        "if born > 0:", "buffet",
+    ),
+    Mutant(
+        "features: private columns in storage order", "visit work.slots[i]",
+        "pass", "order",
+    ),
+    Mutant(
+        "features: rows that may change are skipped", "seek condition",
+        "if uniform(own, on_line(k)) * (1.0 + math.exp(min(gain, 700.0))) >= 2.0:", "buffet",
+    ),
+    Mutant(
+        "features: rows and not ghosts in the tail", "global step broadcast",
+        "broadcast = Broadcast(\n"
+        "    state.round, families, weights, [rng(\"order\").permutation(size) for size in sizes], n_mobile, n_shared,\n"
+        "    (self.measure.law(hyper, everyone, open_=False), self.measure.law(hyper, self.n_rows)), scales, shared,\n"
+        "    self.keys(state.round),\n"
+        ")  # fmt: skip", "ghosts",
+    ),
+    Mutant(
+        "features: every atom mobile (J = K) under ghosts", "global step mobile 2",
+        "mobile, held, private = classify(ghosts + 1, owner, plan)", "ghosts",
+    ),
+    Mutant(
+        "features: ghost-only atoms dropped", "global step mobile 2",
+        "extra = extra[:0]\n"
+        "mobile, held, private = classify(ghosts, owner, plan)", "ghosts",
+    ),
+    Mutant(
+        "features: loadings drawn one by one", "draw precision",
+        "precision = np.diag(np.diag(statistics.products)) / scales.noise + np.diag(self._precision(scales, size))", "ghosts",
+    ),
+    Mutant(
+        "features: pairs as if their columns did not meet", "draw pair both",
+        "both = a + b", "ghosts",
+    ),
+    Mutant(
+        "features: every sweep has the same numbers", "sweep own",
+        "own = stream(entry_key, 0)", "sweeps",
+    ),
+    Mutant(
+        "features: counts split without their loadings", "collect taken",
+        "taken = binomial(left, 0.5, stream(own, k))", "factors",
+    ),
+    Mutant(
+        "features: jumps forget the coins", "jump log ratio",
+        "log_ratio += math.log(size) + _log_set(len(chosen), new_size) - log_forward", "ghosts",
+    ),
+    Mutant(
+        "features: jumps forget the order of atoms", "jump log ratio",
+        "log_ratio += _log_set(len(chosen), new_size) + log_coins - log_forward", "ghosts",
+    ),
+    Mutant(
+        "hierarchical: no row joins a table with a private dish", "at table weight",
+        "weight = 0.0", "franchise",
+    ),
+    Mutant(
+        "hierarchical: new dishes at alpha / P", "dish weights mass",
+        "mass = np.float64(served[slot]) if slot < served.size else masses.share", "franchise",
+    ),
+    Mutant(
+        "hierarchical: new atoms at alpha / P", "move log beta",
+        "pass", "direct",
+    ),
+    Mutant(
+        "hierarchical: new topics at alpha / P", "birth result 3",
+        "return math.exp(masses.log_gamma + sticks[sticks.size - 1]) / n_words", "words",
+    ),
+    Mutant(
+        "hierarchical: rows count themselves at mobile atoms", "move counts",
+        "counts[z] -= z >= shared", "direct",
+    ),
+    Mutant(
+        "hierarchical: words count themselves at mobile topics", "sweep total",
+        "", "words",
+    ),
+    Mutant(
+        "hierarchical: private topics of the group overlooked", "sweep near",
+        "near = alive > 0 and (within[w] > 0)", "words",
+    ),
+    Mutant(
+        "hierarchical: private topics with the word overlooked", "sweep near",
+        "near = alive > 0 and (n_private > 0)", "page",
+    ),
+    Mutant(
+        "hierarchical: a dead private atom keeps its stick", "move sticks",
+        "pass", "direct",
+    ),
+    Mutant(
+        "hierarchical: a dead private topic keeps its stick", "leave sticks",
+        "pass", "words",
+    ),
+    Mutant(
+        "hierarchical: new atoms leave the rest of the tail as it is", "break stick sticks",
+        "", "direct",
+    ),
+    Mutant(
+        "hierarchical: rows leave frozen atoms", "assign condition",
+        "", "direct",
+    ),
+    Mutant(
+        "hierarchical: a table counts itself among its dish's", "change dishes served",
+        "_table_joins(families, data, seats, begin, end, i, tail, members, dish - shared, -1, single)", "served", span=2,
+    ),
+    Mutant(
+        "hierarchical: one table for each atom of a group", "draw tables tables",
+        "tables[k] += j == 0", "direct",
+    ),
+    Mutant(
+        "hierarchical: tables of private atoms by their number", "assign masses",
+        "masses = np.append(shared.masses, np.full(len(alive), shared.hyper.gamma / max(len(alive), 1)))", "direct",
+    ),
+    Mutant(
+        "hierarchical: phi without the counts of one word", "draw end",
+        "end[k] = start + np.searchsorted(words[start:stop], first + n_words - 1)", "words",
+    ),
+    Mutant(
+        "hierarchical: ghost-only topics have the words of the first", "global step usable",
+        "usable = np.concatenate([atoms[0], np.zeros(len(extra), np.int64), atoms[1] if plan.lone >= 0 else live[:0]])", "crowd",
+    ),
+    Mutant(
+        "hierarchical: words that two shards have are counted on one of them", "merge new times",
+        "new_times[n] = times[i] if a <= b else more_times[j]", "shared",
+    ),
+    Mutant(
+        "hierarchical: held topics smooth no shard", "sweep sums",
+        "sums = topics.smooth[:, 0].copy()", "lone",
+    ),
+    Mutant(
+        "hierarchical: alias tables that never send on", "draw result",
+        "return k, (x - chance) / (1.0 - chance)", "tables",
+    ),
+    Mutant(
+        "hierarchical: the first topic of the chunk that the alias table gives", "sweep z",
+        "z = _within(phi[w], shares, c * CHUNK, usable, 0.0)", "tables",
+    ),
+    Mutant(
+        "hierarchical: log eta without its Jacobian", "log density result 2",
+        "return log_evidence(e) + prior.log_density(e)", "eta",
+    ),
+    Mutant(
+        "hierarchical: mobile weights sum to one", "weights result 2",
+        "return share, hyper.gamma * np.exp(logs - np.logaddexp.reduce(logs, initial=-np.inf)), sticks", "franchise",
+    ),
+    Mutant(
+        "hierarchical: ghosts of rows, not of tables", "global step ghosts 2",
+        "ghosts, extra = self.measure.ghosts(hyper, counts.astype(float), plan.ghosts, rng(\"ghosts\"))", "crowd",
+    ),
+    Mutant(
+        "hierarchical: ghosts chosen by looking at the tables", "global step ghosts 2",
+        "ghosts, extra = self.measure.ghosts(hyper, tables, 1 + 40 * int(tables.sum() > 3), rng(\"ghosts\"))", "words",
+    ),
+    Mutant(
+        "hierarchical: rows join frozen atoms", "global step mobile 3",
+        "mobile, held, private = classify(ghosts + (owner < 0), owner, plan)", "words",
+    ),
+    Mutant(
+        "hierarchical: every atom mobile (J = K) under ghosts", "global step mobile 3",
+        "mobile, held, private = classify(ghosts + 1, owner, plan)", "franchise",
+    ),
+    Mutant(
+        "hierarchical: ghost-only atoms dropped", "global step mobile 3",
+        "extra = extra[:0]\n"
+        "mobile, held, private = classify(ghosts, owner, plan)", "words",
+    ),
+    Mutant(
+        "hierarchical: weights without ghost tables", "global step tables",
+        "tables += 0 * ghosts", "franchise",
+    ),
+    Mutant(
+        "hierarchical: the tail's weight without its tables", "weights rest",
+        "pass", "franchise",
+    ),
+    Mutant(
+        "hierarchical: closed shards use stuck atoms", "global step n own 2",
+        "n_own = n_shared if plan.lone >= 0 else n_mobile", "lone",
+    ),
+    Mutant(
+        "hierarchical: the same numbers on every shard", "sweeps row",
+        "row = token_kernel.sweep(\n"
+        "    shard.data, shard.labels, shard.offsets, 0, row, shared.finite, aliases, own.usable,\n"
+        "    n_shared, self._masses(shared, own), shared.hyper.eta, tail[0], members, sticks, label_key,\n"
+        "    stick_key,\n"
+        ")  # fmt: skip", "words",
+    ),
+    Mutant(
+        "hierarchical: gamma without one table of every group", "update gamma",
+        "gamma = _group_concentration(self.group_concentration, gamma, float(tables.sum() - len(sizes)), sizes, rng)", "eta",
+    ),
+    Mutant(
+        "hierarchical: gamma without its Jacobian", "log density result 3",
+        "return prior.log_density(g) + n_tables * math.log(g) + float(seatings)", "eta",
+    ),
+    Mutant(
+        "hierarchical: concentrations updated with rows", "global step hyper 2",
+        "hyper = self.measure.update(state.hyper, counts.astype(float), self.sizes[self.sizes > 0], rng(\"hyper\"))", "eta",
+    ),
+    Mutant(
+        "algorithm 8: a lone row's own atom is discarded", "pick weights",
+        "alone = False", "eight",
+    ),
+    Mutant(
+        "algorithm 8: alpha for each auxiliary atom", "pick share",
+        "share = math.log((law.birth + law.extra * atoms))", "eight",
+    ),
+    Mutant(
+        "algorithm 8: counts include the row itself", "pick members",
+        "members[old] -= members[old] == 1\n"
+        "alone = members[old] == 0", "eight", span=2,
+    ),
+    Mutant(
+        "slice: some atoms above the smallest slice are left out", "jump weights",
+        "weights = np.concatenate([weights, others(self.measure, hyper, len(live), 30.0 * lowest, rng)])", "slice",
+    ),
+    Mutant(
+        "slice: labels drawn by weight once more", "finite result",
+        "return super().finite(parameters, log_weights), np.exp(log_weights)", "slice",
+    ),
+    Mutant(
+        "slice: the rest without its atoms", "others c",
+        "c = measure.birth(hyper, 0, rng) / math.gamma(1.0 - sigma)", "slice",
+    ),
+    Mutant(
+        "processors: alpha, not alpha / P", "global step law",
+        "law = TailLaw(sigma, alpha, sigma)", "shares",
+    ),
+    Mutant(
+        "processors: the urn ignores the discount", "deal weights",
+        "pass", "processors",
+    ),
+    Mutant(
+        "processors: new clusters without the discount", "global step law",
+        "law = TailLaw(sigma, alpha / self.n_shards)", "processors",
+    ),
+    Mutant(
+        "asynchronous: a shard hears of itself and counts its rows twice", "of others result",
+        "return summed(known[p])", "gossip",
+    ),
+    Mutant(
+        "asynchronous: rows counted, their statistics not", "room tail",
+        "tail = self.likelihood.pack(counts.astype(float), 0.0 * statistics, lanes)", "gossip",
+    ),
+    Mutant(
+        "asynchronous: atoms without the discount", "sweeps law",
+        "law = kernel.TailLaw(0.0, hyper.alpha, hyper.sigma)", "gossip",
+    ),
+    Mutant(
+        "asynchronous: weights of topics by rows, not by tables", "global step logs",
+        "logs = log_gamma_draws(np.append(table.counts[live].astype(float), hyper.alpha), rng(\"weights\"))", "gossip-words",
+    ),
+    Mutant(
+        "asynchronous: words count themselves among their topic's", "leave slot, w]",
+        "", "gossip-words",
+    ),
+]  # fmt: skip
