@@ -271,7 +271,7 @@ MUTANTS = [
     ),
     Mutant(
         "hierarchical: rows leave frozen atoms", "assign condition",
-        "", "direct",
+        "if False:", "direct",
     ),
     Mutant(
         "hierarchical: a table counts itself among its dish's", "change dishes served",
