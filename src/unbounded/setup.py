@@ -25,6 +25,7 @@ class Setup(Generic[MeasureT, LikelihoodT, ExtentT]):
     n_rounds: int = 1000
     sweeps: int = 1
     dtype: str = "float64"
+    device: str = "cpu"  # which of the model's kernels
 
     def on_one_shard(self) -> Self:
         return replace(self, n_shards=1)
