@@ -25,7 +25,7 @@ from unbounded.models.labelled import kernel as labelled
 from unbounded.models.mixtures import kernel
 from unbounded.models.mixtures.hybrid import HybridMixture
 from unbounded.models.mixtures.measure import DirichletProcess
-from unbounded.models.mixtures.model import Mixture, Shards
+from unbounded.models.mixtures.model import Mixture, RowShards
 from unbounded.randomness import key
 from unbounded.round import rounds
 from unbounded.setup import Setup
@@ -162,7 +162,7 @@ def private_cost() -> Row:
 
 
 def round_seconds(model: Mixture, X: Any, z: Any, workers: int, turns: int = 12) -> float:
-    engine = engines.build("threads", Shards(X, model.likelihood, model.n_shards), workers)
+    engine = engines.build("threads", RowShards(X, model.likelihood, model.n_shards), workers)
     state = model.begin(engine, z)
     chain = rounds(model, engine, state)
     next(chain)

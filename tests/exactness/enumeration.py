@@ -21,7 +21,7 @@ from scipy import special, stats
 
 from unbounded.engines import build
 from unbounded.likelihoods import Bound
-from unbounded.models.mixtures.measure import Hyper, PitmanYor
+from unbounded.models.mixtures.measure import PartitionHyper, PitmanYor
 from unbounded.models.mixtures.samplers import DIRICHLET
 from unbounded.priors import Beta, Gamma
 from unbounded.round import rounds
@@ -173,13 +173,13 @@ class Problem:
             means["sigma"] = float(self.probabilities @ given @ sigma)
         return means
 
-    def draw(self, rng: np.random.Generator) -> tuple[Array, Hyper, Array]:
+    def draw(self, rng: np.random.Generator) -> tuple[Array, PartitionHyper, Array]:
         """An exact posterior draw: labels, hyper-parameters (resampled from many prior draws) and hole values."""
         b = rng.choice(len(self.partitions), p=self.probabilities)
         node = rng.choice(len(self.nodes[0]), p=special.softmax(self._log_data[b]))
         hypers = np.array([self.measure.draw_prior(rng) for _ in range(1 if not self.hyper_means else 500)])
         weights = special.softmax(log_eppf(self.partitions[b], hypers[:, 0], hypers[:, 1]) * np.ones(len(hypers)))
-        return self.partitions[b], Hyper(*hypers[rng.choice(len(hypers), p=weights)]), self.nodes[0][node]
+        return self.partitions[b], PartitionHyper(*hypers[rng.choice(len(hypers), p=weights)]), self.nodes[0][node]
 
 
 # ---- the chains
