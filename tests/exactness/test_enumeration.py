@@ -108,7 +108,7 @@ def test_partitions_and_their_prior():
             log_p = np.array([log_eppf(z, *hyper) for z in cells])
             assert np.exp(log_p).sum() == pytest.approx(1.0)
             counts = [np.bincount(z).astype(float) for z in cells]
-            assert log_p == pytest.approx([PitmanYor(*hyper).log_prob(hyper, m) for m in counts])
+            assert log_p == pytest.approx([PitmanYor(*hyper).log_prob(hyper, m, n) for m in counts])
 
 
 def test_quadrature_of_a_hole_is_exact():

@@ -191,10 +191,10 @@ def test_a_sweep_may_make_more_atoms_than_it_has_room_for(monkeypatch):
     """With a high concentration the tail must grow within a sweep."""
     grown, compiled = 0, kernel.sweep
 
-    def counted(families, data, labels, *rest):
+    def counted(families, rows, *rest):
         nonlocal grown
-        row = compiled(families, data, labels, *rest)
-        grown += row < len(labels)
+        row = compiled(families, rows, *rest)
+        grown += row < len(rows.labels)
         return row
 
     monkeypatch.setattr(kernel, "sweep", counted)
@@ -212,7 +212,7 @@ def staged_chain(X, start, columns, monkeypatch):
     chain, forms = [], set()
     for state in islice(rounds(model, engine, model.begin(engine, start)), 15):
         chain.append(model.assignments(state, engine))
-        forms.add(type(model.global_step(state).shared[0].finite).__name__)
+        forms.add(type(model.global_step(state).shared.finite).__name__)
     engine.close()
     return np.array(chain), forms
 

@@ -86,6 +86,8 @@ class Mixture(Built[PitmanYor, Bound, int]):
 
     @cached_property
     def kernel(self) -> LabelKernel:
+        if self.setup.device not in KERNELS:
+            raise ValueError(f"device must be one of {sorted(KERNELS)}, got {self.setup.device!r}.")
         return KERNELS[self.setup.device](self.likelihood, self.setup.dtype)
 
     def recipe(self, X: Any) -> RowShards:

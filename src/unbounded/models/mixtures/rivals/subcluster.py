@@ -24,7 +24,7 @@ from unbounded.compiled.jit import jit
 from unbounded.contracts import Engine, Gathered, Message, Spread, Summary, alone
 from unbounded.likelihoods.base import Parameters
 from unbounded.models.labelled.shard import LabelShard
-from unbounded.models.mixtures.measure import PartitionHyper
+from unbounded.models.mixtures.measure import PartitionHyper, PitmanYor
 from unbounded.models.mixtures.message import MixturePart, SweepKeys
 from unbounded.models.mixtures.model import AtomTable, Mixture, MixtureState
 from unbounded.randomness import generator, key
@@ -65,6 +65,18 @@ def _recode(labels, cluster, half, first, coin_key):
         code = labels[i]
         coin = uniform(coin_key, first + i) < 0.5
         labels[i] = 2 * cluster[code] + (half[code] if half[code] >= 0 else np.int64(coin))
+
+
+def log_split(measure: PitmanYor, hyper: PartitionHyper, counts: Array, log_marginals: Array, together: Array) -> Array:
+    """[K] log ratio of posteriors of two halves [K, 2] and one cluster."""
+    prior = measure.log_merge(hyper, counts[:, 0], counts[:, 1], 2)
+    value: Array = log_marginals.sum(1) - together - prior
+    return value
+
+
+def log_merge(measure: PitmanYor, hyper: PartitionHyper, counts: Array, log_marginals: Array, together: Array) -> Array:
+    """The reverse, times the probability of the halves."""
+    return measure.log_halves(hyper, counts) - log_split(measure, hyper, counts, log_marginals, together)
 
 
 def taken(data: Any, rows: Array) -> Any:
@@ -113,17 +125,6 @@ class Subcluster(Mixture):
     def _report(self, shard: LabelShard, n_clusters: int) -> Summary:
         return Summary(self.kernel.totals(shard.data, shard.labels, 2 * n_clusters)._asdict(), {})
 
-    def log_split(self, hyper: PartitionHyper, counts: Array, log_marginals: Array, together: Array) -> Array:
-        """[K] log ratio of posteriors of two halves [K, 2] and one cluster."""
-        prior = self.measure.log_merge(hyper, counts[:, 0], counts[:, 1], 2)
-        value: Array = log_marginals.sum(1) - together - prior
-        return value
-
-    def log_merge(self, hyper: PartitionHyper, counts: Array, log_marginals: Array, together: Array) -> Array:
-        """The reverse, times the probability of the halves."""
-        halves = self.measure.log_halves(hyper, counts)
-        return halves - self.log_split(hyper, counts, log_marginals, together)
-
     def _state(self, round_: int, hyper: PartitionHyper, gathered: Gathered, age: Array) -> HalvesState:
         counts, statistics = gathered.shared["counts"], gathered.shared["statistics"]
         n = len(age)
@@ -165,7 +166,7 @@ class Subcluster(Mixture):
         whole = (counts > 0).all(1)
         ratio = np.full(len(counts), -np.inf)
         able = ripe & whole
-        ratio[able] = self.log_split(state.hyper, counts[able], halves[able], alone[able])
+        ratio[able] = log_split(self.measure, state.hyper, counts[able], halves[able], alone[able])
         splits = np.log(rng.random(len(counts))) < ratio
         partner = self._merges(state, np.flatnonzero(ripe & ~splits), counts.sum(1), alone, rng)
         return splits, partner, (counts.sum(1) > 1) & ~whole
@@ -180,7 +181,7 @@ class Subcluster(Mixture):
             statistics = state.table.statistics[a] + state.table.statistics[others]
             together = self.likelihood.log_marginal(counts[a] + counts[others], statistics)
             pairs = np.stack([np.full(len(others), a), others], axis=1)
-            ratio = self.log_merge(state.hyper, counts[pairs], alone[pairs], together)
+            ratio = log_merge(self.measure, state.hyper, counts[pairs], alone[pairs], together)
             good = np.flatnonzero(np.log(rng.random(len(others))) < ratio)
             if len(good):
                 partner[a], partner[others[good[0]]] = others[good[0]], a
