@@ -32,6 +32,13 @@ class BernoulliLaw(NamedTuple):
     rate: float  # of new atoms for a row
     first: float  # probability that the entry of a new atom is 1
 
+    def log_entry(self, others: float, weight: float, z: int) -> float:
+        """Log probability of an entry, up to a constant, as the reference kernel asks for it (laws.py)."""
+        return z * (weight if others < 0.0 else math.log(others / (self.n - 1.0 - others + self.c)))
+
+    def draw_weight(self, others: float, z: int, key: np.uint64) -> float:
+        return 0.0
+
 
 @dataclass(frozen=True)
 class BetaBernoulli(FeatureMeasure):

@@ -35,6 +35,14 @@ class NegativeBinomialLaw(NamedTuple):
     first: float  # probability that the entry of a new atom is 1
     r: float
 
+    def log_entry(self, others: float, weight: float, z: int) -> float:
+        """Log probability of an entry, up to a constant, as the reference kernel asks for it (laws.py)."""
+        return z * weight + math.lgamma(self.r + z) - math.lgamma(z + 1.0)
+
+    def draw_weight(self, others: float, z: int, key: np.uint64) -> float:
+        """The probability is drawn given the whole column, this entry included."""
+        return float(log_beta(others + z, self.c + self.n * self.r, key))
+
 
 @dataclass(frozen=True)
 class BetaNegativeBinomial(FeatureMeasure):

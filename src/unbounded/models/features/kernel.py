@@ -101,14 +101,7 @@ class CompiledFeatures:
         return X.Z[: len(atoms.finite.mobile.order)].T.copy()
 
     def of_candidate(self, shard: FeatureShard, Z: Array) -> Summary:
-        """What the shard would report of another Z, all columns shared, where loadings are integrated out."""
-        data = shard.data
-        products, sums = np.zeros((len(Z), len(Z))), np.zeros((len(Z), data.shape[1]))
-        for start in range(0, len(data), _CHUNK):
-            part = Z[:, start : start + _CHUNK].astype(float)
-            products += part @ part.T
-            sums += part @ data[start : start + _CHUNK]
-        return summary(self.setup, shard, Z, len(Z), Sums(products, sums, np.zeros(data.shape[1])))
+        return candidate_summary(self.setup, shard, Z)
 
 
 def arrange(likelihood: FeatureBound, shard: FeatureShard, part: FeatureTask, free: int) -> None:
@@ -149,3 +142,13 @@ def summary(setup: FeatureSetup, shard: FeatureShard, Z: Array, n_shared: int, s
         "products": products[own, own] if gram else products[own], "sums": centred[own],
     }  # fmt: skip
     return Summary(shared, private)
+
+
+def candidate_summary(setup: FeatureSetup, shard: FeatureShard, Z: Array) -> Summary:
+    """What a shard would report of another Z, all columns shared, where loadings are integrated out."""
+    products, sums = np.zeros((len(Z), len(Z))), np.zeros((len(Z), shard.data.shape[1]))
+    for start in range(0, len(shard.data), _CHUNK):
+        part = Z[:, start : start + _CHUNK].astype(float)
+        products += part @ part.T
+        sums += part @ shard.data[start : start + _CHUNK]
+    return summary(setup, shard, Z, len(Z), Sums(products, sums, np.zeros(shard.data.shape[1])))

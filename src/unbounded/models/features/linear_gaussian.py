@@ -15,9 +15,9 @@ from scipy.linalg import solve_triangular
 from unbounded.arrays import Array
 from unbounded.columns import Columns
 from unbounded.likelihoods.base import positive
-from unbounded.models.features import linear_gaussian_compiled as compiled
 from unbounded.models.features.likelihood import FeatureBound, FeatureStatistics
-from unbounded.models.features.linear_gaussian_compiled import LinearGaussianFamily, LinearGaussianTail
+from unbounded.models.features.linear_gaussian_compiled import LinearGaussianFamily, LinearGaussianTail, impute
+from unbounded.models.features.linear_gaussian_visits import fill
 from unbounded.priors import InverseGamma
 
 FLOAT32_TOLERANCE = 0.02  # nats
@@ -184,12 +184,12 @@ class BoundLinearGaussian(FeatureBound):
         )  # fmt: skip
 
     def fill(self, family: Any, tail: Any, data: Array, Z: Array, shared: int) -> None:
-        compiled.fill(family, tail, data, Z, shared)
+        fill(family, tail, data, Z, shared)
 
     def impute(
         self, data: Array, holes: Array, Z: Array, loadings: Array, scales: Scales, key: Any, first: int
     ) -> None:
-        compiled.impute(data, holes, Z, loadings, self.centre, math.sqrt(scales.noise), key, first)
+        impute(data, holes, Z, loadings, self.centre, math.sqrt(scales.noise), key, first)
 
     # ---- rows
 

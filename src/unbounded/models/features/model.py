@@ -14,8 +14,7 @@ import numpy as np
 
 from unbounded.arrays import Array, Arrays
 from unbounded.contracts import Engine, Gathered, Message, Summary
-from unbounded.models.features.kernel import CompiledFeatures
-from unbounded.models.features.kernels import KERNELS
+from unbounded.models.features.kernels import KERNELS, FeatureKernel
 from unbounded.models.features.likelihood import FeatureBound, FeatureStatistics
 from unbounded.models.features.measure import FeatureHyper, FeatureMeasure
 from unbounded.models.features.operations import Finite, Keys, Mobile
@@ -38,7 +37,7 @@ class Features(Built[FeatureMeasure, FeatureBound, int]):
     """What the hybrid sampler and its rivals share; each has a global step of its own."""
 
     @cached_property
-    def kernel(self) -> CompiledFeatures:
+    def kernel(self) -> FeatureKernel:
         return KERNELS[self.setup.device](self.setup)
 
     @property

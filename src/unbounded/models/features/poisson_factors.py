@@ -16,9 +16,8 @@ from scipy.special import gammaln, xlogy
 from unbounded.arrays import Array
 from unbounded.columns import Columns
 from unbounded.likelihoods.base import positive
-from unbounded.models.features import poisson_factors_compiled as compiled
 from unbounded.models.features.likelihood import FeatureBound, FeatureStatistics
-from unbounded.models.features.poisson_factors_compiled import PoissonFamily, PoissonTail
+from unbounded.models.features.poisson_factors_compiled import PoissonFamily, PoissonTail, impute
 from unbounded.priors import Gamma
 
 
@@ -151,7 +150,7 @@ class BoundPoissonFactors(FeatureBound):
     def impute(
         self, data: Array, holes: Array, Z: Array, loadings: Array, scales: Background, key: Any, first: int
     ) -> None:
-        compiled.impute(data, holes, Z, loadings, scales.background, key, first)
+        impute(data, holes, Z, loadings, scales.background, key, first)
 
     # ---- rows
 
