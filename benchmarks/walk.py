@@ -1,7 +1,7 @@
 """The walk: through how many files one round of each model passes, on the serial engine.
 
-Python frames are followed by sys.setprofile. Compiled code runs out of its sight: files whose compiled functions a frame
-names are listed apart, with a plus sign; what those call in turn is left out.
+Python frames are followed by sys.setprofile. Compiled code runs out of its sight: files whose compiled functions a
+frame names are listed apart, with a plus sign; what those call in turn is left out.
 """
 
 from __future__ import annotations

@@ -50,7 +50,15 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a job in the background
 
 # What to begin with, where tests are spread over workers: the longest groups, on two workers in such an order that each
 # compiles kernels of its own, and finds those of the other one in the cache when it needs them.
-FIRST = ("features", "test_enumeration", "test_likelihoods", "test_mixtures", "test_franchise", "test_groups", "engines")
+FIRST = (
+    "features",
+    "test_enumeration",
+    "test_likelihoods",
+    "test_mixtures",
+    "test_franchise",
+    "test_groups",
+    "engines",
+)
 
 
 def group_of(path: Path) -> str:

@@ -56,8 +56,8 @@ def test_ranks_change_no_bit(serial, nothing_compiled, n_ranks, tmp_path):
 
 
 @pytest.mark.parametrize(("n_ranks", "scene"), [(6, "ranks_and_blocks"), (2, "errors")])
-def test_orders(n_ranks, scene):
-    """A rank more than there are shards has none."""
+def test_conformance(n_ranks, scene):
+    """A rank more than there are shards has none; exceptions say where they were raised."""
     assert ok(n_ranks, *ENGINE, HERE / "mpi_toys.py", scene, n_ranks) == "done\n"
 
 

@@ -13,22 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import toys
+from contract import P, X, messages, said
 
 from unbounded import EngineError, engines
 from unbounded.contracts import Message
 from unbounded.engines import recovery
-
-P = 5
-X = np.random.default_rng(0).normal(size=23)
-
-
-def messages(n):
-    rng = np.random.default_rng(1)
-    return [Message({"a": rng.normal(size=X.size)}, list(rng.normal(size=P))) for _ in range(n)]
-
-
-def said(gathered):
-    return gathered.shared["sum"].tobytes(), [part["own"].tobytes() for part in gathered.private]
 
 
 def advanced(n):

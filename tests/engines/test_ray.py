@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 import toys
+from contract import P, X, conforms, messages, said
 from fits import FITS, everything
 from test_engines import every_chain, kill_and_compare, mixture_chain, tell
-from test_processes import P, X, advanced, alive, messages, said, script, wait_for
+from test_processes import advanced, alive, script, wait_for
 
 from unbounded import EngineError, engines
 from unbounded.contracts import Message
@@ -69,6 +70,10 @@ def parent(pid):
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     except OSError:
         return 0
+
+
+def test_conformance(cluster):
+    conforms(lambda recipe: engines.build("ray", recipe, 2))
 
 
 def ways():
