@@ -16,7 +16,7 @@ import numpy as np
 from numba.core import types
 from numba.extending import overload
 
-from unbounded.compiled.jit import FAST, inline, jit, over_parts
+from unbounded.compiled.jit import OVERLOAD, inline, jit, over_parts
 
 
 class Block(NamedTuple):
@@ -174,7 +174,7 @@ def sparse_logits(eta: Any, block: Any, out: Any, top: Any) -> None:
     largest(out, top)
 
 
-@overload(logits, jit_options={"nogil": True, "fastmath": FAST, "error_model": "numpy"}, strict=False)
+@overload(logits, **OVERLOAD)
 def _choose_logits(finite: Any, family: Any, block: Any, out: Any, top: Any) -> Any:
     if not isinstance(finite, types.Array):
         return None

@@ -18,7 +18,7 @@ from scipy.linalg import solve_triangular
 from unbounded.arrays import Array
 from unbounded.columns import Columns
 from unbounded.compiled.draws import normal, stream, uniform
-from unbounded.compiled.jit import FAST, implements, inline, jit
+from unbounded.compiled.jit import OVERLOAD, implements, inline, jit
 from unbounded.likelihoods.base import positive
 from unbounded.models.features.kernel import (
     Quadratic,
@@ -276,7 +276,7 @@ def _block(data: Any, start: int, size: int, scratch: Any) -> Any:
     """Rows of the data in the precision of the vectorised part: themselves, or a copy."""
 
 
-@overload(_block, jit_options={"nogil": True, "fastmath": FAST, "error_model": "numpy"}, strict=False)
+@overload(_block, **OVERLOAD)
 def _choose_block(data: Any, start: int, size: int, scratch: Any) -> Any:
     if data.dtype == scratch.dtype:
         return lambda data, start, size, scratch: data[start : start + size]
