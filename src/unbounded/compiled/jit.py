@@ -83,12 +83,12 @@ def implements(operation: Callable[..., Any], family_class: type) -> Callable[[C
     return register
 
 
-def over_parts(operation: Callable[..., Any], recurse: Callable[..., Any], stop: Callable[..., Any]) -> None:
-    """Register `operation` for a plain tuple of families: `recurse` on a non-empty one, `stop` on the empty one."""
+def over_parts(operation: Callable[..., Any], one: Callable[..., Any], more: Callable[..., Any]) -> None:
+    """Register `operation` for a plain tuple of families: `one` for a single family, `more` for several of them."""
 
     def choose(family: Any, *args: Any) -> Callable[..., Any] | None:
         if not isinstance(family, types.BaseTuple) or isinstance(family, types.BaseNamedTuple):
             return None
-        return recurse if len(family) else stop
+        return one if len(family) == 1 else more
 
     overload(operation, **OVERLOAD)(choose)

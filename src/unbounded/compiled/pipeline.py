@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from numba import _dynfunc
+from numba.core import types
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder, _LowerResult
 from numba.core.compiler_machinery import LoweringPass, register_pass
@@ -97,11 +98,49 @@ class _SetEnvironments(_Pass):
         return True
 
 
+@register_pass(mutates_CFG=False, analysis_only=False)
+class _BorrowArrays(_Pass):
+    """Count no references where no array is made or returned: the caller holds all of them for as long as this runs.
+
+    Counting is a good part of the code that Numba writes for a structure of arrays, and of the time of short calls.
+    """
+
+    _name = "borrow_arrays"
+
+    def run_pass(self, state: Any) -> bool:
+        expressions = [e for block in state.func_ir.blocks.values() for e in block.find_exprs()]
+        made = [state.calltypes[e].return_type for e in expressions if state.calltypes.get(e) and not _views(e, state)]
+        if not any(map(_counted, [state.return_type, *made])):
+            state.targetctx = state.targetctx.subtarget(enable_nrt=False)
+        return True
+
+
+def _views(expression: Any, state: Any) -> bool:
+    """Whether an expression, if its value is an array, only looks at one that there is already."""
+    if expression.op == "call":  # of the class of a structure
+        return isinstance(state.typemap[expression.func.name], types.NamedTupleClass)
+    if expression.op in ("getitem", "static_getitem", "typed_getitem"):
+        index = state.calltypes[expression].args[1]
+        parts = index.types if isinstance(index, types.BaseTuple) else (index,)
+        return not any(isinstance(part, types.Array) for part in parts)
+    return expression.op in ("getattr", "build_tuple", "cast", "exhaust_iter")
+
+
+def _counted(kind: Any) -> bool:
+    """Whether values of a type hold references: arrays, tuples of them, whatever is neither number nor empty."""
+    if isinstance(kind, types.BaseTuple):
+        return any(map(_counted, kind.types))
+    if isinstance(kind, types.Pair):
+        return _counted(kind.first_type) or _counted(kind.second_type)
+    return not isinstance(kind, types.Number | types.Boolean | types.NoneType | types.RangeType | types.RangeIteratorType)
+
+
 class Part(CompilerBase):
     """For functions that are called from compiled code."""
 
     def define_pipelines(self) -> list[Any]:
         passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
+        passes.add_pass_after(_BorrowArrays, AnnotateTypes)
         passes.add_pass_after(_BeginPart, AnnotateTypes)
         passes.add_pass_after(_EndPart, NativeLowering)
         passes.finalize()
@@ -113,6 +152,7 @@ class InlinedPart(CompilerBase):
 
     def define_pipelines(self) -> list[Any]:
         passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
+        passes.add_pass_after(_BorrowArrays, AnnotateTypes)
         passes.add_pass_after(_BeginPart, AnnotateTypes)
         passes.add_pass_after(_Inline, AnnotateTypes)
         passes.add_pass_after(_EndPart, NativeLowering)
@@ -125,6 +165,7 @@ class Whole(CompilerBase):
 
     def define_pipelines(self) -> list[Any]:
         passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
+        passes.add_pass_after(_BorrowArrays, AnnotateTypes)
         passes.add_pass_after(_WayIn, AnnotateTypes)
         passes.add_pass_after(_SetEnvironments, NativeLowering)
         passes.finalize()
