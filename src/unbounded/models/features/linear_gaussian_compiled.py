@@ -12,7 +12,7 @@ from numba.extending import overload
 
 from unbounded.arrays import Array
 from unbounded.compiled.draws import normal, stream
-from unbounded.compiled.jit import FAST, implements, inline, jit
+from unbounded.compiled.jit import OVERLOAD, implements, inline, jit
 from unbounded.models.features.entries import draw_pair
 from unbounded.models.features.laws import draw_column, is_binary
 from unbounded.models.features.operations import collect, mobile_waits, prepare, sweep_mobile
@@ -56,7 +56,7 @@ def _block(data: Any, start: int, size: int, scratch: Any) -> Any:
     """Rows of the data in the precision of the vectorised part: themselves, or a copy."""
 
 
-@overload(_block, jit_options={"nogil": True, "fastmath": FAST, "error_model": "numpy"}, strict=False)
+@overload(_block, **OVERLOAD)
 def _choose_block(data: Any, start: int, size: int, scratch: Any) -> Any:
     if data.dtype == scratch.dtype:
         return lambda data, start, size, scratch: data[start : start + size]
