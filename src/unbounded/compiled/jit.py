@@ -25,7 +25,7 @@ def _sources_digest() -> str:
 _SOURCES = _sources_digest()
 
 
-def _compiled(inlining: str) -> Callable[[Callable[..., Any]], Any]:
+def _compiled(inlining: str, **others: Any) -> Callable[[Callable[..., Any]], Any]:
     """Compile, and cache on disk until any source of the package changes.
 
     Numba looks at the file of the cached function alone, but a kernel contains code of the likelihoods: its stamp must
@@ -35,6 +35,7 @@ def _compiled(inlining: str) -> Callable[[Callable[..., Any]], Any]:
 
     def decorate(function: Callable[..., Any]) -> Any:
         options: Any = {"nogil": True, "cache": True, "fastmath": FAST, "error_model": "numpy", "inline": inlining}
+        options |= others
         dispatcher = nb.njit(**options)(function)
         file = dispatcher._cache._cache_file
         file._source_stamp = _SOURCES
@@ -54,6 +55,8 @@ def _compiled(inlining: str) -> Callable[[Callable[..., Any]], Any]:
 
 jit = _compiled("never")
 inline = _compiled("always")
+# For what a loop over rows calls: it counts no references, so it must neither make nor return an array, only borrow.
+borrow = _compiled("never", _nrt=False)
 
 
 def implements(operation: Callable[..., Any], family_class: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
