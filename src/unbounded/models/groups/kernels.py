@@ -9,11 +9,16 @@ from unbounded.models.groups.content import Content
 from unbounded.models.groups.kernel import DirectRows, SeatedRows
 from unbounded.models.groups.message import GroupKernel
 from unbounded.models.groups.reference import ReferenceDirect
+from unbounded.models.groups.reference_franchise import ReferenceSeated
 from unbounded.models.groups.words.kernel import DirectWords
 
 KERNELS: Mapping[str, Mapping[str, Callable[..., GroupKernel]]] = {
     "cpu": {"direct": DirectRows, "franchise": SeatedRows, "words": DirectWords},
-    "reference": {"direct": ReferenceDirect, "words": partial(ReferenceDirect, by_group=True)},
+    "reference": {
+        "direct": ReferenceDirect,
+        "franchise": ReferenceSeated,
+        "words": partial(ReferenceDirect, by_group=True),
+    },
 }
 
 

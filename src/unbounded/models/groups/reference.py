@@ -95,16 +95,11 @@ class ReferenceDirect:
 
     def finite(self, drawn: Any) -> tuple[Array, Array]:
         """(bias [K], natural parameters [K, F])."""
-        bias, eta = self.content.likelihood.natural(self.content.parameters(drawn))
-        return bias, eta
+        return natural(self.content, drawn)
 
     def totals(self, shard: GroupShard, n_atoms: int) -> Atoms:
-        counts, sums = self._totals(shard, n_atoms)
-        return Atoms(counts, self.content.from_dense(sums))
-
-    def _totals(self, shard: GroupShard, n_atoms: int) -> tuple[Array, Array]:
-        members = shard.labels[None, :] == np.arange(n_atoms)[:, None]
-        return members.sum(1), members @ self._features(shard.data)
+        counts, statistics = dense_totals(self.content, shard, n_atoms)
+        return Atoms(counts, self.content.from_dense(statistics))
 
     def predictive(self, atoms: Atoms, X: Any) -> Array:
         return self.content.likelihood.log_predictive(*atoms, X)
@@ -113,14 +108,14 @@ class ReferenceDirect:
         return np.append(tail.sticks, tail.rest)
 
     def prepare(self, shard: GroupShard, part: GroupPart) -> ReferenceTail:
-        counts, statistics = self._totals(shard, part.n_shared + part.n_private)
+        counts, statistics = dense_totals(self.content, shard, part.n_shared + part.n_private)
         counts, statistics = counts[part.n_shared :], statistics[part.n_shared :]
         if part.elsewhere is not None:
             known = len(part.elsewhere.counts)
             counts[:known] += part.elsewhere.counts
             statistics[:known] += part.elsewhere.statistics
         sticks, rest = part.sticks[:-1].copy(), float(part.sticks[-1])
-        return ReferenceTail(counts, np.asarray(statistics, float), sticks, rest, self._features(shard.data))
+        return ReferenceTail(counts, np.asarray(statistics, float), sticks, rest, features_of(self.content, shard.data))
 
     def sweep(self, shard: GroupShard, part: GroupPart, tail: ReferenceTail) -> ReferenceTail:
         bias, eta = part.finite
@@ -165,7 +160,7 @@ class ReferenceDirect:
         self, old: int, i: int, part: GroupPart, tail: ReferenceTail, group: GroupView, logits: Array
     ) -> tuple[list[int], Array]:
         """(codes, their weights) of all that row i may join, in order; the last is a new atom."""
-        log_p = self._log_predictive(part.likelihood, tail, i)
+        log_p = log_predictive(part.likelihood, tail.counts, tail.statistics, tail.features[i : i + 1])
         best = max(logits.max(initial=-np.inf), log_p.max())
         mobile = np.exp(logits - best)
         usable = list(range(part.usable))
@@ -182,13 +177,6 @@ class ReferenceDirect:
         codes = codes + [part.n_shared + slot for slot in range(len(log_p))]
         return codes, np.append(weights, private * np.exp(log_p - best))
 
-    def _log_predictive(self, likelihood: Any, tail: ReferenceTail, i: int) -> Array:
-        """Of row i under every private atom and (last) a new one."""
-        counts, statistics = np.append(tail.counts, 0.0), np.vstack([tail.statistics, np.zeros(tail.features.shape[1])])
-        with_row = likelihood.log_marginal(counts + 1.0, statistics + tail.features[i])
-        value: Array = with_row - likelihood.log_marginal(counts, statistics)
-        return value
-
     def statistics(self, shard: GroupShard, part: GroupPart, tail: ReferenceTail) -> Summary:
         """What the shard reports; from here on the codes of its private atoms are consecutive."""
         shard.labels[:] = without_empty(part.n_shared, tail.counts)[shard.labels]
@@ -202,14 +190,37 @@ class ReferenceDirect:
                 tables[k] += before == 0 or u[i] * (masses[k] + before) < masses[k]
         return summarise(self.content, shard, part.n_shared, self.totals(shard, len(masses)), tables)
 
-    def _features(self, data: Any) -> Array:
-        """[n, F]: of a shard's rows."""
-        likelihood = self.content.likelihood
-        if not is_csr(data):
-            return np.asarray(likelihood.features(data))
-        shape = len(data.indptr) - 1, likelihood.columns.size
-        rows: Any = sparse.csr_matrix((data.values, data.indices, data.indptr), shape)
-        return np.asarray(likelihood.features(rows))
+
+# ---- what the franchise uses, too (reference_franchise.py)
+
+
+def features_of(content: Content, data: Any) -> Array:
+    """[n, F]: of a shard's rows."""
+    likelihood = content.likelihood
+    if not is_csr(data):
+        return np.asarray(likelihood.features(data))
+    shape = len(data.indptr) - 1, likelihood.columns.size
+    rows: Any = sparse.csr_matrix((data.values, data.indices, data.indptr), shape)
+    return np.asarray(likelihood.features(rows))
+
+
+def dense_totals(content: Content, shard: GroupShard, n_atoms: int) -> tuple[Array, Array]:
+    members = shard.labels[None, :] == np.arange(n_atoms)[:, None]
+    return members.sum(1), members @ features_of(content, shard.data)
+
+
+def natural(content: Content, drawn: Any) -> tuple[Array, Array]:
+    """(bias [K], natural parameters [K, F])."""
+    bias, eta = content.likelihood.natural(content.parameters(drawn))
+    return bias, eta
+
+
+def log_predictive(likelihood: Any, counts: Array, statistics: Array, rows: Array) -> Array:
+    """Of rows with these features, together, under every atom and (last) a new one."""
+    counts, statistics = np.append(counts, 0.0), np.vstack([statistics, np.zeros(statistics.shape[1])])
+    together = likelihood.log_marginal(counts + len(rows), statistics + rows.sum(0))
+    value: Array = together - likelihood.log_marginal(counts, statistics)
+    return value
 
 
 def _private_weights(law: Law, tail: ReferenceTail, rows: list[int]) -> Array:
