@@ -72,6 +72,8 @@ class GroupView:
     listed: list[int]
 
     def drop(self, code: int) -> None:
+        """A row leaves; the last atom of the list takes the place of one that is left by all."""
+        self.counts[code] -= 1
         if self.counts[code] == 0 and code in self.listed:
             self.listed[self.listed.index(code)] = self.listed[-1]
             self.listed.pop()
@@ -139,20 +141,17 @@ class ReferenceDirect:
         drawn: tuple[float, float],
     ) -> int:  # fmt: skip
         """A new code of row i."""
-        group.counts[old] -= 1
+        group.drop(old)
         emptied = old >= part.n_shared and tail.leave(old - part.n_shared, i)
         slot = old - part.n_shared if emptied and not self.by_group else tail.free()
         codes, weights = self._weigh(old, i, part, tail, group, logits)
         sums = np.cumsum(weights)
-        chosen = int(np.searchsorted(sums, drawn[0] * sums[-1], side="right"))
-        new = codes[chosen]
+        new = codes[int(np.searchsorted(sums, drawn[0] * sums[-1], side="right"))]
         if new == part.n_shared + len(tail.counts):
             new = part.n_shared + slot
             tail.bear(slot, part.law.share, drawn[1])
         if new >= part.n_shared:
             tail.join(new - part.n_shared, i)
-        if chosen > 0 or new != old:
-            group.drop(old)
         group.add(new, part.usable)
         return new
 
