@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from typing import Any
 
 import numpy as np
+from numpy.random.bit_generator import ISeedSequence
 
 from unbounded.arrays import Array
 
@@ -24,10 +26,21 @@ def key(seed: int, purpose: str, *words: int) -> np.uint64:
     return np.uint64(int.from_bytes(_digest(8, seed, purpose, words), "little"))
 
 
+class _Key(ISeedSequence):
+    """Philox's key as it is. Given as `key=`, NumPy would ask the system for entropy, too, in twice the time."""
+
+    def __init__(self, key: Any):
+        self._key = key
+
+    def generate_state(self, n_words: int, dtype: Any = np.uint32) -> Any:
+        return self._key
+
+
 def generator(seed: int, purpose: str, *words: int) -> np.random.Generator:
     """A NumPy generator (Philox, counter at zero) that belongs to this purpose alone."""
     philox_key = np.frombuffer(_digest(16, seed, purpose, words), dtype=np.uint64)
-    return np.random.Generator(np.random.Philox(key=philox_key))
+    given: Any = _Key(philox_key)
+    return np.random.Generator(np.random.Philox(given))
 
 
 def uniforms(key: np.uint64, counters: Array) -> Array:

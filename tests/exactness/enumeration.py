@@ -199,18 +199,19 @@ class Run:
     seed: int = 0
     sampler: str = "hybrid"
     options: tuple[tuple[str, Any], ...] = ()  # of the sampler
+    device: str = "cpu"
 
     def __str__(self) -> str:
         words = f"{self.rule}-P{self.n_shards}-L{self.sweeps}-{self.engine}-{self.dtype}"
         words = words if self.sampler == "hybrid" else f"{self.sampler}-{words}"
         words += "".join(f"-{name}{value}" for name, value in self.options)
+        words += "" if self.device == "cpu" else f"-{self.device}"
         return words.replace("ghosts=", "").replace("schedule=", "")
 
     def model(self, members: dict[str, Any], measure: Any, likelihood: Any, extent: Any, seed: int, **more: Any) -> Any:
         """The sampler of this name among the members."""
-        setup = Setup(
-            measure, likelihood, extent, self.n_shards, seed, 4 * self.rounds, self.sweeps, self.dtype
-        )  # fmt: skip
+        length = (4 * self.rounds, self.sweeps)
+        setup = Setup(measure, likelihood, extent, self.n_shards, seed, *length, self.dtype, self.device)
         return build_sampler(members, self.sampler, setup, self.rule, **more, **dict(self.options))
 
 

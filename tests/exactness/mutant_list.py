@@ -160,7 +160,7 @@ MUTANTS = [
     ),
     Mutant(
         "features: an absent entry weighs too little", "bernoulli ratio result",
-        "return math.exp(min(weight, 700.0)) if members < 0.0 else members / (law.n - 1.0 - members)", "buffet-2",
+        "return math.exp(min(weight, 700.0)) if others < 0.0 else others / (law.n - 1.0 - others)", "buffet-2",
     ),
     Mutant(
         "features: new atoms at the rate alpha / n", "law rate",
@@ -172,7 +172,7 @@ MUTANTS = [
     ),
     Mutant(
         "features: a row's own atoms never replaced", "visit condition",
-        "if born > 0:", "buffet",
+        "if turn.born[r] > 0:", "buffet",
     ),
     Mutant(
         "features: private columns in storage order", "visit work.slots[i]",
@@ -180,15 +180,11 @@ MUTANTS = [
     ),
     Mutant(
         "features: rows that may change are skipped", "seek condition",
-        "if uniform(own, on_line(k)) * (1.0 + math.exp(min(gain, 700.0))) >= 2.0:", "buffet",
+        "if uniform(own, entry_number(k)) * (1.0 + math.exp(min(gain, 700.0))) >= 2.0:", "buffet",
     ),
     Mutant(
-        "features: rows and not ghosts in the tail", "global step broadcast",
-        "broadcast = Broadcast(\n"
-        "    state.round, families, weights, [rng(\"order\").permutation(size) for size in sizes], n_mobile, n_shared,\n"
-        "    (self.measure.law(hyper, everyone, open_=False), self.measure.law(hyper, self.n_rows)), scales, shared,\n"
-        "    self.keys(state.round),\n"
-        ")  # fmt: skip", "ghosts",
+        "features: rows and not ghosts in the tail", "global step laws",
+        "laws = self.measure.law(hyper, everyone, open_=False), self.measure.law(hyper, self.n_rows)", "ghosts",
     ),
     Mutant(
         "features: every atom mobile (J = K) under ghosts", "global step mobile 2",
@@ -209,7 +205,7 @@ MUTANTS = [
     ),
     Mutant(
         "features: every sweep has the same numbers", "sweep own",
-        "own = stream(entry_key, 0)", "sweeps",
+        "own = stream(keys.entry, 0)", "sweeps",
     ),
     Mutant(
         "features: counts split without their loadings", "collect taken",

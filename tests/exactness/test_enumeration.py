@@ -40,6 +40,9 @@ SHORT = [
     ("sharp", "dp", 5, Run(Ghosts(), 3)),
     ("mixed-holes", "py", 5, Run(Ghosts(), 2, engine="processes")),
     ("mixed", "dp", 4, Run(OneOpen(4), 4, engine="threads")),
+    ("sharp", "py", 5, Run(Ghosts(), 2, chains=24, rounds=60, device="reference")),
+    ("gaussian-hole", "dp", 4, Run(Ghosts(2), 2, 2, chains=24, rounds=40, device="reference")),
+    ("multinomial-csr", "py-negative", 4, Run(OneOpen(), 2, chains=24, rounds=60, device="reference")),
 ]
 
 

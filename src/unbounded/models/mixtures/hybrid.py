@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,7 +13,8 @@ from unbounded.instantiation import Ghosts, Plan, Rule, classify
 from unbounded.likelihoods.base import Parameters
 from unbounded.models.labelled.atoms import draw_parameters
 from unbounded.models.labelled.shard import recode
-from unbounded.models.mixtures.measure import PartitionHyper, TailLaw
+from unbounded.models.mixtures.measure import TailLaw
+from unbounded.models.mixtures.measures import PartitionMeasure
 from unbounded.models.mixtures.message import MixtureRound, MixtureShare
 from unbounded.models.mixtures.model import Mixture, MixtureState
 from unbounded.randomness import generator
@@ -45,7 +46,7 @@ class Roles(NamedTuple):
 
 
 @dataclass(frozen=True)
-class HybridMixture(Mixture):
+class HybridMixture(Mixture[PartitionMeasure]):
     """rule: which atoms are instantiated in a round, and which shards may create some."""
 
     rule: Rule = field(default_factory=Ghosts)
@@ -80,7 +81,7 @@ class HybridMixture(Mixture):
             self._shares(state, roles, plan, parameters if imputes else None),
         )
 
-    def _roles(self, hyper: PartitionHyper, counts: Array, owner: Array, plan: Plan, rng: np.random.Generator) -> Roles:
+    def _roles(self, hyper: Any, counts: Array, owner: Array, plan: Plan, rng: np.random.Generator) -> Roles:
         if plan.published:
             ghosts, extra = np.ones(len(counts), np.int64), np.empty(0, np.int64)
         else:
@@ -90,7 +91,7 @@ class HybridMixture(Mixture):
         return Roles(ghosts, extra, mobile, frozen, private)
 
     def _weights(
-        self, hyper: PartitionHyper, counts: Array, roles: Roles, plan: Plan, rng: np.random.Generator
+        self, hyper: Any, counts: Array, roles: Roles, plan: Plan, rng: np.random.Generator
     ) -> tuple[Array, tuple[TailLaw, TailLaw]]:
         """Log weights of usable atoms, ghost-only ones among them, and the laws of a closed and an open tail."""
         closed = self.measure.closed_tail(hyper)

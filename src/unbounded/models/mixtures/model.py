@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from unbounded.likelihoods.base import Bound, Parameters
 from unbounded.models.labelled import kernel as labelled
 from unbounded.models.labelled.shard import LabelShard, all_labels
 from unbounded.models.mixtures.kernels import KERNELS
-from unbounded.models.mixtures.measure import PartitionHyper, PitmanYor
+from unbounded.models.mixtures.measures import PartitionMeasure
 from unbounded.models.mixtures.message import (
     LabelKernel,
     MixturePart,
@@ -30,6 +30,8 @@ from unbounded.models.mixtures.message import (
 from unbounded.randomness import key
 from unbounded.rows import boundaries, rows_of
 from unbounded.setup import Built
+
+MeasureT = TypeVar("MeasureT", bound=PartitionMeasure)
 
 
 class AtomTable(NamedTuple):
@@ -43,7 +45,7 @@ class AtomTable(NamedTuple):
 @dataclass(frozen=True)
 class MixtureState:
     round: int
-    hyper: PartitionHyper
+    hyper: Any  # the measure's own
     table: AtomTable
     n_shared: int
     n_private: Array  # [P]
@@ -77,7 +79,7 @@ class RowShards:
 
 
 @dataclass(frozen=True)
-class Mixture(Built[PitmanYor, Bound, int]):
+class Mixture(Built[MeasureT, Bound, int], Generic[MeasureT]):
     """What the hybrid sampler and its rivals share; each has a global step of its own."""
 
     @property
@@ -93,16 +95,14 @@ class Mixture(Built[PitmanYor, Bound, int]):
     def recipe(self, X: Any) -> RowShards:
         return RowShards(X, self.likelihood, self.n_shards)
 
-    def begin(
-        self, engine: Engine, labels: Array, hyper: PartitionHyper | None = None, round_: int = 0
-    ) -> MixtureState:
+    def begin(self, engine: Engine, labels: Array, hyper: Any = None, round_: int = 0) -> MixtureState:
         """The state with these labels (any integers)."""
         codes, labels = np.unique(np.asarray(labels), return_inverse=True)
         labels = labels.astype(np.int32).ravel()
         engine.map(LabelShard.put, np.split(labels, boundaries(self.n_rows, self.n_shards)[1:-1]))
         return self.count(engine, len(codes), hyper or self.measure.start(), round_)
 
-    def count(self, engine: Engine, n_shared: int, hyper: PartitionHyper, round_: int) -> MixtureState:
+    def count(self, engine: Engine, n_shared: int, hyper: Any, round_: int) -> MixtureState:
         """The state of shards whose labels are all codes of n_shared shared atoms."""
         gathered = engine.run(self._summarise, Message(n_shared, [0] * self.n_shards))
         return self._assemble(round_, hyper, n_shared, gathered)
@@ -148,7 +148,7 @@ class Mixture(Built[PitmanYor, Bound, int]):
     def gather(self, state: MixtureState, message: Message, gathered: Gathered) -> MixtureState:
         return self._assemble(state.round + 1, message.shared.hyper, message.shared.n_shared, gathered)
 
-    def _assemble(self, round_: int, hyper: PartitionHyper, n_shared: int, gathered: Gathered) -> MixtureState:
+    def _assemble(self, round_: int, hyper: Any, n_shared: int, gathered: Gathered) -> MixtureState:
         shared, private = gathered.shared, gathered.private
         n_private = np.array([len(p["counts"]) for p in private])
         owner = np.where(shared["shards"] == 1, shared["owner"], -1)

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from scipy.special import logsumexp
 
 from unbounded.arrays import Array, is_csr
 from unbounded.contracts import Summary
@@ -103,7 +102,7 @@ class ReferenceLabels:
             if old >= 0:
                 tail.move(old, i, -1)
             new = old if old >= 0 and tail.counts[old] == 0 else tail.free()
-            log_usable = logsumexp(logits[i]) if part.usable else -np.inf
+            log_usable = np.logaddexp.reduce(logits[i], initial=-np.inf)
             weights = np.append(log_usable, self._log_weights(part.law, tail, i))
             chosen = _drawn(weights, tail_uniforms[i]) - 1
             if chosen < 0:
@@ -119,10 +118,12 @@ class ReferenceLabels:
         n_atoms = np.count_nonzero(counts)
         sizes = np.where(counts > 0, counts - law.discount, 0.0)
         sizes[-1] = max(law.birth + law.extra * n_atoms, 0.0)
-        with_row = self.likelihood.log_marginal(counts + 1.0, statistics + tail.features[i])
-        log_p = with_row - self.likelihood.log_marginal(counts.astype(float), statistics)
+        both = np.append(counts, counts + 1.0), np.vstack([statistics, statistics + tail.features[i]])
+        without, joined = self.likelihood.log_marginal(*both).reshape(2, -1)
+        log_p = joined - without
         with np.errstate(divide="ignore"):
-            return np.log(sizes * law.scale / (law.base + law.step * counts.sum())) + log_p
+            log_weights: Array = np.log(sizes * law.scale / (law.base + law.step * counts.sum())) + log_p
+        return log_weights
 
     def _features(self, data: Any) -> Array:
         """[n, F]: of a shard's rows."""

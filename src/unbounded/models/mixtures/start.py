@@ -19,7 +19,6 @@ from unbounded.likelihoods.base import Bound
 from unbounded.models.labelled.atoms import Atoms
 from unbounded.models.labelled.shard import LabelShard
 from unbounded.models.mixtures.hybrid import HybridMixture
-from unbounded.models.mixtures.measure import PartitionHyper
 from unbounded.models.mixtures.message import MixtureRound, MixtureShare
 from unbounded.models.mixtures.model import Mixture, MixtureState
 from unbounded.randomness import generator
@@ -34,7 +33,7 @@ MOST_SEEDS = 64
 CYCLES, ROUNDS_PER_CYCLE = 6, 8
 
 
-def begin(model: Mixture, engine: Engine, X: Any, init: Any) -> MixtureState:
+def begin(model: Mixture[Any], engine: Engine, X: Any, init: Any) -> MixtureState:
     """The first state of a chain: from a name, or from given labels."""
     check(init, model.n_rows)
     if not isinstance(init, str):
@@ -60,7 +59,7 @@ def check(init: Any, n_rows: int) -> None:
         raise ValueError(f"init labels must be {n_rows} integers, got {labels.dtype} of shape {labels.shape}.")
 
 
-def _grown(model: Mixture, engine: Engine, X: Any) -> MixtureState:
+def _grown(model: Mixture[Any], engine: Engine, X: Any) -> MixtureState:
     rng = generator(model.seed, "start")
     labels, state = pilot(model, X, rng)
     if len(labels) == model.n_rows:
@@ -68,7 +67,7 @@ def _grown(model: Mixture, engine: Engine, X: Any) -> MixtureState:
     return extend(model, engine, state, rng)
 
 
-def pilot(model: Mixture, X: Any, rng: np.random.Generator) -> tuple[Array, MixtureState]:
+def pilot(model: Mixture[Any], X: Any, rng: np.random.Generator) -> tuple[Array, MixtureState]:
     """Clusters of some of the rows, or of all when they are few."""
     most = max(PILOT_ROWS, PILOT_ROWS_PER_FEATURE * (0 if model.likelihood.sparse else model.likelihood.n_features))
     rows = np.sort(rng.choice(model.n_rows, min(model.n_rows, most), replace=False))
@@ -92,7 +91,7 @@ def pilot(model: Mixture, X: Any, rng: np.random.Generator) -> tuple[Array, Mixt
         few.close()
 
 
-def _seed_labels(model: Mixture, X: Any, rng: np.random.Generator) -> Array:
+def _seed_labels(model: Mixture[Any], X: Any, rng: np.random.Generator) -> Array:
     """k-means++ with the likelihood's own distance: how much better a row explains itself than a seed."""
     likelihood, predictive = model.likelihood, model.kernel.predictive
     most = max(20, min(SEED_ROWS, SEED_CELLS // likelihood.n_features))
@@ -118,7 +117,7 @@ def _own_predictive(likelihood: Bound, features: Array) -> Array:
     return likelihood.log_marginal(2 * ones, 2 * features) - likelihood.log_marginal(ones, features)
 
 
-def _merged(model: Mixture, state: MixtureState, X: Any, labels: Array) -> Array:
+def _merged(model: Mixture[Any], state: MixtureState, X: Any, labels: Array) -> Array:
     """Labels after merging, greedily, every pair of clusters that the model prefers as one."""
     atoms = Atoms(state.table.counts[state.occupied].astype(float), state.table.statistics[state.occupied].copy())
     counts, statistics = atoms
@@ -145,7 +144,7 @@ def _merged(model: Mixture, state: MixtureState, X: Any, labels: Array) -> Array
     return labels
 
 
-def _freedom(model: Mixture, X: Any, half: Array) -> float:
+def _freedom(model: Mixture[Any], X: Any, half: Array) -> float:
     """Minus the log probability of the rows' halves given the two clusters.
 
     Two overlapping clusters can be labelled in many ways that are all as good; one cluster in one way only. A fair
@@ -156,7 +155,7 @@ def _freedom(model: Mixture, X: Any, half: Array) -> float:
     return float((np.logaddexp(logs[0], logs[1]) - np.where(half == 1, logs[1], logs[0])).sum())
 
 
-def _gains(model: Mixture, hyper: PartitionHyper, atoms: Atoms, separate: Array, i: int, others: Array) -> Array:
+def _gains(model: Mixture[Any], hyper: Any, atoms: Atoms, separate: Array, i: int, others: Array) -> Array:
     """Log posterior gained by merging cluster i with each of the others; separate: their own log marginals."""
     counts, statistics = atoms
     together = model.likelihood.log_marginal(counts[i] + counts[others], statistics[i] + statistics[others])
@@ -164,7 +163,7 @@ def _gains(model: Mixture, hyper: PartitionHyper, atoms: Atoms, separate: Array,
     return together - separate[others] - separate[i] + prior
 
 
-def _split(model: Mixture, hyper: PartitionHyper, X: Any, labels: Array, rng: np.random.Generator) -> Array:
+def _split(model: Mixture[Any], hyper: Any, X: Any, labels: Array, rng: np.random.Generator) -> Array:
     """Labels after cutting in two every cluster that the model prefers as two (two random tries each)."""
     labels = labels.copy()
     for k in np.unique(labels):
@@ -177,7 +176,7 @@ def _split(model: Mixture, hyper: PartitionHyper, X: Any, labels: Array, rng: np
     return labels
 
 
-def _halves(model: Mixture, X: Any, rng: np.random.Generator, steps: int = 10) -> Array | None:
+def _halves(model: Mixture[Any], X: Any, rng: np.random.Generator, steps: int = 10) -> Array | None:
     """Two clusters grown from two random rows by alternating assignment and statistics; None when one dies out."""
     seeds = rng.choice(X.shape[0], 2, replace=False)
     atoms = Atoms(np.ones(2), model.likelihood.features(X[seeds]))
@@ -191,18 +190,18 @@ def _halves(model: Mixture, X: Any, rng: np.random.Generator, steps: int = 10) -
     return half
 
 
-def _totals(model: Mixture, X: Any, half: Array) -> Atoms:
+def _totals(model: Mixture[Any], X: Any, half: Array) -> Atoms:
     counts, statistics = model.kernel.totals(rows_of(X, 0, X.shape[0]), half, 2)
     return Atoms(counts.astype(float), statistics)
 
 
-def _gain_of_split(model: Mixture, hyper: PartitionHyper, X: Any, half: Array) -> float:
+def _gain_of_split(model: Mixture[Any], hyper: Any, X: Any, half: Array) -> float:
     atoms = _totals(model, X, half)
     separate = model.likelihood.log_marginal(*atoms)
     return _freedom(model, X, half) - float(_gains(model, hyper, atoms, separate, 0, np.array([1]))[0])
 
 
-def extend(model: Mixture, engine: Engine, pilot: MixtureState, rng: np.random.Generator) -> MixtureState:
+def extend(model: Mixture[Any], engine: Engine, pilot: MixtureState, rng: np.random.Generator) -> MixtureState:
     """All rows join the pilot's clusters, given parameters drawn from them."""
     counts = pilot.table.counts[pilot.occupied].astype(float)
     parameters = model.likelihood.draw(counts, pilot.table.statistics[pilot.occupied], rng)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from unbounded.compiled.draws import uniform
-from unbounded.compiled.jit import borrow, inline, jit
+from unbounded.compiled.jit import inline, jit
 from unbounded.compiled.lanes import prefetch
 from unbounded.models.groups.direct import Group, break_stick, group_of, log_sum
 from unbounded.models.groups.measure import Law
@@ -69,8 +69,8 @@ class Around(NamedTuple):
 def sweep(rows, begin, finite, tail, keys):
     """One sweep over the tokens begin .. n of a shard; returns n, or the token at which a free slot was missing.
 
-    What is called for every group or token only borrows arrays (compiled/jit.py): to count the references of arrays
-    that go to a function takes as long as a draw.
+    What is called for every group or token makes no array, or Numba would count references of all that it is given
+    (compiled/pipeline.py): that takes as long as a draw.
     """
     offsets, usable = rows.offsets, finite.usable
     times, length = np.empty(usable, finite.topics.phi.dtype), np.zeros(1, np.int64)
@@ -86,7 +86,7 @@ def sweep(rows, begin, finite, tail, keys):
     return rows.labels.size
 
 
-@borrow
+@jit
 def _enter(rows, group, finite, active, near):
     """List the topics of a group."""
     near.private[:] = 0
@@ -100,14 +100,14 @@ def _enter(rows, group, finite, active, near):
             near.alive[1] += 1
 
 
-@borrow
+@jit
 def _clear(active):
     for j in range(active.length[0]):
         active.place[active.topics[j]] = -1
     active.length[0] = 0
 
 
-@borrow
+@jit
 def _add(active, z):
     """A token of topic z comes to the group."""
     at = active.place[z]
@@ -118,7 +118,7 @@ def _add(active, z):
     active.times[at] += 1
 
 
-@borrow
+@jit
 def _drop(active, at):
     """A token of the topic at this place leaves the group; the last topic takes the place of an empty one."""
     topics, times, place = active.topics, active.times, active.place
@@ -131,7 +131,7 @@ def _drop(active, at):
         place[gone] = -1
 
 
-@borrow
+@jit
 def _move_tokens(rows, begin, end, finite, tail, around, keys):
     """Gibbs moves of the tokens begin .. end of a group; the one at which a free slot was missing, or -1.
 
@@ -183,7 +183,7 @@ def _move_tokens(rows, begin, end, finite, tail, around, keys):
     return -1
 
 
-@borrow
+@jit
 def _among(active, phi, w, left, aim):
     """The topic at `aim` among those of the group, without the one that the token left, which came first."""
     new = left
@@ -197,7 +197,7 @@ def _among(active, phi, w, left, aim):
     return new
 
 
-@borrow
+@jit
 def _usual(finite, w, aim, total):
     """The topic at `aim` of the second sum: from the word's alias table, or by a search."""
     phi, parts, masses, usable = finite.topics.phi, finite.topics.parts, finite.law.masses, finite.usable
@@ -208,7 +208,7 @@ def _usual(finite, w, aim, total):
     return _within(phi[w], masses, c * CHUNK, usable, u * parts[w, c])  # mutant: sweep z
 
 
-@borrow
+@jit
 def _search(row, parts, masses, usable, aim):
     """The atom at which the running sum of gamma beta_k phi_wk passes `aim`: by chunks, then one by one."""
     k = 0
@@ -246,7 +246,7 @@ def _nearby(finite, tail):
     return near
 
 
-@borrow
+@jit
 def _weigh_apart(finite, tail, near):
     """What private atoms and a new one weigh for a word that none of them has, in a group that has none of them."""
     near.apart[0] = _birth(finite.law, tail.sticks, finite.topics.phi.shape[0])
@@ -260,7 +260,7 @@ def _birth(law, sticks, n_words):
     return math.exp(law.log_gamma + sticks[sticks.size - 1]) * law.alpha / law.share / n_words
 
 
-@borrow
+@jit
 def _flat(totals, members, sticks, finite, n_words):
     eta, law = finite.eta, finite.law
     total = 0.0
@@ -270,7 +270,7 @@ def _flat(totals, members, sticks, finite, n_words):
     return total
 
 
-@borrow
+@jit
 def _leave(finite, tail, near, slot, w):
     """A token leaves a private atom."""
     members, sticks = tail.members, tail.sticks
@@ -286,7 +286,7 @@ def _leave(finite, tail, near, slot, w):
     _weigh_apart(finite, tail, near)
 
 
-@borrow
+@jit
 def _weigh(finite, tail, near, w):
     """Weights of the private atoms for a token, and their sum."""
     counts, totals, members, sticks = tail.collapsed.counts, tail.collapsed.totals, tail.members, tail.sticks
@@ -301,7 +301,7 @@ def _weigh(finite, tail, near, w):
     return total
 
 
-@borrow
+@jit
 def _join(finite, tail, near, w, aim, v):
     """A token joins the private atom at `aim`, or a new one; returns its slot."""
     members = tail.members

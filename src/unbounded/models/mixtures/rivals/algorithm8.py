@@ -18,6 +18,7 @@ from unbounded.arrays import Array
 from unbounded.contracts import Message, Spread, Summary, alone
 from unbounded.likelihoods.base import Parameters
 from unbounded.models.labelled.shard import LabelShard
+from unbounded.models.mixtures.measure import PitmanYor
 from unbounded.models.mixtures.message import MixtureRound, MixtureShare
 from unbounded.models.mixtures.model import Mixture, MixtureState
 from unbounded.models.mixtures.rivals import instantiated
@@ -29,7 +30,7 @@ BLOCK = 40  # rows whose fresh atoms are drawn, and likelihoods computed, at onc
 
 
 @dataclass(frozen=True)
-class Algorithm8(Mixture):
+class Algorithm8(Mixture[PitmanYor]):
     auxiliary: int = 3
 
     def __post_init__(self) -> None:

@@ -24,7 +24,7 @@ from unbounded.models.labelled.gossip import (
     to_arrays,
 )
 from unbounded.models.labelled.shard import LabelShard
-from unbounded.models.mixtures.measure import PartitionHyper
+from unbounded.models.mixtures.measure import PartitionHyper, PitmanYor
 from unbounded.models.mixtures.message import MixturePart
 from unbounded.models.mixtures.model import AtomTable, Mixture, MixtureState
 from unbounded.randomness import generator
@@ -39,7 +39,7 @@ class GossipState(MixtureState):
 
 
 @dataclass(frozen=True)
-class AsynchronousMixture(Mixture):
+class AsynchronousMixture(Mixture[PitmanYor]):
     """The table holds what is true: the sum of what shards have, by number."""
 
     @property

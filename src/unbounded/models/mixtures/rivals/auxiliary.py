@@ -20,7 +20,7 @@ from unbounded.arrays import Array, Arrays, is_csr
 from unbounded.contracts import Engine, Message, Spread, alone
 from unbounded.models.labelled.atoms import draw_parameters
 from unbounded.models.labelled.shard import LabelShard, all_labels
-from unbounded.models.mixtures.measure import PartitionHyper
+from unbounded.models.mixtures.measure import PartitionHyper, PitmanYor
 from unbounded.models.mixtures.message import MixtureRound, MixtureShare
 from unbounded.models.mixtures.model import AtomTable, Mixture, MixtureState
 from unbounded.models.mixtures.rivals import instantiated
@@ -75,7 +75,7 @@ class Processors:
 
 
 @dataclass(frozen=True)
-class Auxiliary(Mixture):
+class Auxiliary(Mixture[PitmanYor]):
     def __post_init__(self) -> None:
         if not self.measure.divides:
             raise ValueError(

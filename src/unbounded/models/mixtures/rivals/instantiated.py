@@ -8,19 +8,21 @@ from unbounded.arrays import Array
 from unbounded.contracts import Message
 from unbounded.models.labelled.atoms import draw_parameters
 from unbounded.models.labelled.shard import recode
-from unbounded.models.mixtures.measure import PartitionHyper, TailLaw
+from unbounded.models.mixtures.measure import PartitionHyper, PitmanYor, TailLaw
 from unbounded.models.mixtures.message import MixtureRound, MixtureShare
 from unbounded.models.mixtures.model import Mixture, MixtureState
 from unbounded.randomness import generator
 
 
-def update_hyper(model: Mixture, state: MixtureState) -> PartitionHyper:
+def update_hyper(model: Mixture[PitmanYor], state: MixtureState) -> PartitionHyper:
     """Hyper-parameters given the partition: everything instantiated is drawn after them."""
     counts = state.table.counts[state.occupied].astype(float)
     return model.measure.update(state.hyper, counts, model.n_rows, generator(model.seed, "hyper", state.round))
 
 
-def message(model: Mixture, state: MixtureState, hyper: PartitionHyper, log_weights: Array, law: TailLaw) -> Message:
+def message(
+    model: Mixture[PitmanYor], state: MixtureState, hyper: PartitionHyper, log_weights: Array, law: TailLaw
+) -> Message:
     """Parameters of all occupied atoms and, where there are more weights, of empty ones behind them, from the prior."""
     live, n = state.occupied, len(log_weights)
     k = len(live)

@@ -21,6 +21,7 @@ from unbounded.arrays import Array
 from unbounded.contracts import Engine, Message, Spread, Summary, alone
 from unbounded.likelihoods.base import Parameters
 from unbounded.models.labelled.shard import LabelShard, recode
+from unbounded.models.mixtures.measure import PitmanYor
 from unbounded.models.mixtures.message import MixtureRound, MixtureShare
 from unbounded.models.mixtures.model import Mixture, MixtureState
 from unbounded.models.mixtures.rivals import instantiated
@@ -36,7 +37,7 @@ class Sliced(MixtureState):
 
 
 @dataclass(frozen=True)
-class Slice(Mixture):
+class Slice(Mixture[PitmanYor]):
     def __post_init__(self) -> None:
         if self.setup.sweeps != 1:
             raise ValueError(

@@ -90,7 +90,7 @@ def taken(data: Any, rows: Array) -> Any:
 
 
 @dataclass(frozen=True)
-class Subcluster(Mixture):
+class Subcluster(Mixture[PitmanYor]):
     wait: int = 5  # rounds before new halves may part
 
     def __post_init__(self) -> None:

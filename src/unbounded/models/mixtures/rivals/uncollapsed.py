@@ -12,13 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from unbounded.contracts import Message, Spread, alone
+from unbounded.models.mixtures.measure import PitmanYor
 from unbounded.models.mixtures.model import Mixture, MixtureState
 from unbounded.models.mixtures.rivals import instantiated
 from unbounded.randomness import generator
 
 
 @dataclass(frozen=True)
-class Uncollapsed(Mixture):
+class Uncollapsed(Mixture[PitmanYor]):
     """empty: U, how many empty atoms every round offers."""
 
     empty: int = 10
