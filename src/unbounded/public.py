@@ -10,7 +10,7 @@ from unbounded.models.features.estimator import (
     GammaPoissonFeatures,
 )
 from unbounded.models.features.linear_gaussian import LinearGaussian
-from unbounded.models.features.measure import BetaBernoulli, BetaNegativeBinomial, GammaPoisson
+from unbounded.models.features.measures import BetaBernoulli, BetaNegativeBinomial, GammaPoisson
 from unbounded.models.features.poisson_factors import PoissonFactors
 from unbounded.models.groups.estimator import HierarchicalDirichletProcess
 from unbounded.models.groups.words.likelihood import Tokens

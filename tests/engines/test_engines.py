@@ -16,10 +16,9 @@ from fits import FITS, clusters, everything, images
 from unbounded import engines
 from unbounded.columns import describe
 from unbounded.likelihoods import Gaussian
-from unbounded.models.features import model as features
 from unbounded.models.features.hybrid import HybridFeatures
 from unbounded.models.features.linear_gaussian import LinearGaussian
-from unbounded.models.features.measure import BetaBernoulli
+from unbounded.models.features.measures import BetaBernoulli
 from unbounded.models.mixtures import model as mixture
 from unbounded.models.mixtures.hybrid import HybridMixture
 from unbounded.models.mixtures.measure import DirichletProcess
@@ -63,7 +62,7 @@ def feature_chain():
     X = np.tile(images(), (50, 1))
     likelihood = LinearGaussian().bind(describe(X))
     model = HybridFeatures(Setup(BetaBernoulli(), likelihood, len(X), 5, 1))
-    return model, features.Shards(X, likelihood, 5, binary=True), np.random.default_rng(0).integers(0, 2, (len(X), 4))
+    return model, model.recipe(X), np.random.default_rng(0).integers(0, 2, (len(X), 4))
 
 
 class Killer(threading.Thread):
