@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.special import logsumexp
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -15,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from unbounded import likelihoods
 from unbounded.arrays import Array, is_sparse
 from unbounded.chain.run import Chain
-from unbounded.contracts import Engine
+from unbounded.contracts import Choices, Engine, Likelihood
 from unbounded.estimator import ChainEstimator
 from unbounded.likelihoods import Bound, Gaussian
 from unbounded.models.groups import point_estimate as topics
@@ -29,10 +30,20 @@ from unbounded.models.groups.words.likelihood import Tokens
 from unbounded.priors import Gamma
 from unbounded.randomness import generator, key
 from unbounded.rows import fingerprint
-from unbounded.sources import Source, Words
+from unbounded.sources import Rows, Source, Words
 from unbounded.sources.words import lengths
 
 _SWEEPS = 20
+
+CHOICES = Choices(
+    atoms="topics",
+    assignments="labels",
+    likelihoods=(Tokens, *likelihoods.MEMBERS),
+    bound=Bound,
+    samplers=HIERARCHICAL,
+    kernels={"cpu": None},
+    start=hierarchical_start,
+)
 
 
 class GroupedRows(NamedTuple):
@@ -45,7 +56,7 @@ class GroupedRows(NamedTuple):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChainEstimator):
-    """Groups Dirichlet process: topics of documents, or atoms that groups of rows share, as many as needed.
+    """Hierarchical Dirichlet process: topics of documents, or atoms that groups of rows share, as many as needed.
 
     Parameters
     ----------
@@ -87,18 +98,15 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         Documents without words; they are kept, with the proportions of a new document.
     """
 
-    likelihood: Any = field(default=None, kw_only=False)
+    likelihood: str | Likelihood | None = field(default=None, kw_only=False)
     concentration: float | Gamma | None = None
     group_concentration: float | Gamma | None = None
     form: str = "direct"
-    init: Any = "grown"
+    init: str | int | ArrayLike = "grown"
 
-    _likelihoods: ClassVar[Any] = (Tokens, *likelihoods.MEMBERS)
-    _kind: ClassVar[Any] = Bound
-    _samplers: ClassVar[Any] = HIERARCHICAL
-    _start: ClassVar[Any] = hierarchical_start
+    _choices: ClassVar[Choices] = CHOICES
 
-    def _wanted(self) -> Any:
+    def _chosen_likelihood(self) -> Any:
         return ("tokens" if self._words else "gaussian") if self.likelihood is None else self.likelihood
 
     def _measure(self) -> Measure:
@@ -113,7 +121,9 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
 
     # ---- fitting
 
-    def fit(self, X: Any, groups: Any = None, *, holdout: Any = None) -> Any:
+    def fit(
+        self, X: Rows, groups: ArrayLike | None = None, *, holdout: Rows | tuple[Rows, ArrayLike] | None = None
+    ) -> Self:
         """Sample the posterior of topics.
 
         X: documents as counts of words (CSR, array or a source) or as lists of words; or, with `groups`, rows and the
@@ -131,7 +141,8 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         held = None if holdout is None else self._halves(self._read(*self._pair(holdout), reset=False))
         return self._sample(data.rows, held)
 
-    def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> Any:
+    def fit_transform(self, X: Rows, y: ArrayLike | None = None, **fit_params: Any) -> Array:
+        """y: the groups of rows."""
         return self.fit(X, y, **fit_params).transform(X)
 
     def _pair(self, X: Any) -> tuple[Any, Any]:
@@ -193,9 +204,12 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
             draw = Draw(snap["counts"], snap["tables"], statistics, Hyper(*snap["hyper"]))
             yield draw, snap, share
 
+    def _row_estimates(self) -> Array:
+        return self.labels_
+
     # ---- results
 
-    def transform(self, X: Any, groups: Any = None) -> Any:
+    def transform(self, X: Rows, groups: ArrayLike | None = None) -> Array:
         """Posterior mean of each new group's shares of the topics, averaged over draws.
 
         Documents: one row each; words that fit never saw are left out. Rows: one row for each group in the order of
@@ -213,7 +227,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
             total += (shares[:, :-1] / shares[:, :-1].sum(1, keepdims=True)) @ share
         return total / len(self._snapshots)
 
-    def score_samples(self, X: Any, groups: Any = None) -> Array:
+    def score_samples(self, X: Rows, groups: ArrayLike | None = None) -> Array:
         """Log probabilities of the rows or tokens of the second halves of new groups given their first halves.
 
         Rows of a group are split at random, always in the same way. The shares of a group's topics come from the rows
@@ -230,15 +244,15 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         ]
         return logsumexp(logs, axis=0) - np.log(len(logs))
 
-    def score(self, X: Any, groups: Any = None) -> float:
+    def score(self, X: Rows, groups: ArrayLike | None = None) -> float:
         """Mean of `score_samples`: log probability per held-out token or row."""
         return float(np.mean(self.score_samples(X, groups)))
 
-    def perplexity(self, X: Any, groups: Any = None) -> float:
+    def perplexity(self, X: Rows, groups: ArrayLike | None = None) -> float:
         """exp(-score): how many words are as good as equally likely."""
         return float(np.exp(-self.score(X, groups)))
 
-    def top_words(self, vocabulary: Any = None, n_words: int = 10) -> list[list[str]]:
+    def top_words(self, vocabulary: Sequence[str] | None = None, n_words: int = 10) -> list[list[str]]:
         """The most probable words of every topic, largest topics first."""
         check_is_fitted(self, "components_")
         words = getattr(self, "vocabulary_", None) if vocabulary is None else list(vocabulary)
@@ -251,7 +265,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
     # ---- reading
 
     def _read(self, X: Any, groups: Any, reset: bool) -> GroupedRows:
-        if self._words != isinstance(likelihoods.resolve(self._wanted(), self._likelihoods), Tokens):
+        if self._words != isinstance(likelihoods.resolve(self._chosen_likelihood(), self._choices.likelihoods), Tokens):
             raise ValueError("documents take Tokens; any other likelihood takes rows and their groups: fit(X, groups).")
         if isinstance(X, Source) and not reset:
             X = X[:]
@@ -263,7 +277,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
 
     def _read_rows(self, X: Any, groups: Any, reset: bool) -> GroupedRows:
         X = self._check_array(X, reset)
-        if is_sparse(X) and isinstance(likelihoods.resolve(self._wanted()), Gaussian):
+        if is_sparse(X) and isinstance(likelihoods.resolve(self._chosen_likelihood()), Gaussian):
             raise ValueError("sparse rows take the multinomial likelihood; give an array for any other.")
         if groups is None:
             groups = np.arange(X.shape[0])
@@ -359,7 +373,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
     def _sparse_ok(self) -> bool:
         if self.likelihood is None:
             return True
-        return likelihoods.resolve(self.likelihood, self._likelihoods).name in ("tokens", "multinomial")
+        return likelihoods.resolve(self.likelihood, self._choices.likelihoods).name in ("tokens", "multinomial")
 
     def _check_init(self, n_rows: int) -> None:
         hierarchical_start.check(self.init, n_rows)

@@ -1,0 +1,43 @@
+"""Every function of the package is annotated, but for those that Numba types."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import unbounded
+
+PACKAGE = Path(unbounded.__file__).parent
+COMPILED = {"jit", "inline", "implements", "intrinsic", "overload", "njit"}
+
+
+def name_of(decorator: ast.expr) -> str:
+    called = decorator.func if isinstance(decorator, ast.Call) else decorator
+    return called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+
+
+def functions(tree: ast.AST, compiled: bool = False):
+    """Functions with whether they are compiled; what is inside of a compiled function is compiled with it."""
+    for node in ast.iter_child_nodes(tree):
+        own = compiled
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            own = compiled or any(name_of(decorator) in COMPILED for decorator in node.decorator_list)
+            yield node, own
+        yield from functions(node, own)
+
+
+def missing(function: ast.FunctionDef) -> bool:
+    """The first parameter of a method needs no annotation, and a constructor with parameters no return type."""
+    every = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+    every += [extra for extra in (function.args.vararg, function.args.kwarg) if extra]
+    bare = [arg for arg in every if arg.annotation is None and arg.arg not in ("self", "cls")]
+    return bool(bare) or (function.returns is None and not (function.name == "__init__" and every[1:]))
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_functions_are_annotated(path):
+    tree = ast.parse(path.read_text())
+    bare = [f"{f.name} (line {f.lineno})" for f, compiled in functions(tree) if not compiled and missing(f)]
+    assert bare == []
