@@ -23,7 +23,7 @@ step on every shard, and what the shards report is summed along a fixed tree:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
 
@@ -316,6 +316,13 @@ class Choices:
     start: Start
 
 
+class Option(NamedTuple):
+    """An option of `unbounded fit` that not all models have."""
+
+    kind: type
+    help: str
+
+
 @dataclass(frozen=True)
 class Command:
     """What `unbounded fit` was asked, as its run directory keeps it."""
@@ -324,7 +331,7 @@ class Command:
     data: str
     holdout: float  # the share of the data that is held out
     settings: Mapping[str, Any]  # of the estimator
-    own: Mapping[str, str | None]  # options that belong to one family alone
+    own: Mapping[str, str | None]  # options of families that are not settings
 
     @property
     def seed(self) -> int:
@@ -373,7 +380,8 @@ class Family:
     write: Callable[[Path, Any, Training, Command], None]  # files and pictures of a fit
     training: Callable[[Command], Training]
     at_hand: Callable[[Command], dict[str, Any]]  # what `show` can use, as far as it is still there
-    options: tuple[str, ...] = ()  # of the command line, beside those of the estimators
+    settings: Mapping[str, Option]  # of the command line: options of some of the estimators
+    options: Mapping[str, Option] = field(default_factory=dict)  # the same, of the command alone
 
     @property
     def atoms(self) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
 import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import wraps
+from inspect import Parameter
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any
@@ -20,13 +22,16 @@ from unbounded.chain.store import RunError, RunStore
 from unbounded.cli import runs
 from unbounded.contracts import Command
 from unbounded.engines.recovery import EngineError
-from unbounded.models.families import MODELS, family_named
+from unbounded.models.families import FAMILIES, MODELS, family_named
 from unbounded.sources.files import absolute
 
 app = typer.Typer(
     help="Exact, parallel MCMC for Bayesian nonparametric models.", no_args_is_help=True, add_completion=False
 )
 console = Console()
+_LIKELIHOODS = "; ".join(
+    f"of {family.atoms} {', '.join(member.name for member in family.choices.likelihoods)}" for family in FAMILIES
+)
 
 
 def _plainly(command: Callable[..., None]) -> Callable[..., None]:
@@ -55,30 +60,29 @@ def _serves(engine: str) -> bool:
     return not mpi.join()
 
 
+def _with_options_of_families(command: Callable[..., None]) -> Callable[..., None]:
+    """Options that only some models have reach the command as `others`."""
+    signature = inspect.signature(command, eval_str=True)
+    parameters = [one for one in signature.parameters.values() if one.kind is not Parameter.VAR_KEYWORD]
+    parameters += [
+        Parameter(
+            name, Parameter.KEYWORD_ONLY, default=None,
+            annotation=Annotated[option.kind | None, typer.Option(help=option.help)],
+        )
+        for name, option in (runs.SETTINGS | runs.OWN).items()
+    ]  # fmt: skip
+    command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return command
+
+
 @app.command()
+@_with_options_of_families
 @_plainly
 def fit(
     model: Annotated[str, typer.Argument(help=f"One of {', '.join(MODELS)}.")],
     data: Annotated[str, typer.Argument(help=".npy, .csv, .parquet, CSR .npz, or a folder or URL of pieces")],
     out: Annotated[Path, typer.Option(help="Run directory, made anew.")],
-    likelihood: Annotated[
-        str | None,
-        typer.Option(
-            help="gaussian (default), bernoulli, ...; for features linear_gaussian (default), poisson_factors"
-        ),
-    ] = None,
-    concentration: Annotated[float | None, typer.Option(help="Fix it; sampled by default.")] = None,
-    discount: Annotated[float | None, typer.Option(help="Fix it (py); sampled by default.")] = None,
-    mass: Annotated[float | None, typer.Option(help="Fix it (features); sampled by default.")] = None,
-    failures: Annotated[float | None, typer.Option(help="r (beta-negative-binomial); 1 by default.")] = None,
-    group_concentration: Annotated[float | None, typer.Option(help="Fix it (hdp); sampled by default.")] = None,
-    form: Annotated[str | None, typer.Option(help="direct (default) or franchise (hdp).")] = None,
-    vocabulary: Annotated[
-        Path | None, typer.Option(help="Words, one a line, in the order of the columns (hdp).")
-    ] = None,
-    groups: Annotated[
-        Path | None, typer.Option(help="The group of each row, .npy or .csv of one column (hdp of rows).")
-    ] = None,
+    likelihood: Annotated[str | None, typer.Option(help=f"By name; {_LIKELIHOODS}.")] = None,
     shards: Annotated[int, typer.Option(help="P, the number of shards.")] = 8,
     sweeps: Annotated[int, typer.Option(help="L, sweeps per round.")] = 1,
     warmup: int = 250,
@@ -91,15 +95,15 @@ def fit(
     sampler_option: Annotated[list[str] | None, typer.Option(help="name=number, an option of the sampler.")] = None,
     instantiate: str = "ghosts",
     init: Annotated[
-        str | None, typer.Option(help="kmeans++, of features and topics grown; one; prior; a number of topics.")
+        str | None, typer.Option(help="Where chains begin; names are the model's own (docs/api.md).")
     ] = None,
     dtype: str = "float64",
-    loss: Annotated[str | None, typer.Option(help="vi or binder (mixtures).")] = None,
-    holdout: Annotated[float, typer.Option(help="Share of the rows (features: cells) held out for a score.")] = 0.0,
-    shape: Annotated[str | None, typer.Option(help="Draw features as images of this size, such as 6x6.")] = None,
+    device: Annotated[str, typer.Option(help="Where kernels run.")] = "cpu",
+    holdout: Annotated[float, typer.Option(help="Share of the data held out for a score.")] = 0.0,
     keep_assignments: bool = False,
     seed: int = 0,
     quiet: Annotated[bool, typer.Option(help="No progress bar.")] = False,
+    **others: Any,
 ) -> None:
     """Fit a model and write draws, a summary, point estimates and pictures to a run directory."""
     if _serves(engine):
@@ -112,19 +116,16 @@ def fit(
         "sampler": sampler, "sampler_options": dict(map(_option, sampler_option or [])),
         "keep_assignments": keep_assignments, "random_state": seed,
     }  # fmt: skip
-    wishes = {
-        "likelihood": likelihood, "concentration": concentration, "discount": discount, "mass": mass,
-        "failures": failures, "init": int(init) if init and init.isdecimal() else init, "loss": loss, "form": form,
-        "group_concentration": group_concentration,
-    }  # fmt: skip
-    settings |= runs.applicable(model, wishes)
-    own = {"shape": shape, "vocabulary": _path(vocabulary), "groups": _path(groups)}
+    settings |= {} if device == "cpu" else {"device": device}
+    wishes = {"likelihood": likelihood, "init": int(init) if init and init.isdecimal() else init}
+    settings |= runs.applicable(model, wishes | {name: others[name] for name in runs.SETTINGS})
+    own = {name: _plain(others[name]) for name in runs.OWN}
     runs.check_own(model, own)
     _run(out, Command(model, absolute(data), holdout, settings, own), quiet)
 
 
-def _path(path: Path | None) -> str | None:
-    return None if path is None else str(path.resolve())
+def _plain(value: str | Path | None) -> str | None:
+    return str(value.resolve()) if isinstance(value, Path) else value
 
 
 def _option(text: str) -> tuple[str, Any]:

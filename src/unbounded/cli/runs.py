@@ -14,7 +14,8 @@ from unbounded.estimator import ChainEstimator
 from unbounded.models.families import FAMILIES, MODELS, family_named
 
 COMMAND = "command.json"
-OWN = tuple(name for family in FAMILIES for name in family.options)
+SETTINGS = {name: option for family in FAMILIES for name, option in family.settings.items()}
+OWN = {name: option for family in FAMILIES for name, option in family.options.items()}
 
 
 def check_own(model: str, own: Mapping[str, str | None]) -> None:

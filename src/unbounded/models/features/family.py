@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unbounded import holdout
-from unbounded.contracts import Command, Family, Training
+from unbounded.contracts import Command, Family, Option, Training
 from unbounded.models.features import plots, show
 from unbounded.models.features.estimator import (
     CHOICES,
@@ -80,5 +80,10 @@ FAMILY = Family(
     write=_write,
     training=_training,
     at_hand=_at_hand,
-    options=("shape",),
+    settings={
+        "concentration": Option(float, "Fix it; sampled by default."),
+        "mass": Option(float, "Fix it (features); sampled by default."),
+        "failures": Option(float, "r (beta-negative-binomial); 1 by default."),
+    },
+    options={"shape": Option(str, "Draw features as images of this size, such as 6x6.")},
 )

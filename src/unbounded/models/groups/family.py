@@ -9,7 +9,7 @@ import numpy as np
 
 from unbounded import datasets, holdout
 from unbounded.arrays import Array
-from unbounded.contracts import Command, Family, Training
+from unbounded.contracts import Command, Family, Option, Training
 from unbounded.models.groups import plots, show
 from unbounded.models.groups.estimator import CHOICES, HierarchicalDirichletProcess
 from unbounded.models.groups.measure import HierarchicalDirichletProcess as Measure
@@ -112,5 +112,13 @@ FAMILY = Family(
     write=_write,
     training=_training,
     at_hand=_at_hand,
-    options=("vocabulary", "groups"),
+    settings={
+        "concentration": Option(float, "Fix it; sampled by default."),
+        "group_concentration": Option(float, "Fix it (hdp); sampled by default."),
+        "form": Option(str, "direct (default) or franchise (hdp)."),
+    },
+    options={
+        "vocabulary": Option(Path, "Words, one a line, in the order of the columns (hdp)."),
+        "groups": Option(Path, "The group of each row, .npy or .csv of one column (hdp of rows)."),
+    },
 )

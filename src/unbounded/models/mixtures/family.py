@@ -9,7 +9,7 @@ import numpy as np
 
 from unbounded import holdout
 from unbounded.arrays import is_sparse
-from unbounded.contracts import Command, Family, Training
+from unbounded.contracts import Command, Family, Option, Training
 from unbounded.models.mixtures import plots, show
 from unbounded.models.mixtures.estimator import CHOICES, DirichletProcessMixture, MixtureEstimator, PitmanYorMixture
 from unbounded.models.mixtures.measure import DirichletProcess, PitmanYor
@@ -64,4 +64,9 @@ FAMILY = Family(
     write=_write,
     training=_training,
     at_hand=_at_hand,
+    settings={
+        "concentration": Option(float, "Fix it; sampled by default."),
+        "discount": Option(float, "Fix it (py); sampled by default."),
+        "loss": Option(str, "vi or binder (mixtures)."),
+    },
 )
