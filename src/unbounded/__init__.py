@@ -20,8 +20,7 @@ from unbounded.priors import Beta, Gamma, InverseGamma
 from unbounded.report.page import report
 from unbounded.sources import Source, SourceError
 from unbounded.sources import open as open_source
-
-__version__ = "0.1.0"
+from unbounded.version import __version__
 
 __all__ = [
     "AsPublished",
@@ -55,6 +54,7 @@ __all__ = [
     "Source",
     "SourceError",
     "Tokens",
+    "__version__",
     "open_source",
     "report",
 ]
