@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import inspect
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,4 +42,27 @@ def missing(function: ast.FunctionDef) -> bool:
 def test_functions_are_annotated(path):
     tree = ast.parse(path.read_text())
     bare = [f"{f.name} (line {f.lineno})" for f, compiled in functions(tree) if not compiled and missing(f)]
+    assert bare == []
+
+
+def public_callables() -> dict[str, object]:
+    """Exported functions and classes, and public methods of the latter that are our own."""
+    found: dict[str, object] = {}
+    for name in unbounded.__all__:
+        thing = getattr(unbounded, name)
+        if not callable(thing) or (inspect.isclass(thing) and issubclass(thing, Exception)):
+            continue
+        found[name] = thing
+        for method, value in inspect.getmembers(thing, inspect.isfunction) if inspect.isclass(thing) else ():
+            if not method.startswith("_") and value.__module__.startswith("unbounded"):
+                found[f"{name}.{method}"] = value
+    return found
+
+
+@pytest.mark.parametrize("name", public_callables())
+def test_public_signatures_say_what_they_take(name):
+    signature = inspect.signature(public_callables()[name])
+    annotations = {parameter.name: parameter.annotation for parameter in signature.parameters.values()}
+    annotations["return"] = signature.return_annotation
+    bare = [one for one, annotation in annotations.items() if annotation in ("Any", Any) and one != "fit_params"]
     assert bare == []

@@ -197,11 +197,9 @@ def report(
 def predict(
     run: Annotated[Path, typer.Argument(help="A run directory.")],
     data: Annotated[str, typer.Argument(help="New rows.")],
-    out: Annotated[
-        Path, typer.Option(help="A .csv with the log density of each row, and its cluster or its use of each feature.")
-    ],
+    out: Annotated[Path, typer.Option(help="A .csv with what the fit makes of each row, or of each group of rows.")],
 ) -> None:
-    """Cluster new rows or find their features, and score them. Reads the training data again, from where they were."""
+    """Find the atoms of new rows, and score them. Reads the training data again, from where they were."""
     command = runs.read(run)
     if not runs.finished(run, command):
         raise RunError(f"{run} is not finished; resume it first.")
