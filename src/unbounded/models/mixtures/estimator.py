@@ -193,6 +193,8 @@ class DirichletProcessMixture(MixtureEstimator):
         "kmeans++", "one", "prior", or labels.
     dtype : {"float64", "float32"}
         Precision of the vectorised part; rounds that would lose accuracy in float32 run in float64.
+    device : str, default "cpu"
+        Which of the model's kernels sweeps over the rows.
     loss : {"vi", "binder"}
         Which expected loss `labels_` minimises.
     n_snapshots : int, default 32
