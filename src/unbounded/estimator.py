@@ -344,9 +344,9 @@ class ChainEstimator(BaseEstimator):
         store = RunStore(self.checkpoint)
         config = self._config(X, held, model.seed)
         if store.exists():
-            saved = store.config()
+            saved, asked = ({"device": "cpu"} | one for one in (store.config(), config))
             free = ("n_draws",) if model.exact else ()  # published schedules depend on the length of the run
-            differs = [name for name in {**config, **saved} if saved.get(name) != config.get(name) and name not in free]
+            differs = [name for name in asked if saved.get(name) != asked[name] and name not in free]
             if differs:
                 raise RunError(
                     f"{store.path} holds a run with other {', '.join(differs)}; use the same or another directory."
@@ -373,7 +373,7 @@ class ChainEstimator(BaseEstimator):
             "sampler": {"name": self.sampler, **(self.sampler_options or {})},
             "init": self.init if isinstance(self.init, str | int) else fingerprint(np.asarray(self.init)),
             "dtype": self.dtype,
-            **({} if self.device == "cpu" else {"device": self.device}),  # as in runs that are older than devices
+            **({} if self.device == "cpu" else {"device": self.device}),  # older runs do not have it
             "seed": seed,
             **self._moves(),
             **{name: int(getattr(self, name)) for name in (*_LEAST, "keep_assignments")},
