@@ -218,7 +218,7 @@ class Kernel(Protocol[ShardT, PartT, TailT, AtomsT]):
         """What the shard reports of its Z."""
 
     def predictive(self, atoms: AtomsT, X: Any) -> Array:
-        """Log predictive densities of new rows."""
+        """What atoms say of new rows: log densities, or their Z where that can only be sampled."""
 
 
 # ---- models
@@ -369,7 +369,7 @@ class Family:
     """A model's folder, as the estimator, the command line, the report and the progress bar see it."""
 
     choices: Choices
-    measures: tuple[Callable[..., Any], ...]
+    measures: tuple[type[Measure[Any, Any]], ...]
     estimators: Mapping[str, type]  # by the names of the command line
     scored: str  # what a held-out score is the mean over: a row, a cell
     captions: Mapping[str, str]  # scalars of the trace, with their units

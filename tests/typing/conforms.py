@@ -18,7 +18,7 @@ from unbounded.likelihoods import Product
 from unbounded.models.families import FAMILIES
 from unbounded.models.features.hybrid import HybridFeatures
 from unbounded.models.features.likelihood import FeatureBound
-from unbounded.models.features.likelihoods import FEATURE_MEMBERS
+from unbounded.models.features.likelihoods import LIKELIHOODS as FEATURE_LIKELIHOODS
 from unbounded.models.features.model import Features, FeatureState
 from unbounded.models.features.rivals.uncollapsed import FiniteFeatures
 from unbounded.models.features.samplers import FEATURES
@@ -45,7 +45,7 @@ ENGINES: dict[str, type[Engine]] = {
     "mpi": Mpi,
 }
 RULES: tuple[type[Rule], ...] = (Ghosts, OneOpen, AsPublished)
-LIKELIHOODS: tuple[type[Likelihood], ...] = (*likelihoods.MEMBERS, Product, Tokens, *FEATURE_MEMBERS)
+LIKELIHOODS: tuple[type[Likelihood], ...] = (*likelihoods.MEMBERS, Product, Tokens, *FEATURE_LIKELIHOODS)
 BOUNDS: tuple[type[Bound], ...] = (likelihoods.Bound, FeatureBound)
 MIXTURES: tuple[type[Model[MixtureState]], ...] = (
     HybridMixture, Algorithm8, AsynchronousMixture, Auxiliary, Subcluster, Uncollapsed,

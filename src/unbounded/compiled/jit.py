@@ -1,59 +1,68 @@
-"""How everything is compiled: options, dispatch on families, and what a cached kernel depends on."""
+"""How everything is compiled: options, and code chosen by the family of an argument."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import numba as nb
 from numba.core import types
+from numba.core.registry import CPUDispatcher
 from numba.extending import overload
+
+from unbounded.compiled.cache import Cache
+from unbounded.compiled.pipeline import InlinedPart, Part, Whole
 
 # Everything that lets loops vectorise, but infinities and NaN keep their meaning.
 FAST = {"contract", "reassoc", "nsz", "arcp", "afn"}
 
 
-def _sources_digest() -> str:
-    digest = hashlib.blake2b(digest_size=16)
-    for path in sorted(Path(__file__).parents[1].rglob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
+_OPTIONS = {
+    "nopython": True, "nogil": True, "fastmath": FAST, "error_model": "numpy",
+    "no_cpython_wrapper": True, "no_cfunc_wrapper": True,
+}  # fmt: skip
+OVERLOAD = {"jit_options": {**_OPTIONS, "pipeline_class": Part}, "strict": False}
+INLINE = {"jit_options": {**_OPTIONS, "pipeline_class": InlinedPart}, "strict": False}
 
 
-_SOURCES = _sources_digest()
+class Compiled(CPUDispatcher):
+    """A function that is compiled when it is first called, and kept on disk (`cache`).
 
-
-def _compiled(inlining: str) -> Callable[[Callable[..., Any]], Any]:
-    """Compile, and cache on disk until any source of the package changes.
-
-    Numba looks at the file of the cached function alone, but a kernel contains code of the likelihoods: its stamp must
-    cover them, or a changed likelihood would silently run old code. An index of older sources may even name classes
-    that are no more: it is stale, too.
+    Calls from other compiled code go to a dispatcher of their own: their code is part of the caller's and of its file.
     """
 
-    def decorate(function: Callable[..., Any]) -> Any:
-        options: Any = {"nogil": True, "cache": True, "fastmath": FAST, "error_model": "numpy", "inline": inlining}
-        dispatcher = nb.njit(**options)(function)
-        file = dispatcher._cache._cache_file
-        file._source_stamp = _SOURCES
-        read = file._load_index
+    def __init__(self, py_func: Callable[..., Any], part: type = Part) -> None:
+        super().__init__(py_func, targetoptions=dict(_OPTIONS), pipeline_class=Whole)
+        self._cache = Cache(py_func)
+        self._part = CPUDispatcher(py_func, targetoptions=dict(_OPTIONS), pipeline_class=part)
 
-        def load_index() -> Any:
-            try:
-                return read()
-            except (AttributeError, ImportError):
-                return {}
+    def get_call_template(self, args: Any, kws: Any) -> Any:
+        # A counter starts as the literal 0 and turns out to be any integer later: compile for integers at once.
+        return self._part.get_call_template(tuple(types.unliteral(kind) for kind in args), kws)
 
-        file._load_index = load_index
-        return dispatcher
+    def get_overload(self, sig: Any) -> Any:
+        return self._part.get_overload(sig)
 
-    return decorate
+    @property
+    def part(self) -> type:
+        """How it becomes part of its callers."""
+        return self._part._compiler.pipeline_class
+
+    def _reduce_states(self) -> dict[str, Any]:
+        return {"py_func": self.py_func, "part": self.part}
+
+    @classmethod
+    def _rebuild(cls, py_func: Callable[..., Any], part: type) -> Any:
+        return cls(py_func, part)
 
 
-jit = _compiled("never")
-inline = _compiled("always")
+def jit(function: Callable[..., Any]) -> Any:
+    """Compile; a call from other compiled code stays a call, unless LLVM thinks better."""
+    return Compiled(function)
+
+
+def inline(function: Callable[..., Any]) -> Any:
+    """Compile, and copy the function's code to wherever it is called: for what a loop over rows must not call."""
+    return Compiled(function, InlinedPart)
 
 
 def implements(operation: Callable[..., Any], family_class: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -67,18 +76,19 @@ def implements(operation: Callable[..., Any], family_class: type) -> Callable[[C
         def choose(family: Any, *args: Any) -> Callable[..., Any] | None:
             return implementation if getattr(family, "instance_class", None) is family_class else None
 
-        overload(operation, jit_options={"nogil": True, "fastmath": FAST, "error_model": "numpy"}, strict=False)(choose)
+        choose.family = family_class  # type: ignore[attr-defined]  # so that `contents` knows what it is for
+        overload(operation, **OVERLOAD)(choose)
         return implementation
 
     return register
 
 
-def over_parts(operation: Callable[..., Any], recurse: Callable[..., Any], stop: Callable[..., Any]) -> None:
-    """Register `operation` for a plain tuple of families: `recurse` on a non-empty one, `stop` on the empty one."""
+def over_parts(operation: Callable[..., Any], one: Callable[..., Any], more: Callable[..., Any]) -> None:
+    """Register `operation` for a plain tuple of families: `one` for a single family, `more` for several of them."""
 
     def choose(family: Any, *args: Any) -> Callable[..., Any] | None:
         if not isinstance(family, types.BaseTuple) or isinstance(family, types.BaseNamedTuple):
             return None
-        return recurse if len(family) else stop
+        return one if len(family) == 1 else more
 
-    overload(operation, jit_options={"nogil": True, "fastmath": FAST, "error_model": "numpy"}, strict=False)(choose)
+    overload(operation, **OVERLOAD)(choose)

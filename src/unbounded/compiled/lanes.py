@@ -11,7 +11,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic, overload
 
-from unbounded.compiled.jit import FAST, inline
+from unbounded.compiled.jit import INLINE, inline
 
 
 @inline
@@ -60,9 +60,7 @@ def lane_exp(x: Any) -> Any:
     raise TypeError("compiled code only")
 
 
-@overload(
-    lane_exp, inline="always", jit_options={"nogil": True, "fastmath": FAST, "error_model": "numpy"}, strict=False
-)
+@overload(lane_exp, **INLINE)
 def _lane_exp(x: Any) -> Callable[[Any], Any]:
     return (lambda x: _exp32(x)) if x == types.float32 else (lambda x: _exp64(x))
 

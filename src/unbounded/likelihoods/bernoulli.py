@@ -18,7 +18,7 @@ from unbounded.columns import Columns
 from unbounded.compiled.jit import implements, jit
 from unbounded.likelihoods.base import Bound, Parameters, positive
 from unbounded.likelihoods.columnwise import add_values, rows_seen, value_features, values_in_lanes
-from unbounded.likelihoods.operations import accumulate, clear, evaluate, featurise, screen, update
+from unbounded.likelihoods.operations import accumulate, clear, copy_row, evaluate, featurise, screen, update
 
 
 @dataclass(frozen=True)
@@ -138,8 +138,8 @@ def _set_logs(family, tail, slot):
 
 @implements(clear, BernoulliFamily)
 def _clear(family, tail, slot):
-    tail.yes[slot] = family.yes0
-    tail.no[slot] = family.no0
+    copy_row(family.yes0, tail.yes, slot)
+    copy_row(family.no0, tail.no, slot)
     _set_logs(family, tail, slot)
 
 

@@ -17,7 +17,7 @@ from unbounded.arrays import Array
 from unbounded.columns import Columns
 from unbounded.compiled.jit import implements, jit
 from unbounded.likelihoods.base import Bound, Parameters, positive, vector
-from unbounded.likelihoods.operations import accumulate, clear, evaluate, featurise, screen, update
+from unbounded.likelihoods.operations import accumulate, clear, copy_row, evaluate, featurise, screen, update
 
 MOST_LEVELS = 1_000_000
 
@@ -176,7 +176,7 @@ def _set_column(family, tail, slot, j):
 
 @implements(clear, CategoricalFamily)
 def _clear(family, tail, slot):
-    tail.weight[slot] = family.prior
+    copy_row(family.prior, tail.weight, slot)
     for j in range(family.columns.size):
         _set_column(family, tail, slot, j)
 

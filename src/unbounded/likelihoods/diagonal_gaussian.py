@@ -20,7 +20,7 @@ from unbounded.compiled.jit import implements, jit
 from unbounded.compiled.lanes import lane_log
 from unbounded.likelihoods.base import Bound, Parameters, positive, vector
 from unbounded.likelihoods.columnwise import rows_seen
-from unbounded.likelihoods.operations import accumulate, clear, evaluate, featurise, screen, update
+from unbounded.likelihoods.operations import accumulate, clear, copy_row, evaluate, featurise, screen, update
 
 
 @dataclass(frozen=True)
@@ -220,9 +220,10 @@ def _set_constants(family, tail, slot):
 
 @implements(clear, DiagonalFamily)
 def _clear(family, tail, slot):
-    tail.n[slot] = 0.0
-    tail.mean[slot] = family.mean0
-    tail.scale[slot] = family.scale0
+    for j in range(family.columns.size):
+        tail.n[slot, j] = 0.0
+    copy_row(family.mean0, tail.mean, slot)
+    copy_row(family.scale0, tail.scale, slot)
     _set_constants(family, tail, slot)
 
 

@@ -14,6 +14,7 @@ from unbounded.compiled.lanes import lane_log
 from unbounded.likelihoods.operations import (
     accumulate,
     clear,
+    copy_row,
     dense_logits,
     evaluate,
     featurise,
@@ -295,8 +296,9 @@ def _set_constant(family, tail, slot):
 
 @implements(clear, GaussianFamily)
 def _clear(family, tail, slot):
-    tail.factor[slot] = family.factor0
-    tail.mean[slot] = family.mean0
+    for j in range(family.columns.size):
+        copy_row(family.factor0[j], tail.factor[slot], j)
+    copy_row(family.mean0, tail.mean, slot)
     tail.n[slot] = 0.0
     _set_constant(family, tail, slot)
 

@@ -17,7 +17,7 @@ from unbounded.arrays import Array, is_csr
 from unbounded.columns import Columns
 from unbounded.compiled.jit import implements
 from unbounded.likelihoods.base import Bound, Parameters, positive
-from unbounded.likelihoods.operations import accumulate, clear, evaluate, featurise, screen, update
+from unbounded.likelihoods.operations import accumulate, clear, copy_row, evaluate, featurise, screen, update
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ def _accumulate(family, data, rows, statistics):
 
 @implements(clear, MultinomialFamily)
 def _clear(family, tail, slot):
-    tail.weight[slot] = family.prior
+    copy_row(family.prior, tail.weight, slot)
     tail.total[slot] = family.total
 
 
@@ -188,7 +188,7 @@ def _accumulate_sparse(family, data, rows, statistics):
 
 @implements(clear, SparseMultinomialFamily)
 def _clear_sparse(family, tail, slot):
-    tail.weight[slot] = family.prior
+    copy_row(family.prior, tail.weight, slot)
     tail.total[slot] = family.total
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from numba.core import types
 from numba.extending import overload
 
-from unbounded.compiled.jit import FAST, inline, jit, over_parts
+from unbounded.compiled.jit import OVERLOAD, inline, jit, over_parts
 
 
 class Block(NamedTuple):
@@ -61,45 +61,69 @@ def logits(finite: Any, family: Any, block: Any, out: Any, top: Any) -> None:
     """
 
 
-def _recurse_featurise(family: Any, block: Any) -> None:
+def _featurise_one(family, block):
+    featurise(family[0], block)
+
+
+def _featurise_more(family, block):
     featurise(family[0], block)
     featurise(family[1:], block)
 
 
-def _recurse_accumulate(family: Any, data: Any, rows: Any, statistics: Any) -> None:
+def _accumulate_one(family, data, rows, statistics):
+    accumulate(family[0], data, rows, statistics)
+
+
+def _accumulate_more(family, data, rows, statistics):
     accumulate(family[0], data, rows, statistics)
     accumulate(family[1:], data, rows, statistics)
 
 
-def _recurse_clear(family: Any, tail: Any, slot: int) -> None:
+def _clear_one(family, tail, slot):
+    clear(family[0], tail[0], slot)
+
+
+def _clear_more(family, tail, slot):
     clear(family[0], tail[0], slot)
     clear(family[1:], tail[1:], slot)
 
 
-def _recurse_update(family: Any, tail: Any, slot: int, block: Any, r: int, sign: int) -> None:
+def _update_one(family, tail, slot, block, r, sign):
+    update(family[0], tail[0], slot, block, r, sign)
+
+
+def _update_more(family, tail, slot, block, r, sign):
     update(family[0], tail[0], slot, block, r, sign)
     update(family[1:], tail[1:], slot, block, r, sign)
 
 
-def _recurse_evaluate(family: Any, tail: Any, slot: int, block: Any, begin: int, end: int, out: Any) -> None:
+def _evaluate_one(family, tail, slot, block, begin, end, out):
+    evaluate(family[0], tail[0], slot, block, begin, end, out)
+
+
+def _evaluate_more(family, tail, slot, block, begin, end, out):
     evaluate(family[0], tail[0], slot, block, begin, end, out)
     evaluate(family[1:], tail[1:], slot, block, begin, end, out)
 
 
-def _recurse_screen(family: Any, tail: Any, slot: int, block: Any, begin: int, end: int, out: Any) -> None:
+def _screen_one(family, tail, slot, block, begin, end, out):
+    screen(family[0], tail[0], slot, block, begin, end, out)
+
+
+def _screen_more(family, tail, slot, block, begin, end, out):
     screen(family[0], tail[0], slot, block, begin, end, out)
     screen(family[1:], tail[1:], slot, block, begin, end, out)
 
 
-over_parts(featurise, _recurse_featurise, lambda family, block: None)
-over_parts(accumulate, _recurse_accumulate, lambda family, data, rows, statistics: None)
-over_parts(clear, _recurse_clear, lambda family, tail, slot: None)
-over_parts(update, _recurse_update, lambda family, tail, slot, block, r, sign: None)
-over_parts(evaluate, _recurse_evaluate, lambda family, tail, slot, block, begin, end, out: None)
-over_parts(screen, _recurse_screen, lambda family, tail, slot, block, begin, end, out: None)
+over_parts(featurise, _featurise_one, _featurise_more)
+over_parts(accumulate, _accumulate_one, _accumulate_more)
+over_parts(clear, _clear_one, _clear_more)
+over_parts(update, _update_one, _update_more)
+over_parts(evaluate, _evaluate_one, _evaluate_more)
+over_parts(screen, _screen_one, _screen_more)
 
 
-@inline
+@jit
 def refresh(families, tail, slot, block, begin, end, columns, fresh):
     """Make the slot's column of log predictives right for rows begin .. end of the block."""
     column = columns[slot]
@@ -154,13 +178,21 @@ def dense_logits(eta: Any, family: Any, block: Any, out: Any, top: Any) -> None:
 
 
 @jit
+def copy_row(row: Any, table: Any, i: int) -> None:
+    """table[i] = row: a loop, since Numba compiles an assignment together with what to say about wrong shapes."""
+    for j in range(row.size):
+        table[i, j] = row[j]
+
+
+@jit
 def sparse_logits(eta: Any, block: Any, out: Any, top: Any) -> None:
     """The same for rows of (column, value) pairs; eta comes transposed, so that atoms are contiguous."""
     data, start, size = block.data, block.start, block.size
     atoms = out.shape[0]
     sums = np.empty(atoms, eta.dtype)
     for r in range(size):
-        sums[:] = eta[eta.shape[0] - 1, :atoms]
+        for k in range(atoms):
+            sums[k] = eta[eta.shape[0] - 1, k]
         for j in range(data.indptr[start + r], data.indptr[start + r + 1]):
             value = eta.dtype.type(data.values[j])
             row = eta[data.indices[j]]
@@ -174,7 +206,7 @@ def sparse_logits(eta: Any, block: Any, out: Any, top: Any) -> None:
     largest(out, top)
 
 
-@overload(logits, jit_options={"nogil": True, "fastmath": FAST, "error_model": "numpy"}, strict=False)
+@overload(logits, **OVERLOAD)
 def _choose_logits(finite: Any, family: Any, block: Any, out: Any, top: Any) -> Any:
     if not isinstance(finite, types.Array):
         return None

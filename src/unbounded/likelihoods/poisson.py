@@ -18,7 +18,7 @@ from unbounded.columns import Columns
 from unbounded.compiled.jit import implements, jit
 from unbounded.likelihoods.base import Bound, Parameters, positive
 from unbounded.likelihoods.columnwise import add_values, rows_seen, value_features, values_in_lanes
-from unbounded.likelihoods.operations import accumulate, clear, evaluate, featurise, screen, update
+from unbounded.likelihoods.operations import accumulate, clear, copy_row, evaluate, featurise, screen, update
 
 
 @dataclass(frozen=True)
@@ -135,8 +135,8 @@ def _set_logs(family, tail, slot):
 
 @implements(clear, PoissonFamily)
 def _clear(family, tail, slot):
-    tail.shape[slot] = family.shape0
-    tail.rate[slot] = family.rate0
+    copy_row(family.shape0, tail.shape, slot)
+    copy_row(family.rate0, tail.rate, slot)
     _set_logs(family, tail, slot)
 
 

@@ -17,13 +17,18 @@ from unbounded.contracts import Choices, Engine, Likelihood
 from unbounded.estimator import ChainEstimator
 from unbounded.models.features import predictive as feature_predictive
 from unbounded.models.features import start as feature_start
+from unbounded.models.features.beta_bernoulli import BetaBernoulli
+from unbounded.models.features.beta_negative_binomial import BetaNegativeBinomial
+from unbounded.models.features.gamma_poisson import GammaPoisson
+from unbounded.models.features.kernels import KERNELS
 from unbounded.models.features.likelihood import FeatureBound
-from unbounded.models.features.likelihoods import FEATURE_MEMBERS
-from unbounded.models.features.measure import BetaBernoulli, BetaNegativeBinomial, FeatureMeasure, GammaPoisson
-from unbounded.models.features.model import Features, FeatureState
+from unbounded.models.features.likelihoods import LIKELIHOODS
+from unbounded.models.features.measure import FeatureMeasure
+from unbounded.models.features.model import Features
 from unbounded.models.features.point_estimate import FeatureDraw, point_estimate
 from unbounded.models.features.predictive import Cells, Draw
 from unbounded.models.features.samplers import FEATURES
+from unbounded.models.features.state import FeatureState
 from unbounded.priors import Gamma
 from unbounded.randomness import key
 from unbounded.rows import fingerprint, row_blocks
@@ -34,10 +39,10 @@ _BLOCK = 16384
 CHOICES = Choices(
     atoms="features",
     assignments="Z",
-    likelihoods=FEATURE_MEMBERS,
+    likelihoods=LIKELIHOODS,
     bound=FeatureBound,
     samplers=FEATURES,
-    kernels={"cpu": None},
+    kernels=KERNELS,
     start=feature_start,
 )
 

@@ -17,7 +17,7 @@ from unbounded.models.features.estimator import (
     FeatureEstimator,
     GammaPoissonFeatures,
 )
-from unbounded.models.features.measure import BetaBernoulli, BetaNegativeBinomial, GammaPoisson
+from unbounded.models.features.measures import MEASURES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,7 +65,7 @@ def _write(folder: Path, estimator: FeatureEstimator, training: Training, comman
 
 FAMILY = Family(
     choices=CHOICES,
-    measures=(BetaBernoulli, GammaPoisson, BetaNegativeBinomial),
+    measures=MEASURES,
     estimators={
         "beta-bernoulli": BetaBernoulliFeatures,
         "gamma-poisson": GammaPoissonFeatures,

@@ -97,7 +97,7 @@ def _write(folder: Path, estimator: HierarchicalDirichletProcess, training: Trai
 
 FAMILY = Family(
     choices=CHOICES,
-    measures=(Measure,),
+    measures=(Measure,),  # type: ignore[arg-type]
     estimators={"hdp": HierarchicalDirichletProcess},
     scored="token or row",
     captions={

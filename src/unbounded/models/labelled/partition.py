@@ -264,55 +264,48 @@ def _total(items: _Items, labels: Array, loss: str) -> float:
 # ---- search
 
 
+class _Item(NamedTuple):
+    """What moves as one: how much it counts in which rows of the tables."""
+
+    rows: Array
+    weights: Array
+
+
 @jit
-def _costs(tables: _Tables, rows: Array, weights: Array, out: Array) -> None:
-    """out[c]: the rise of the expected loss when an item is added to column c."""
+def _costs(tables: _Tables, item: _Item, own: int, out: Array) -> None:
+    """out[c]: the rise of the expected loss when an item is added to column c, or put back into its own."""
     counts, steps, n_draws, vi, _ = tables
-    out[:] = 0.0
-    for k in range(len(rows)):
-        r, w = rows[k], weights[k]
+    home = 0.0
+    for c in range(len(out)):
+        out[c] = 0.0
+    for k in range(len(item.rows)):
+        r, w = item.rows[k], item.weights[k]
         factor = n_draws if r == 0 else -2.0
+        home += factor * _rise(counts[r, own] - w, w, vi)
         if w == 1.0:
             for c in range(len(out)):
                 out[c] += factor * steps[r, c]
         else:
             for c in range(len(out)):
                 out[c] += factor * _rise(counts[r, c], w, vi)
+    out[own] = home
 
 
 @jit
-def _home_cost(tables: _Tables, rows: Array, weights: Array, own: int) -> float:
-    """The rise of the expected loss when an item that has been taken out of its column is put back."""
-    counts, _, n_draws, vi, _ = tables
-    cost = 0.0
-    for k in range(len(rows)):
-        factor = n_draws if rows[k] == 0 else -2.0
-        cost += factor * _rise(counts[rows[k], own] - weights[k], weights[k], vi)
-    return cost
-
-
-@jit
-def _shift(tables: _Tables, rows: Array, weights: Array, column: int, sign: float) -> None:
-    counts, steps, _, vi, _ = tables
-    for k in range(len(rows)):
-        r = rows[k]
-        counts[r, column] += sign * weights[k]
-        steps[r, column] = _rise(counts[r, column], 1.0, vi)
-
-
-@jit
-def _place(tables: _Tables, rows: Array, weights: Array, own: int, costs: Array) -> int:
-    """Move an item, given by what it counts in the rows of the tables, to its best column; returns that column.
-
-    An empty column stands for a new cluster.
-    """
-    _costs(tables, rows, weights, costs)
-    costs[own] = _home_cost(tables, rows, weights, own)
-    best = int(np.argmin(costs))
+def _place(tables: _Tables, item: _Item, own: int, costs: Array) -> int:
+    """Move an item to its best column and return that; an empty column stands for a new cluster."""
+    _costs(tables, item, own, costs)
+    best = 0
+    for c in range(len(costs)):
+        best = c if costs[c] < costs[best] else best
     if costs[best] > costs[own] - tables.tolerance:
         return own
-    _shift(tables, rows, weights, own, -1.0)
-    _shift(tables, rows, weights, best, 1.0)
+    for k in range(len(item.rows)):
+        r = item.rows[k]
+        tables.counts[r, own] -= item.weights[k]
+        tables.counts[r, best] += item.weights[k]
+        tables.steps[r, own] = _rise(tables.counts[r, own], 1.0, tables.vi)
+        tables.steps[r, best] = _rise(tables.counts[r, best], 1.0, tables.vi)
     return best
 
 
@@ -323,8 +316,9 @@ def _sweep(tables: _Tables, codes: Array, weights: Array, labels: Array, width: 
     held = np.empty(codes.shape[1])
     moved = 0
     for i in range(len(codes)):
-        held[:] = weights[i]
-        best = _place(tables, codes[i], held, labels[i], costs[:width])
+        for k in range(len(held)):
+            held[k] = weights[i]
+        best = _place(tables, _Item(codes[i], held), labels[i], costs[:width])
         if best != labels[i]:
             labels[i] = best
             moved += 1
@@ -336,12 +330,18 @@ def _sweep(tables: _Tables, codes: Array, weights: Array, labels: Array, width: 
 def _merge(tables: _Tables, target: Array) -> int:
     """Place every whole cluster in turn, as if it were an item; `target` follows where columns go."""
     costs = np.empty(len(target))
+    rows, weights = np.empty(len(tables.counts), np.int32), np.empty(len(tables.counts))
     merged = 0
     for own in range(len(target)):
-        rows = np.nonzero(tables.counts[:, own])[0]
-        best = _place(tables, rows, tables.counts[:, own][rows], own, costs)
+        size = 0
+        for r in range(len(tables.counts)):
+            if tables.counts[r, own] != 0.0:
+                rows[size], weights[size] = r, tables.counts[r, own]
+                size += 1
+        best = _place(tables, _Item(rows[:size], weights[:size]), own, costs)
         if best != own:
-            target[target == own] = best
+            for c in range(len(target)):
+                target[c] = best if target[c] == own else target[c]
             merged += 1
     return merged
 

@@ -12,7 +12,7 @@ from unbounded.arrays import is_sparse
 from unbounded.contracts import Command, Family, Option, Training
 from unbounded.models.mixtures import plots, show
 from unbounded.models.mixtures.estimator import CHOICES, DirichletProcessMixture, MixtureEstimator, PitmanYorMixture
-from unbounded.models.mixtures.measure import DirichletProcess, PitmanYor
+from unbounded.models.mixtures.measures import MEASURES
 from unbounded.sources import SourceError
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def _write(folder: Path, estimator: MixtureEstimator, training: Training, comman
 
 FAMILY = Family(
     choices=CHOICES,
-    measures=(DirichletProcess, PitmanYor),
+    measures=MEASURES,
     estimators={"dp": DirichletProcessMixture, "py": PitmanYorMixture},
     scored="row",
     captions={"entropy": "entropy (nats)", "largest": "largest (share of rows)"},

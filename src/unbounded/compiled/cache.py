@@ -1,0 +1,109 @@
+"""Compiled functions on disk, each in a file whose name says what it contains.
+
+Numba's own cache looks at the file of a function alone and keeps one index for all its signatures. But a kernel has
+code of likelihoods and of other files, and most changes of a file change no compiled code. Here the name of a file is a
+digest of everything that was compiled into it (`contents`): what changed gets another name, so old code never runs, and
+nothing else is ever compiled again. There is no index that could be stale, and processes cannot get into each
+other's way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import pickle
+import stat
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import llvmlite
+import numba
+import numpy as np
+from numba.core.caching import CompileResultCacheImpl
+from numba.core.compiler import CompileResult
+from numba.core.serialize import dumps
+
+from unbounded.compiled import pipeline
+from unbounded.compiled.contents import code_of, contents
+
+_KEEP_DAYS = 30  # files that nobody has used for so long are deleted
+_COMPILER = (sys.version_info[:2], numba.__version__, llvmlite.__version__, np.__version__, code_of(pipeline))
+
+
+class Cache:
+    """The cache of one function, as Numba's dispatchers use it: results by signature."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+
+    @cached_property
+    def _folder(self) -> Path | None:
+        """Where Numba would put it; where neither the package nor the home can be written, a folder of the user's."""
+        try:
+            return Path(CompileResultCacheImpl(self._function).locator.get_cache_path())
+        except RuntimeError:
+            return _temporary_folder()
+
+    @property
+    def cache_path(self) -> str | None:
+        return None if self._folder is None else str(self._folder)
+
+    def load_overload(self, signature: Any, context: Any) -> Any:
+        """The result of an earlier compilation, or None; a file that cannot be read is as good as none."""
+        context.refresh()
+        path = self._path(signature, context.codegen())
+        try:
+            result = CompileResult._rebuild(context, *pickle.loads(path.read_bytes())) if path else None
+        except (OSError, EOFError, ValueError, TypeError, AttributeError, ImportError, pickle.UnpicklingError):
+            return None
+        with contextlib.suppress(OSError):
+            os.utime(path or "")  # it was used today
+        return result
+
+    def save_overload(self, signature: Any, result: Any) -> None:
+        """Keep a result; where the disk refuses, the fit goes on without."""
+        path = self._path(signature, result.codegen)
+        if path is None or result.library.has_dynamic_globals:
+            return
+        part = path.with_suffix(f".{uuid.uuid4().hex[:16]}")
+        with contextlib.suppress(OSError):
+            part.write_bytes(dumps(result._reduce()))
+            part.replace(path)
+            self._forget_unused(path.parent)
+
+    def flush(self) -> None:
+        """Nothing is ever out of date."""
+
+    @property
+    def _stem(self) -> str:
+        name = f"{self._function.__module__}.{self._function.__qualname__}"
+        return "".join(c if c.isalnum() or c in "._" else "-" for c in name)
+
+    def _path(self, signature: Any, codegen: Any) -> Path | None:
+        if self._folder is None:
+            return None
+        key = (_COMPILER, codegen.magic_tuple(), [str(kind) for kind in signature], contents(self._function, signature))
+        return self._folder / f"{self._stem}-{hashlib.blake2b(repr(key).encode(), digest_size=16).hexdigest()}.nbc"
+
+    def _forget_unused(self, folder: Path) -> None:
+        for path in folder.glob(f"{self._stem}-*"):
+            if path.stat().st_mtime < time.time() - _KEEP_DAYS * 86400:
+                path.unlink(missing_ok=True)
+
+
+def _temporary_folder() -> Path | None:
+    """A folder that no other user can have put code into, or None."""
+    folder = Path(tempfile.gettempdir()) / f"unbounded-{os.getuid()}"
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        state = folder.lstat()
+    except OSError:
+        return None
+    return folder if stat.S_ISDIR(state.st_mode) and state.st_uid == os.getuid() and not state.st_mode & 0o077 else None

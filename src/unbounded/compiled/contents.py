@@ -1,0 +1,183 @@
+"""What compiled code contains: a digest of a function and of everything that Numba compiles into it.
+
+Bytecode, constants and the globals that it names, followed through every function it calls; no comments, docstrings or
+line numbers, and nothing that is merely in the same file. Code that is chosen by the type of an argument (`implements`)
+counts where such an argument can occur: in the signature, or because the code makes one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Callable, Iterator
+from functools import cache
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+from numba.core import types
+from numba.core.dispatcher import Dispatcher
+from numba.core.registry import cpu_target
+from numba.extending import _Intrinsic
+
+_FOREIGN = {"numba", "numpy", "llvmlite", "scipy", *sys.stdlib_module_names}  # known by name: they have versions
+
+
+def contents(function: Callable[..., Any], signature: tuple[Any, ...]) -> str:
+    """The digest of what is compiled when the function is called with arguments of these types."""
+    found = _Contents()
+    found.add(function)
+    for kind in signature:
+        found.add_classes(kind)
+    return _digest("\n".join(sorted(found.texts)))
+
+
+class _Contents:
+    """All that was found on the way from a function, each as a text that names what it refers to."""
+
+    def __init__(self) -> None:
+        self.texts: set[str] = set()
+        self._seen: dict[int, Any] = {}
+        self._classes: set[type] = set()
+        self._waiting: list[tuple[type, Any]] = []  # code for arguments of a class that was not found yet
+
+    def add(self, value: Any) -> None:
+        if id(value) in self._seen:
+            return
+        self._seen[id(value)] = value
+        self.texts.add(_name(value))
+        if isinstance(value, _Intrinsic):
+            self.add(value._defn)
+        elif isinstance(value, Dispatcher):
+            self.add(value.py_func)
+        elif isinstance(value, FunctionType) and not _foreign(value):
+            self._add_function(value)
+        elif isinstance(value, type) and not _foreign(value):
+            self._add_class(value)
+
+    def add_classes(self, kind: Any) -> None:
+        """The NamedTuples anywhere in the type of an argument."""
+        if isinstance(kind, types.BaseTuple):
+            if isinstance(kind, types.BaseNamedTuple):
+                self.add(kind.instance_class)
+            for part in kind.types:
+                self.add_classes(part)
+
+    def _add_function(self, function: FunctionType) -> None:
+        referred = dict(_referred(function))
+        names = {name: _name(value) for name, value in sorted(referred.items())}
+        self.texts.add(f"{_name(function)} {names}")
+        for value in referred.values():
+            self.add(value)
+        for choose in _choosers(function):
+            family = getattr(choose, "family", None)
+            if family is None or family in self._classes:
+                self.add(choose)
+            else:
+                self._waiting.append((family, choose))
+
+    def _add_class(self, found: type) -> None:
+        self._classes.add(found)
+        ready = [choose for family, choose in self._waiting if family is found]
+        self._waiting = [(family, choose) for family, choose in self._waiting if family is not found]
+        for choose in ready:
+            self.add(choose)
+
+
+def _referred(function: FunctionType) -> Iterator[tuple[str, Any]]:
+    """The globals and cells that a function names (and a few that merely share the name of an attribute)."""
+    names = set(_names(function.__code__))
+    for name in names & function.__globals__.keys():
+        value = function.__globals__[name]
+        yield name, value
+        if isinstance(value, ModuleType) and not _foreign(value):
+            for attribute in names & vars(value).keys():
+                yield f"{name}.{attribute}", vars(value)[attribute]
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    yield from ((name, cell.cell_contents) for name, cell in cells)
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
+
+
+def _choosers(function: FunctionType) -> list[Callable[..., Any]]:
+    """What chooses compiled code for a function that has none of its own (Numba's overloads)."""
+    context = cpu_target.typing_context
+    context.refresh()
+    known = context._lookup_global(function)
+    templates = known.templates if isinstance(known, types.Function) else ()
+    return [template._overload_func for template in templates if hasattr(template, "_overload_func")]
+
+
+def _foreign(value: Any) -> bool:
+    module = value.__name__ if isinstance(value, ModuleType) else value.__module__
+    return (module or "builtins").partition(".")[0] in _FOREIGN
+
+
+def _name(value: Any) -> str:
+    """What a value is, as far as a text can say without following what it refers to."""
+    if isinstance(value, Dispatcher):
+        part = getattr(value, "part", object).__name__
+        return f"compiled {_constant(value.targetoptions)} {part} {_name(value.py_func)}"
+    if isinstance(value, _Intrinsic):
+        return f"intrinsic {_name(value._defn)}"
+    if isinstance(value, ModuleType):
+        return f"module {value.__name__}"
+    if isinstance(value, FunctionType | BuiltinFunctionType | np.ufunc | type):
+        place = f"{getattr(value, '__module__', 'numpy')}.{getattr(value, '__qualname__', value.__name__)}"
+        if isinstance(value, FunctionType) and not _foreign(value):
+            return f"{place} {_digest(_code(value))} {_constant(value.__defaults__)}"
+        if isinstance(value, type) and not _foreign(value):
+            return f"{place} {getattr(value, '_fields', ())} {_constant(getattr(value, '_field_defaults', {}))}"
+        return place
+    return _constant(value)
+
+
+def _constant(value: Any) -> str:
+    if isinstance(value, tuple | list):
+        return f"{type(value).__name__}({', '.join(map(_name, value))})"
+    if isinstance(value, frozenset | set):
+        return f"set({', '.join(sorted(map(_name, value)))})"
+    if isinstance(value, dict):
+        return f"dict({', '.join(f'{_name(key)}: {_name(value[key])}' for key in value)})"
+    if isinstance(value, np.ndarray):
+        return f"array {value.dtype.str} {value.shape} {_digest(repr(value.tobytes()))}"
+    if (
+        value is None
+        or value is ...
+        or isinstance(value, bool | int | float | complex | str | bytes | np.generic | np.dtype)
+    ):
+        return f"{type(value).__name__} {value!r}"
+    raise TypeError(f"compiled code refers to {value!r}, and no digest can tell whether that changed")
+
+
+@cache
+def _code(function: FunctionType) -> str:
+    return _code_text(function.__code__, function.__doc__)
+
+
+def _code_text(code: CodeType, docstring: str | None = None) -> str:
+    constants = list(code.co_consts)
+    if docstring is not None and constants and constants[0] == docstring:
+        constants[0] = None
+    texts = [_code_text(c) if isinstance(c, CodeType) else _constant(c) for c in constants]
+    names = code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars
+    shape = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags
+    return f"{code.co_code!r} {names} {shape} {texts} {getattr(code, 'co_exceptiontable', b'')!r}"
+
+
+def code_of(module: ModuleType) -> str:
+    """A digest of the methods of all classes of a module."""
+    classes = [
+        value for value in vars(module).values() if isinstance(value, type) and value.__module__ == module.__name__
+    ]
+    methods = [_code(f) for c in classes for f in vars(c).values() if isinstance(f, FunctionType)]
+    return _digest("\n".join(methods))
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
