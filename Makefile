@@ -2,20 +2,35 @@
 PYTHON ?= python3
 BIN := .venv/bin
 DATA ?=
+SOURCES := src tests benchmarks examples experiments docs/skeletons
 export OPENBLAS_NUM_THREADS = 1
 
-.PHONY: demo test lint exactness faults mutants bench bench-speed bench-features bench-peers bench-million bench-topics bench-topic-peers bench-engines paper paper-quick paper-docs clean
+.PHONY: demo test tests lint style types hooks walk exactness faults mutants bench bench-speed bench-features bench-peers bench-million bench-topics bench-topic-peers bench-engines paper paper-quick paper-docs clean
 
 demo: .setup-done
 	$(BIN)/python examples/demo.py
 
-test: lint
-	$(BIN)/python -m pytest -m "not long" -n 2 --dist loadgroup
+# Types are checked beside the tests: both cores have something to do until the end.
+test: style
+	$(MAKE) --no-print-directory -j 2 types tests
 
-lint: .setup-done
-	$(BIN)/ruff check src tests benchmarks examples experiments
-	$(BIN)/ruff format --check src tests benchmarks examples experiments
+tests: .setup-done
+	$(BIN)/python -m pytest -m "not long" -n 2 --dist loadgroup --no-loadscope-reorder
+
+lint: style types
+
+style: .setup-done
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/ruff format --check $(SOURCES)
+
+types: .setup-done
 	$(BIN)/mypy
+
+hooks: .setup-done
+	$(BIN)/pre-commit install
+
+walk: .setup-done
+	$(BIN)/python benchmarks/walk.py
 
 exactness: .setup-done
 	$(BIN)/python -m pytest -m "long" tests/exactness -s

@@ -17,8 +17,11 @@ from unbounded.columns import describe
 from unbounded.compiled.jit import jit
 from unbounded.models.features.hybrid import HybridFeatures
 from unbounded.models.features.linear_gaussian import LinearGaussian
-from unbounded.models.features.measure import BetaBernoulli, Hyper
-from unbounded.models.features.model import Broadcast, FeatureShard, Own
+from unbounded.models.features.measure import FeatureHyper
+from unbounded.models.features.measures import BetaBernoulli
+from unbounded.models.features.operations import Mobile
+from unbounded.models.features.shard import FeatureShard
+from unbounded.models.features.state import FeaturePart, FeatureRound, FeatureTask
 from unbounded.setup import Setup
 
 
@@ -59,19 +62,19 @@ class Bench:
         self.model = HybridFeatures(Setup(measure, likelihood, n, 1, 0, sweeps=sweeps, dtype=np.dtype(dtype).name))
         self.shard = FeatureShard(0, 0, self.X, np.uint8, likelihood.centre, likelihood.columns.mean)
         self.shard.Z = Z
-        scales = likelihood.start()
-        laws = [measure.law(Hyper(1.0, 1.0), 2.0 * n, open_) for open_ in (False, True)]
-        families = [likelihood.family(scales, A[:k], k, np.dtype(dtype).name)]
-        self.message = Broadcast(
-            0, families, np.full(k, np.log(0.4 / 0.6)), [rng.permutation(k)], k, k, laws, scales, A[:k],
-            self.model.keys(0),
-        )  # fmt: skip
-        self.own = Own(np.arange(k + private), False, births, np.empty((private, d)))
+        scales, hyper = likelihood.start(), FeatureHyper(1.0, 1.0)
+        laws = [measure.law(hyper, 2.0 * n, open_) for open_ in (False, True)]
+        finite = self.model.finite(Mobile(rng.permutation(k), np.full(k, np.log(0.4 / 0.6))), scales, A[:k])
+        self.round = FeatureRound(0, [finite], laws, scales, A[:k], hyper, self.model.keys(0))
+        self.own = FeaturePart(np.arange(k + private), False, births, np.empty((private, d)))
         self.k, self.n, self.d, self.turn = k, n, d, 0
 
     def sweep(self) -> None:
+        """With the state of private atoms built anew, but without copies of Z."""
         self.turn += 1
-        self.model._run(self.shard, self.message._replace(keys=self.model.keys(self.turn)), self.own)
+        task = FeatureTask(self.round._replace(keys=self.model.keys(self.turn)), self.own)
+        kernel = self.model.kernel
+        kernel.sweep(self.shard, task, kernel.begin(self.shard, task))
 
 
 def share(n: int, d: int, k: int, dtype: Any, target: float) -> Row:

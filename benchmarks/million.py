@@ -21,9 +21,10 @@ from unbounded.engines import build
 from unbounded.models.features import start as feature_start
 from unbounded.models.features.hybrid import HybridFeatures
 from unbounded.models.features.linear_gaussian import LinearGaussian
-from unbounded.models.features.measure import BetaBernoulli
-from unbounded.models.features.model import Features, Shards
+from unbounded.models.features.measures import BetaBernoulli
+from unbounded.models.features.model import Features
 from unbounded.models.features.predictive import draw_of, log_density
+from unbounded.models.features.shard import FeatureShards
 from unbounded.round import rounds
 from unbounded.setup import Setup
 
@@ -43,7 +44,7 @@ def compile_kernels() -> None:
 
 def run(X: np.ndarray, n_rounds: int) -> tuple[Features, list[dict[str, np.ndarray]], float]:
     likelihood = LinearGaussian().bind(describe(X))
-    engine = build("threads", Shards(X, likelihood, N_SHARDS, binary=True))
+    engine = build("threads", FeatureShards(X, likelihood, N_SHARDS, binary=True))
     model = HybridFeatures(
         Setup(BetaBernoulli(), likelihood, len(X), N_SHARDS, 0, n_rounds=n_rounds, sweeps=SWEEPS_PER_ROUND)
     )

@@ -21,11 +21,12 @@ from unbounded.columns import describe
 from unbounded.compiled.jit import jit
 from unbounded.compiled.lanes import lane_exp
 from unbounded.likelihoods import Bound, Gaussian
-from unbounded.models.labelled import kernel as labelled
-from unbounded.models.mixtures import kernel
+from unbounded.models.labelled.shard import LabelShard
 from unbounded.models.mixtures.hybrid import HybridMixture
-from unbounded.models.mixtures.measure import DirichletProcess
-from unbounded.models.mixtures.model import Mixture, Shards
+from unbounded.models.mixtures.kernel import CompiledLabels
+from unbounded.models.mixtures.measure import DirichletProcess, TailLaw
+from unbounded.models.mixtures.message import MixturePart, SweepKeys
+from unbounded.models.mixtures.model import Mixture, RowShards
 from unbounded.randomness import key
 from unbounded.round import rounds
 from unbounded.setup import Setup
@@ -87,32 +88,28 @@ class Bench:
         if private:
             few = np.arange(0, rows, 100)
             z[few] = atoms + rng.integers(0, private, len(few))
-        self.X = centres[z] + rng.normal(size=(rows, columns))
-        bound = Gaussian().bind(describe(self.X))
-        self.family = bound.family()
-        counts, sums = labelled.statistics(self.family, self.X, z, atoms + private, bound.n_features)
-        drawn = bound.draw(counts[:atoms].astype(float), sums[:atoms], rng)
-        self.finite = (Bound.finite if dense else type(bound).finite)(bound, drawn, np.log(counts[:atoms]), dtype)
-        lanes = labelled.lanes_for(rows, bound.n_features if dense else 0, atoms, np.dtype(dtype).itemsize)
-        slots = 16 + private
-        self.work = kernel.scratch(bound.n_features, atoms, slots + 1, lanes, dtype)
-        self.tail = bound.tail(slots + 1, lanes)
-        self.members = np.zeros(slots, np.int64)
-        self.law = kernel.TailLaw(0.0, births)
-        self.z, self.atoms, self.rows, self.n_features = z, atoms, rows, bound.n_features
-        labelled.fill_tail(self.family, self.X, z, atoms, self.tail, self.members, self.work)
+        X = centres[z] + rng.normal(size=(rows, columns))
+        bound = Gaussian().bind(describe(X))
+        self.kernel = CompiledLabels(bound)
+        totals = self.kernel.totals(X, z, atoms + private)
+        drawn = bound.draw(totals.counts[:atoms].astype(float), totals.statistics[:atoms], rng)
+        log_weights = np.log(totals.counts[:atoms])
+        finite = (Bound.finite if dense else type(bound).finite)(bound, drawn, log_weights, dtype)
+        self.shard = LabelShard(0, 0, X, rows, bound.imputed)
+        self.shard.put(z)
+        self.part = MixturePart(finite, atoms, atoms, private, TailLaw(0.0, births), [])
+        self.tail = self.kernel.prepare(self.shard, self.part)
+        self.atoms, self.rows, self.n_features = atoms, rows, bound.n_features
         self.turn = 0
 
     def sweep(self) -> None:
         self.turn += 1
-        done = kernel.sweep(
-            self.family, self.X, self.z, 0, 0, self.finite, self.atoms, self.atoms, self.law, self.tail, self.members,
-            key(0, "label", self.turn), key(0, "tail", self.turn), self.work,
-        )  # fmt: skip
-        assert done == self.rows
+        keys = [SweepKeys(key(0, "label", self.turn), key(0, "tail", self.turn))]
+        self.tail = self.kernel.sweep(self.shard, self.part._replace(keys=keys), self.tail)
 
     def statistics(self) -> None:
-        labelled.statistics(self.family, self.X, self.z, int(self.z.max()) + 1, self.n_features)
+        labels = self.shard.labels
+        self.kernel.totals(self.shard.data, labels, int(labels.max()) + 1)
 
 
 def gemm_share(columns: int, atoms: int, dtype: Any, rows: int, target: float) -> Row:
@@ -157,12 +154,13 @@ def private_cost() -> Row:
         Bench(16, 50, np.float64, 50_000, births=1.0),
     )
     a, b = cpu_seconds(private.sweep, none.sweep)
-    held = f"{int(private.members.sum())} rows in {int((private.members > 0).sum())} private atoms"
-    return Row(f"5 private atoms, D=16 K=50 ({held})", f"{a / b:.2f}x a sweep without", "<= 2x", a / b <= 2)
+    members = private.tail.members
+    size = f"{int(members.sum())} rows in {int((members > 0).sum())} private atoms"
+    return Row(f"5 private atoms, D=16 K=50 ({size})", f"{a / b:.2f}x a sweep without", "<= 2x", a / b <= 2)
 
 
 def round_seconds(model: Mixture, X: Any, z: Any, workers: int, turns: int = 12) -> float:
-    engine = engines.build("threads", Shards(X, model.likelihood, model.n_shards), workers)
+    engine = engines.build("threads", RowShards(X, model.likelihood, model.n_shards), workers)
     state = model.begin(engine, z)
     chain = rounds(model, engine, state)
     next(chain)

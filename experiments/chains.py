@@ -28,7 +28,7 @@ from unbounded.instantiation import resolve
 from unbounded.likelihoods import Gaussian
 from unbounded.models.features import start as feature_start
 from unbounded.models.features.linear_gaussian import LinearGaussian
-from unbounded.models.features.measure import BetaBernoulli
+from unbounded.models.features.measures import BetaBernoulli
 from unbounded.models.features.predictive import Cells, held_out
 from unbounded.models.features.samplers import FEATURES
 from unbounded.models.labelled.predictive import log_predictive, with_new

@@ -18,7 +18,7 @@ import numpy as np
 from experiments import figures, trials
 from experiments.chains import GHOSTS, PUBLISHED, Method, Plan
 from experiments.common import Experiment, Finding, Request, Rows, save_rows, say
-from unbounded.models.features.measure import GammaPoisson
+from unbounded.models.features.measures import GammaPoisson
 
 SOURCES = {  # sampler -> (paper, does the paper's table call it exact)
     "asynchronous": ("Smyth et al. 2009", False),

@@ -26,7 +26,7 @@ from unbounded.instantiation import resolve
 from unbounded.likelihoods import Gaussian
 from unbounded.models.features import start as feature_start
 from unbounded.models.features.linear_gaussian import LinearGaussian
-from unbounded.models.features.measure import BetaBernoulli
+from unbounded.models.features.measures import BetaBernoulli
 from unbounded.models.features.samplers import FEATURES
 from unbounded.models.groups import start as hierarchical_start
 from unbounded.models.groups.measure import HierarchicalDirichletProcess

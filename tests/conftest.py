@@ -19,9 +19,32 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a job in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+# What to begin with, where tests are spread over workers: the longest groups, on two workers in such an order that each
+# compiles kernels of its own, and finds those of the other one in the cache when it needs them.
+FIRST = (
+    "features",
+    "test_enumeration",
+    "test_likelihoods",
+    "test_mixtures",
+    "test_franchise",
+    "test_groups",
+    "engines",
+)
+
+
+def group_of(path: Path) -> str:
+    """Tests of a file stay together, on one worker. So do all that watch processes come and go, and all of features,
+    which share kernels with no other tests."""
+    folders = path.relative_to(ROOT / "tests").parts[:-1]
+    if "engines" in folders:
+        return "engines"
+    return "features" if "features" in folders or path.stem.startswith("test_feature") else path.stem
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Tests of a file stay together on one of several workers, and so do all that watch processes come and go."""
-    for item in items:
-        alone = item.path.parent.name == "engines"
-        item.add_marker(pytest.mark.xdist_group("engines" if alone else item.path.stem))
+    groups = [group_of(item.path) for item in items]
+    for item, group in zip(items, groups, strict=True):
+        item.add_marker(pytest.mark.xdist_group(group))
+    ranks = [FIRST.index(group) if group in FIRST else len(FIRST) for group in groups]
+    items[:] = [items[i] for i in sorted(range(len(items)), key=lambda i: ranks[i])]

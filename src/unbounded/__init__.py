@@ -1,25 +1,14 @@
-"""Exact, parallel MCMC for Bayesian nonparametric models."""
+"""Exact, parallel MCMC for Bayesian nonparametric models.
 
-from unbounded.chain.store import RunError
-from unbounded.engines.recovery import EngineError
-from unbounded.instantiation import AsPublished, Ghosts, OneOpen
-from unbounded.likelihoods import Bernoulli, Categorical, DiagonalGaussian, Gaussian, Multinomial, Poisson, Product
-from unbounded.models.features.estimator import (
-    BetaBernoulliFeatures,
-    BetaNegativeBinomialFeatures,
-    GammaPoissonFeatures,
-)
-from unbounded.models.features.linear_gaussian import LinearGaussian
-from unbounded.models.features.measure import BetaBernoulli, BetaNegativeBinomial, GammaPoisson
-from unbounded.models.features.poisson_factors import PoissonFactors
-from unbounded.models.groups.estimator import HierarchicalDirichletProcess
-from unbounded.models.groups.words.likelihood import Tokens
-from unbounded.models.mixtures.estimator import DirichletProcessMixture, PitmanYorMixture
-from unbounded.models.mixtures.measure import DirichletProcess, PitmanYor
-from unbounded.priors import Beta, Gamma, InverseGamma
-from unbounded.report.page import report
-from unbounded.sources import Source, SourceError
-from unbounded.sources import open as open_source
+Public names are imported when one of them is first asked for: a worker needs the shards of one model, but neither
+estimators nor scikit-learn and pandas, and without them it starts in a third of the time.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from unbounded.public import *
 
 __version__ = "0.1.0"
 
@@ -58,3 +47,18 @@ __all__ = [
     "open_source",
     "report",
 ]
+
+import_module("unbounded.report")  # the folder: imported later, it would take the place of the function
+del globals()["report"]
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]
+
+
+if not TYPE_CHECKING:  # or mypy would believe in any name
+
+    def __getattr__(name: str) -> Any:
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module("unbounded.public"), name)

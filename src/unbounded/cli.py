@@ -19,7 +19,7 @@ from unbounded.arrays import is_sparse
 from unbounded.chain.store import RunError, RunStore
 from unbounded.disk import write_whole
 from unbounded.engines.recovery import EngineError
-from unbounded.models import MEMBERS
+from unbounded.models.members import MEMBERS
 from unbounded.sources.files import absolute
 
 app = typer.Typer(

@@ -215,7 +215,7 @@ class Kernel(Protocol[ShardT, PartT, TailT, AtomsT]):
         """What the shard reports of its Z."""
 
     def predictive(self, atoms: AtomsT, X: Any) -> Array:
-        """Log predictive densities of new rows."""
+        """What atoms say of new rows: log densities, or their Z where that can only be sampled."""
 
 
 # ---- models

@@ -106,14 +106,16 @@ class AsPublished:
         return int(np.ceil(last))
 
 
+MEMBERS: dict[str, Rule] = {"ghosts": Ghosts(), "one_open": OneOpen()}
+MEMBERS |= {f"published-{schedule}": AsPublished(schedule) for schedule in SCHEDULES}
+
+
 def resolve(instantiate: Any) -> Rule:
     """A rule from its name ("ghosts", "one_open", "published-cold", ...), or the object itself."""
-    named: dict[str, Rule] = {"ghosts": Ghosts(), "one_open": OneOpen()}
-    named |= {f"published-{schedule}": AsPublished(schedule) for schedule in SCHEDULES}
     if isinstance(instantiate, str):
-        if instantiate not in named:
-            raise ValueError(f"instantiate must be one of {sorted(named)} or a rule, got {instantiate!r}.")
-        return named[instantiate]
+        if instantiate not in MEMBERS:
+            raise ValueError(f"instantiate must be one of {sorted(MEMBERS)} or a rule, got {instantiate!r}.")
+        return MEMBERS[instantiate]
     if isinstance(instantiate, type) or not hasattr(instantiate, "plan"):
         raise ValueError(f"instantiate must be a name or a rule such as Ghosts(), got {instantiate!r}.")
     rule: Rule = instantiate

@@ -1,15 +1,19 @@
 """Every random number is a pure function of (seed, purpose, round, shard or row, ...).
 
 There is no generator state to carry: a chain can be cut, moved and resumed anywhere. Python code asks for a fresh
-`generator`; compiled code takes a 64-bit `key` and hashes it with the row number (see `kernels.compiled.uniform`).
+`generator`; compiled code takes a 64-bit `key` and hashes it with the row number (compiled/draws.py).
 """
 
 from __future__ import annotations
 
 import hashlib
 import struct
+from typing import Any
 
 import numpy as np
+from numpy.random.bit_generator import ISeedSequence
+
+from unbounded.arrays import Array
 
 
 def _digest(size: int, seed: int, purpose: str, words: tuple[int, ...]) -> bytes:
@@ -22,7 +26,27 @@ def key(seed: int, purpose: str, *words: int) -> np.uint64:
     return np.uint64(int.from_bytes(_digest(8, seed, purpose, words), "little"))
 
 
+class _Key(ISeedSequence):
+    """Philox's key as it is. Given as `key=`, NumPy would ask the system for entropy, too, in twice the time."""
+
+    def __init__(self, key: Any):
+        self._key = key
+
+    def generate_state(self, n_words: int, dtype: Any = np.uint32) -> Any:
+        return self._key
+
+
 def generator(seed: int, purpose: str, *words: int) -> np.random.Generator:
     """A NumPy generator (Philox, counter at zero) that belongs to this purpose alone."""
     philox_key = np.frombuffer(_digest(16, seed, purpose, words), dtype=np.uint64)
-    return np.random.Generator(np.random.Philox(key=philox_key))
+    given: Any = _Key(philox_key)
+    return np.random.Generator(np.random.Philox(given))
+
+
+def uniforms(key: np.uint64, counters: Array) -> Array:
+    """The uniform numbers in (0, 1) that belong to (key, counter): those of compiled code, to the bit."""
+    word = key + counters.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    word = word ^ (word >> np.uint64(31))
+    return ((word >> np.uint64(12)).astype(np.float64) + 0.5) / 2.0**52

@@ -1,4 +1,4 @@
-"""Run on ranks: every model's fit, with what it says written to a file. Models are those of test_engines."""
+"""Run on ranks: every model's fit, with what it says written to a file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pickle
 import sys
 from pathlib import Path
 
-from test_engines import FITS, everything
+from fits import FITS, everything
 
 if __name__ == "__main__":
     fitted = {name: everything(fit(engine="mpi")) for name, fit in FITS.items()}

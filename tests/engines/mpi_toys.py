@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
 import toys
+from contract import P, X, conforms
 
 from unbounded import engines
 from unbounded.contracts import Message, Summary
-
-P = 5
-X = np.random.default_rng(0).normal(size=23)
 
 
 class Own:
@@ -40,11 +39,8 @@ def ranks_and_blocks():
     for size in (3, 200_000):
         seen = engine.run(rows, Message(np.zeros(size), [np.ones(size)] * P))
         assert all(part["ok"] for part in seen.private)
-    parts = engine.save()
-    advanced = [engine.run(toys.advance, Message({"a": X}, list(range(P)))).shared["sum"] for _ in range(2)]
-    engine.load([{"values": np.zeros_like(part["values"])} for part in parts])
-    assert engine.run(toys.advance, Message({"a": X}, list(range(P)))).shared["sum"] == advanced[0]
     engine.close()
+    conforms(partial(engines.build, "mpi"))
 
 
 def errors():

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import threading
 import time
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from itertools import islice
 
 import numpy as np
 import pytest
-from scipy import sparse
+from fits import FITS, clusters, everything, images
 
-from unbounded import BetaBernoulliFeatures, DirichletProcessMixture, HierarchicalDirichletProcess, engines
-from unbounded.chain import run
+from unbounded import engines
 from unbounded.columns import describe
 from unbounded.likelihoods import Gaussian
-from unbounded.models.features import model as features
 from unbounded.models.features.hybrid import HybridFeatures
 from unbounded.models.features.linear_gaussian import LinearGaussian
-from unbounded.models.features.measure import BetaBernoulli
+from unbounded.models.features.measures import BetaBernoulli
 from unbounded.models.mixtures import model as mixture
 from unbounded.models.mixtures.hybrid import HybridMixture
 from unbounded.models.mixtures.measure import DirichletProcess
@@ -29,97 +26,26 @@ from unbounded.round import rounds
 from unbounded.setup import Setup
 
 WAYS = [("threads", 2), ("processes", 1), ("processes", 2), ("processes", 4)]
-SETTINGS = {"n_shards": 5, "n_warmup": 4, "n_draws": 8, "keep_assignments": True, "random_state": 3, "n_snapshots": 3}
-GROUPS = np.repeat(np.arange(12), 10)
 
 
-def holed(X, share=0.05):
-    X = X.copy()
-    X[np.random.default_rng(9).random(X.shape) < share] = np.nan
-    return X
-
-
-def clusters():
-    rng = np.random.default_rng(0)
-    return holed(np.array([[0.0, 0.0], [6.0, 1.0], [1.0, 7.0]])[rng.integers(0, 3, 120)] + rng.normal(size=(120, 2)))
-
-
-def images():
-    rng = np.random.default_rng(1)
-    return holed(rng.integers(0, 2, (80, 3)) @ rng.normal(0.0, 2.0, (3, 4)) + rng.normal(0.0, 0.3, (80, 4)))
-
-
-def documents():
-    return sparse.csr_matrix(np.random.default_rng(2).poisson(0.4, (40, 12)))
-
-
-def fit_mixture(**way):
-    return DirichletProcessMixture(init="one", **SETTINGS | way).fit(clusters())
-
-
-def fit_features(**way):
-    hidden = np.random.default_rng(4).random((80, 4)) < 0.05
-    return BetaBernoulliFeatures(init="one", **SETTINGS | way).fit(images(), holdout=hidden & ~np.isnan(images()))
-
-
-def fit_words(**way):
-    return HierarchicalDirichletProcess(init=4, **SETTINGS | way).fit(documents())
-
-
-def fit_groups(**way):
-    return HierarchicalDirichletProcess(form="franchise", init=4, **SETTINGS | way).fit(clusters(), GROUPS)
-
-
-FITS = {"mixture": fit_mixture, "features": fit_features, "words": fit_words, "groups": fit_groups}
-every_model = pytest.mark.parametrize("fit", FITS.values(), ids=FITS)
-
-
-def everything(fitted):
-    """All that a fit says, bit for bit."""
-    snapshots = [{name: value.tobytes() for name, value in snap.items()} for snap in fitted._snapshots]
-    return {name: value.to_numpy().tobytes() for name, value in fitted.posterior_.items()}, snapshots
-
-
-@contextmanager
-def nothing_compiled(folder, monkeypatch):
-    """Workers that start meanwhile find all they need in a copy of the cache, which other tests do not write to."""
-    unfinished = shutil.ignore_patterns("*.tmp.*")
-    cache = shutil.copytree(os.environ["NUMBA_CACHE_DIR"], folder / "cache", ignore=unfinished)
-    kernels = {path.name for path in cache.rglob("*.nbc")}
-    with monkeypatch.context() as patch:
-        patch.setenv("NUMBA_CACHE_DIR", str(cache))
-        yield
-    assert {path.name for path in cache.rglob("*.nbc")} == kernels
-
-
-@every_model
-def test_engines_and_workers_change_no_bit(fit, tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", FITS)
+def test_engines_and_workers_change_no_bit(name, serial, nothing_compiled):
     """Nor do workers compile anything that the driver has compiled."""
-    first = everything(fit(engine="serial"))
-    with nothing_compiled(tmp_path, monkeypatch):
+    with nothing_compiled():
         for engine, workers in WAYS:
-            assert everything(fit(engine=engine, n_workers=workers)) == first
+            assert everything(FITS[name](engine=engine, n_workers=workers)) == serial[name]
 
 
 @pytest.mark.parametrize(
     ("before", "after"), [(("processes", 2), ("serial", None)), (("threads", 2), ("processes", 3))]
 )
-@pytest.mark.parametrize("fit", [fit_mixture, fit_features], ids=["mixture", "features"])
-def test_resumed_on_another_engine(fit, before, after, tmp_path, monkeypatch):
-    whole = everything(fit(engine="serial"))
-    gone = run._record
-
-    def stop(chain, model, engine, state, draw, *rest):
-        gone(chain, model, engine, state, draw, *rest)
-        if draw == 3:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    monkeypatch.setattr(run, "_record", stop)
-    part = fit(engine=before[0], n_workers=before[1], checkpoint=tmp_path)
+@pytest.mark.parametrize("name", ["mixture", "features"])
+def test_resumed_on_another_engine(name, before, after, serial, interrupted, tmp_path):
+    with interrupted(draw=3):
+        part = FITS[name](engine=before[0], n_workers=before[1], checkpoint=tmp_path)
     assert part.interrupted_
     assert part.posterior_.sizes["draw"] == 4
-    monkeypatch.undo()
-    assert everything(fit(engine=after[0], n_workers=after[1], checkpoint=tmp_path)) == whole
+    assert everything(FITS[name](engine=after[0], n_workers=after[1], checkpoint=tmp_path)) == serial[name]
 
 
 # ---- kills at random moments
@@ -136,7 +62,7 @@ def feature_chain():
     X = np.tile(images(), (50, 1))
     likelihood = LinearGaussian().bind(describe(X))
     model = HybridFeatures(Setup(BetaBernoulli(), likelihood, len(X), 5, 1))
-    return model, features.Shards(X, likelihood, 5, binary=True), np.random.default_rng(0).integers(0, 2, (len(X), 4))
+    return model, model.recipe(X), np.random.default_rng(0).integers(0, 2, (len(X), 4))
 
 
 class Killer(threading.Thread):

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_engines import FITS, everything, nothing_compiled
 
 HERE = Path(__file__).parent
 MPIEXEC = Path(sys.executable).parent / "mpiexec"
@@ -45,15 +44,10 @@ def ok(*words):
     return out
 
 
-@pytest.fixture(scope="module")
-def serial():
-    return {name: everything(fit(engine="serial")) for name, fit in FITS.items()}
-
-
 @pytest.mark.parametrize("n_ranks", [1, 2, 4])
-def test_ranks_change_no_bit(serial, n_ranks, tmp_path, monkeypatch):
+def test_ranks_change_no_bit(serial, nothing_compiled, n_ranks, tmp_path):
     """One fit after another in a script; no rank compiles what was compiled."""
-    with nothing_compiled(tmp_path, monkeypatch):
+    with nothing_compiled():
         ok(n_ranks, *ENGINE, HERE / "mpi_fits.py", tmp_path / "fitted")
     fitted = pickle.loads((tmp_path / "fitted").read_bytes())
     assert fitted.keys() == serial.keys()
@@ -62,8 +56,8 @@ def test_ranks_change_no_bit(serial, n_ranks, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("n_ranks", "scene"), [(6, "ranks_and_blocks"), (2, "errors")])
-def test_orders(n_ranks, scene):
-    """A rank more than there are shards has none."""
+def test_conformance(n_ranks, scene):
+    """A rank more than there are shards has none; exceptions say where they were raised."""
     assert ok(n_ranks, *ENGINE, HERE / "mpi_toys.py", scene, n_ranks) == "done\n"
 
 

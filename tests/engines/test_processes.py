@@ -13,25 +13,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import toys
+from contract import P, X, messages, said
 
 from unbounded import EngineError, engines
 from unbounded.contracts import Message
 from unbounded.engines import recovery
 
-P = 5
-X = np.random.default_rng(0).normal(size=23)
 
-
-def messages(n):
-    rng = np.random.default_rng(1)
-    return [Message({"a": rng.normal(size=X.size)}, list(rng.normal(size=P))) for _ in range(n)]
-
-
-def said(gathered):
-    return gathered.shared["sum"].tobytes(), [part["own"].tobytes() for part in gathered.private]
-
-
-def serial(n):
+def advanced(n):
+    """What n orders come to on the serial engine."""
     engine = engines.build("serial", toys.Rows(X, P))
     try:
         return [said(engine.run(toys.advance, message)) for message in messages(n)]
@@ -92,7 +82,7 @@ def test_save_and_load(processes):
     run = [said(processes.run(toys.advance, message)) for message in messages(6)[:3]]
     parts = processes.save()
     rest = [said(processes.run(toys.advance, message)) for message in messages(6)[3:]]
-    assert run + rest == serial(6)
+    assert run + rest == advanced(6)
     processes.load(parts)
     kill(processes, 1)
     assert [said(processes.run(toys.advance, message)) for message in messages(6)[3:]] == rest
@@ -112,7 +102,7 @@ def test_killed_before_and_after_recovery_points(processes, monkeypatch):
     began = time.monotonic()
     parts = processes.save()
     assert time.monotonic() - began > 1.5, "a worker that hangs is given some time"
-    assert run == serial(8)
+    assert run == advanced(8)
     processes.load(parts)
 
 
@@ -128,8 +118,9 @@ def script(tmp_path, text):
     path = tmp_path / "script.py"
     path.write_text(f"import sys\nsys.path.insert(0, {str(Path(__file__).parent)!r})\n" + textwrap.dedent(text))
     return subprocess.Popen(
-        [sys.executable, str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
+        [sys.executable, str(path)], text=True, start_new_session=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
 
 
 BUSY = """

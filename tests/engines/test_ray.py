@@ -13,20 +13,12 @@ from pathlib import Path
 
 import pytest
 import toys
-from test_engines import (
-    FITS,
-    every_chain,
-    everything,
-    fit_mixture,
-    kill_and_compare,
-    mixture_chain,
-    nothing_compiled,
-    tell,
-)
-from test_processes import P, X, alive, messages, said, script, serial, wait_for
+from contract import P, X, conforms, messages, said
+from fits import FITS, everything
+from test_engines import every_chain, kill_and_compare, mixture_chain, tell
+from test_processes import advanced, alive, script, wait_for
 
 from unbounded import EngineError, engines
-from unbounded.chain import run
 from unbounded.contracts import Message
 from unbounded.engines import recovery
 from unbounded.round import rounds
@@ -50,7 +42,7 @@ def cluster():
     cluster.shutdown()
 
 
-@pytest.fixture
+@pytest.fixture(scope="class")
 def engine(cluster):
     engine = engines.build("ray", toys.Rows(X, P), 3)
     yield engine
@@ -80,70 +72,68 @@ def parent(pid):
         return 0
 
 
+def test_conformance(cluster):
+    conforms(lambda recipe: engines.build("ray", recipe, 2))
+
+
 def ways():
     """Every model on three actors; few on fewer, since each new one imports the package."""
-    for name, fit in FITS.items():
+    for name in FITS:
         for workers in (1, 2, 3):
             often = workers == 3 or (name, workers) == ("features", 1)
-            yield pytest.param(fit, workers, id=f"{name}-{workers}", marks=[] if often else pytest.mark.long)
+            yield pytest.param(name, workers, id=f"{name}-{workers}", marks=[] if often else pytest.mark.long)
 
 
-@pytest.mark.parametrize(("fit", "workers"), list(ways()))
-def test_actors_change_no_bit(cluster, fit, workers, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("name", "workers"), list(ways()))
+def test_actors_change_no_bit(cluster, name, workers, serial, nothing_compiled):
     """Nor do they compile anything that the driver has compiled."""
-    first = everything(fit(engine="serial"))
-    with nothing_compiled(tmp_path, monkeypatch):
-        assert everything(fit(engine="ray", n_workers=workers)) == first
+    with nothing_compiled():
+        assert everything(FITS[name](engine="ray", n_workers=workers)) == serial[name]
     assert ray.is_initialized(), "only who has started Ray may end it"
 
 
-def test_resumed_from_a_checkpoint_of_threads(cluster, tmp_path, monkeypatch):
-    whole = everything(fit_mixture(engine="serial"))
-    record = run._record
-
-    def stop(chain, model, engine, state, draw, *rest):
-        record(chain, model, engine, state, draw, *rest)
-        if draw == 3:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    monkeypatch.setattr(run, "_record", stop)
-    assert fit_mixture(engine="threads", checkpoint=tmp_path).interrupted_
-    monkeypatch.undo()
-    assert everything(fit_mixture(engine="ray", n_workers=2, checkpoint=tmp_path)) == whole
+def test_resumed_from_a_checkpoint_of_threads(cluster, serial, interrupted, tmp_path):
+    with interrupted(draw=3):
+        assert FITS["mixture"](engine="threads", checkpoint=tmp_path).interrupted_
+    assert everything(FITS["mixture"](engine="ray", n_workers=2, checkpoint=tmp_path)) == serial["mixture"]
 
 
-def test_blocks_arrays_and_errors(engine):
-    """Both nodes have actors; arrays arrive as compiled code wants them; an exception is the user's, not a death."""
-    pids = engine.map(toys.pid)
-    assert len(set(pids)) == 3
-    assert pids == sorted(pids, key=pids.index), "blocks are contiguous"
-    assert len({parent(pid) for pid in pids}) == 2
-    seen = engine.run(toys.writable, Message(X.copy(), [X[:2]] * P))
-    assert all(part["ok"] for part in seen.private)
-    assert seen.shared["sum"].flags.writeable, "answers, too"
-    for kind, error in (("plain", KeyError), ("strange", RuntimeError)):
-        with pytest.raises(error, match=r"three|Strange: 1 and 2") as raised:
-            engine.run(toys.fail, Message(kind, [None] * P))
-        notes = "\n".join(raised.value.__notes__)
-        assert "in shard 3" in notes
-        assert "worker 2" in notes
-        assert "toys.py" in notes
-    assert engine.map(toys.pid) == pids
+class TestToys:
+    """Three actors serve both: the second kills them."""
 
+    def test_blocks_arrays_and_errors(self, engine):
+        """Both nodes have actors; arrays arrive as compiled code wants them; an exception is no death."""
+        pids = engine.map(toys.pid)
+        assert len(set(pids)) == 3
+        assert pids == sorted(pids, key=pids.index), "blocks are contiguous"
+        assert len({parent(pid) for pid in pids}) == 2
+        seen = engine.run(toys.writable, Message(X.copy(), [X[:2]] * P))
+        assert all(part["ok"] for part in seen.private)
+        assert seen.shared["sum"].flags.writeable, "answers, too"
+        for kind, error in (("plain", KeyError), ("strange", RuntimeError)):
+            with pytest.raises(error, match=r"three|Strange: 1 and 2") as raised:
+                engine.run(toys.fail, Message(kind, [None] * P))
+            notes = "\n".join(raised.value.__notes__)
+            assert "in shard 3" in notes
+            assert "worker 2" in notes
+            assert "toys.py" in notes
+        assert engine.map(toys.pid) == pids
 
-def test_killed_with_and_without_a_past(engine, monkeypatch):
-    monkeypatch.setattr(recovery, "MOST_ORDERS", 4)
-    faults = {0: [0], 3: [2], 5: [0, 4]}
-    done = []
-    for i, message in enumerate(messages(8)):
-        pids = engine.map(toys.pid) if i in faults else []
-        for p in faults.get(i, []):
-            os.kill(pids[p], signal.SIGKILL)
-        done.append(said(engine.run(toys.advance, message)))
-    assert done == serial(8)
-    monkeypatch.setattr(recovery, "DEATHS", 2)
-    with pytest.raises(EngineError, match=r"worker 2 with shards 3 to 4 died 2 times in a row during die \(The actor"):
-        engine.run(toys.die, Message(None, [None] * P))
+    def test_killed_with_and_without_a_past(self, engine, monkeypatch):
+        monkeypatch.setattr(recovery, "MOST_ORDERS", 4)
+        faults = {0: [0], 3: [2], 5: [0, 4]}
+        done = []
+        for i, message in enumerate(messages(8)):
+            pids = engine.map(toys.pid) if i in faults else []
+            for p in faults.get(i, []):
+                os.kill(pids[p], signal.SIGKILL)
+            done.append(said(engine.run(toys.advance, message)))
+        assert done == advanced(8)
+        monkeypatch.setattr(recovery, "DEATHS", 2)
+        with pytest.raises(
+            EngineError, match=r"worker 2 with shards 3 to 4 died 2 times in a row during die \(The actor"
+        ):
+            engine.run(toys.die, Message(None, [None] * P))
 
 
 def test_killed_at_random_moments(cluster):
@@ -194,7 +184,7 @@ def test_no_place(cluster):
 
 
 OWN = """
-    import os, time, numpy as np, ray, toys
+    import os, numpy as np, ray, toys
     from unbounded import engines
     def local(shard):  # which no worker can import
         return shard.index
@@ -203,22 +193,37 @@ OWN = """
         print(*set(engine.map(toys.pid)), flush=True)
         assert engine.map(local) == [0, 1, 2, 3]
         assert "RAY_USAGE_STATS_ENABLED" not in os.environ
-        time.sleep(3.0)
+        input()
         {then}
 """
+THEN = {
+    "close": "engine.close(); assert not ray.is_initialized(); toys.sleep(None)",
+    "kill": "print(flush=True); engine.map(toys.sleep)",
+}
 
 
-@pytest.mark.parametrize("how", ["close", "kill"])
-def test_nothing_stays(tmp_path, how):
+@pytest.fixture(scope="module")
+def drivers(tmp_path_factory):
+    """Both at once: most of the time they wait for Ray."""
+    started = {how: script(tmp_path_factory.mktemp(how), OWN.format(then=then)) for how, then in THEN.items()}
+    yield started
+    for driver in started.values():
+        driver.kill()
+
+
+@pytest.mark.parametrize("how", THEN)
+def test_nothing_stays(drivers, how):
     """Ray that we have started, with a place for every worker, ends when the engine does or the driver is killed."""
-    closing = "engine.close(); assert not ray.is_initialized(); toys.sleep(None)"
-    driver = script(tmp_path, OWN.format(then=closing if how == "close" else "engine.map(toys.sleep)"))
+    driver = drivers[how]
     pids = [int(word) for word in driver.stdout.readline().split()]
     family = descendants(driver.pid)
     assert len(pids) == 3
     assert set(pids) < family
+    driver.stdin.write("\n")
+    driver.stdin.flush()
     if how == "kill":
-        time.sleep(4.0)
+        driver.stdout.readline()
+        time.sleep(1.0)  # until all actors sleep, too
         family = {pid for pid in family if "Agent" not in title(pid)}  # which Ray gives another minute
         driver.kill()
     assert wait_for(lambda: not any(alive(pid) for pid in family), 30.0)

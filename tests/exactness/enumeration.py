@@ -21,7 +21,7 @@ from scipy import special, stats
 
 from unbounded.engines import build
 from unbounded.likelihoods import Bound
-from unbounded.models.mixtures.measure import Hyper, PitmanYor
+from unbounded.models.mixtures.measure import PartitionHyper, PitmanYor
 from unbounded.models.mixtures.samplers import DIRICHLET
 from unbounded.priors import Beta, Gamma
 from unbounded.round import rounds
@@ -173,13 +173,13 @@ class Problem:
             means["sigma"] = float(self.probabilities @ given @ sigma)
         return means
 
-    def draw(self, rng: np.random.Generator) -> tuple[Array, Hyper, Array]:
+    def draw(self, rng: np.random.Generator) -> tuple[Array, PartitionHyper, Array]:
         """An exact posterior draw: labels, hyper-parameters (resampled from many prior draws) and hole values."""
         b = rng.choice(len(self.partitions), p=self.probabilities)
         node = rng.choice(len(self.nodes[0]), p=special.softmax(self._log_data[b]))
         hypers = np.array([self.measure.draw_prior(rng) for _ in range(1 if not self.hyper_means else 500)])
         weights = special.softmax(log_eppf(self.partitions[b], hypers[:, 0], hypers[:, 1]) * np.ones(len(hypers)))
-        return self.partitions[b], Hyper(*hypers[rng.choice(len(hypers), p=weights)]), self.nodes[0][node]
+        return self.partitions[b], PartitionHyper(*hypers[rng.choice(len(hypers), p=weights)]), self.nodes[0][node]
 
 
 # ---- the chains
@@ -199,18 +199,19 @@ class Run:
     seed: int = 0
     sampler: str = "hybrid"
     options: tuple[tuple[str, Any], ...] = ()  # of the sampler
+    device: str = "cpu"
 
     def __str__(self) -> str:
         words = f"{self.rule}-P{self.n_shards}-L{self.sweeps}-{self.engine}-{self.dtype}"
         words = words if self.sampler == "hybrid" else f"{self.sampler}-{words}"
         words += "".join(f"-{name}{value}" for name, value in self.options)
+        words += "" if self.device == "cpu" else f"-{self.device}"
         return words.replace("ghosts=", "").replace("schedule=", "")
 
     def model(self, members: dict[str, Any], measure: Any, likelihood: Any, extent: Any, seed: int, **more: Any) -> Any:
         """The sampler of this name among the members."""
-        setup = Setup(
-            measure, likelihood, extent, self.n_shards, seed, 4 * self.rounds, self.sweeps, self.dtype
-        )  # fmt: skip
+        length = (4 * self.rounds, self.sweeps)
+        setup = Setup(measure, likelihood, extent, self.n_shards, seed, *length, self.dtype, self.device)
         return build_sampler(members, self.sampler, setup, self.rule, **more, **dict(self.options))
 
 

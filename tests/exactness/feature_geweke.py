@@ -15,16 +15,17 @@ from typing import Any
 
 import numpy as np
 from enumeration import Array, Verdict, judge
-from feature_truth import Law, begin_with
+from feature_truth import Law, begin_with, with_lanes
 from scipy.special import digamma
 
 from unbounded.columns import describe
 from unbounded.engines import build
 from unbounded.models.features.hybrid import HybridFeatures
 from unbounded.models.features.linear_gaussian import LinearGaussian, Scales
-from unbounded.models.features.measure import BetaBernoulli, BetaNegativeBinomial, GammaPoisson, Hyper
-from unbounded.models.features.model import Shards
+from unbounded.models.features.measure import FeatureHyper
+from unbounded.models.features.measures import BetaBernoulli, BetaNegativeBinomial, GammaPoisson
 from unbounded.models.features.poisson_factors import Background, PoissonFactors
+from unbounded.models.features.shard import FeatureShards
 from unbounded.priors import Gamma, InverseGamma
 from unbounded.round import rounds
 from unbounded.setup import Setup
@@ -79,9 +80,9 @@ def buffet(kind: str, alpha: float, c: float, r: float, n: int, rng: np.random.G
     return Z
 
 
-def draw_hyper(kind: str, rng: np.random.Generator) -> Hyper:
+def draw_hyper(kind: str, rng: np.random.Generator) -> FeatureHyper:
     c = CONCENTRATION[kind]
-    return Hyper(rng.gamma(MASS.shape, 1.0 / MASS.rate), rng.gamma(c.shape, 1.0 / c.rate))
+    return FeatureHyper(rng.gamma(MASS.shape, 1.0 / MASS.rate), rng.gamma(c.shape, 1.0 / c.rate))
 
 
 def inverse_gamma(prior: InverseGamma, rng: np.random.Generator) -> float:
@@ -139,7 +140,7 @@ class PoissonRows:
     def put(self, state: Any, parts: tuple[Array, Array]) -> Any:
         """The parts of the counts are part of the chain's state."""
         sums, rest = (part.astype(float) for part in parts)
-        return replace(state, table=state.table._replace(sums=sums), rest=rest)
+        return replace(state, table=state.table._replace(sums=sums, rest=rest))
 
     def moments(self, scales: Background, X: Array, k: int) -> dict[str, float]:
         background = np.log(scales.background)
@@ -165,7 +166,7 @@ def measure(kind: str) -> Any:
 # ---- what is compared
 
 
-def moments(Z: Array, hyper: Hyper) -> dict[str, float]:
+def moments(Z: Array, hyper: FeatureHyper) -> dict[str, float]:
     """Functions of slow growth (counts have heavy tails) of Z, and all that hyper-parameters act on."""
     k, users = Z.shape[1], (Z > 0).sum(axis=0)
     total = np.log1p(Z.sum())
@@ -225,7 +226,7 @@ def replicate(joint: Joint, seed: int) -> Array:
     if joint.holes:
         masked[tuple(np.transpose(HOLES))] = np.nan
     likelihood, law = rows.bind(masked), measure(joint.kind)
-    engine = build("serial", Shards(masked, likelihood, joint.n_shards, law.binary))
+    engine = build("serial", FeatureShards(masked, likelihood, joint.n_shards, law.binary))
     model = HybridFeatures(
         Setup(
             law,
@@ -301,9 +302,10 @@ def check_many(many: Many) -> Verdict:
     n, rng, seen = many.n_rows, np.random.default_rng(0), []
     X = np.full((n, 1), np.nan)
     likelihood, measure_ = LinearGaussian(noise=2.0, loading=0.5).bind(describe(X)), many.law.measure
-    engine = build("serial", Shards(X, likelihood, many.n_shards, measure_.binary))
+    engine = build("serial", FeatureShards(X, likelihood, many.n_shards, measure_.binary))
     for chain in range(many.chains):
-        model = HybridFeatures(Setup(measure_, likelihood, n, many.n_shards, chain), rule=many.rule, lanes=many.lanes)
+        model = HybridFeatures(Setup(measure_, likelihood, n, many.n_shards, chain), rule=many.rule)
+        model = with_lanes(model, many.lanes) if many.lanes else model
         Z = buffet(many.law.kind, many.law.alpha, many.law.c, many.law.r, n, rng)
         X = rng.normal(Z @ rng.normal(0.0, 0.5, (Z.shape[1], 1)), 2.0)
         states = islice(rounds(model, engine, begin_with(model, engine, X, Z)), many.rounds)

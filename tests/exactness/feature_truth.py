@@ -23,8 +23,10 @@ from scipy.special import betaln, digamma, gammaln, logsumexp, softmax, xlogy
 
 from unbounded.columns import describe
 from unbounded.engines import build
+from unbounded.models.features.kernel import CompiledFeatures
+from unbounded.models.features.kernels import KERNELS
 from unbounded.models.features.linear_gaussian import LinearGaussian
-from unbounded.models.features.measure import BetaBernoulli, BetaNegativeBinomial, GammaPoisson
+from unbounded.models.features.measures import BetaBernoulli, BetaNegativeBinomial, GammaPoisson
 from unbounded.models.features.model import Features
 from unbounded.models.features.poisson_factors import PoissonFactors
 from unbounded.models.features.samplers import FEATURES
@@ -208,7 +210,7 @@ class PoissonTruth:
         """The chain's state with Z [n, K], the parts of the counts drawn given Z and what is observed."""
         state = begin_with(model, engine, np.nan_to_num(self.X), Z)
         parts = np.array([self._parts(Z.T, seen, x, rng) for seen, x in self._columns()]).T
-        return replace(state, table=state.table._replace(sums=parts[1:].copy()), rest=parts[0].copy())
+        return replace(state, table=state.table._replace(sums=parts[1:].copy(), rest=parts[0].copy()))
 
     def _parts(self, Z: Array, seen: Array, x: Array, rng: np.random.Generator) -> Array:
         """A column's counts of (background, features...), summed over rows: the last feature's first, then the others'.
@@ -501,9 +503,22 @@ class FeatureRun(Run):
     rounds: int = 50
     lanes: int | None = None  # rows per block
     jumps: bool = True  # of whole atoms, before every round
+    device: str = "cpu"
 
     def __str__(self) -> str:
-        return super().__str__() + (f"-lanes{self.lanes}" if self.lanes else "") + "-jumps" * self.jumps
+        words = super().__str__() + (f"-lanes{self.lanes}" if self.lanes else "") + "-jumps" * self.jumps
+        return words + (f"-{self.device}" if self.device != "cpu" else "")
+
+
+def on_device(model: Any, device: str) -> Any:
+    return replace(model, setup=replace(model.setup, device=device))
+
+
+def with_lanes(model: Any, lanes: int) -> Any:
+    """The same model with so many rows per block, which are the business of its kernel."""
+    device = f"cpu-lanes{lanes}"
+    KERNELS[device] = partial(CompiledFeatures, lanes=lanes)
+    return on_device(model, device)
 
 
 def simulate(problem: Problem, run: FeatureRun, asked: Questions) -> Array:
@@ -511,8 +526,9 @@ def simulate(problem: Problem, run: FeatureRun, asked: Questions) -> Array:
     known: dict[bytes, Array] = {}
     seen = np.zeros((run.chains, len(asked.names)))
     measure = problem.law.measure
-    more = {"lanes": run.lanes, "jumps": run.jumps} if run.sampler == "hybrid" else {}
+    more = {"jumps": run.jumps} if run.sampler == "hybrid" else {}
     model = run.model(FEATURES, measure, problem.bound, problem.n, 0, **more)
+    model = with_lanes(model, run.lanes) if run.lanes else on_device(model, run.device)
     engine = build(run.engine, model.recipe(problem.X.copy()))
     rng = np.random.default_rng([run.seed, 2024])
     for c in range(run.chains):

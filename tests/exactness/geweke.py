@@ -18,8 +18,8 @@ from unbounded.columns import describe
 from unbounded.engines import build
 from unbounded.likelihoods import Bernoulli, Bound, Gaussian
 from unbounded.models.mixtures.hybrid import HybridMixture
-from unbounded.models.mixtures.measure import Hyper, PitmanYor
-from unbounded.models.mixtures.model import Mixture, Shards
+from unbounded.models.mixtures.measure import PartitionHyper, PitmanYor
+from unbounded.models.mixtures.model import Mixture, RowShards
 from unbounded.priors import Beta, Gamma
 from unbounded.setup import Setup
 
@@ -71,17 +71,17 @@ def bind(kind: str) -> Bound:
     return Gaussian(MEAN, KAPPA, DOF, SCALE).bind(describe(X))
 
 
-def draw_hyper(measure: PitmanYor, rng: np.random.Generator) -> Hyper:
+def draw_hyper(measure: PitmanYor, rng: np.random.Generator) -> PartitionHyper:
     prior = measure.concentration
     alpha = rng.gamma(prior.shape, 1.0 / prior.rate)
     sigma = rng.beta(measure.discount.a, measure.discount.b) if isinstance(measure.discount, Beta) else 0.0
-    return Hyper(float(alpha), float(sigma))
+    return PartitionHyper(float(alpha), float(sigma))
 
 
 # ---- what is compared
 
 
-def moments(labels: Array, hyper: Hyper, X: Array) -> dict[str, float]:
+def moments(labels: Array, hyper: PartitionHyper, X: Array) -> dict[str, float]:
     """Bounded functions of the data (Gaussian rows have heavy tails), and all that hyper-parameters act on."""
     counts = np.bincount(labels)
     alpha, sigma = hyper
@@ -136,7 +136,7 @@ def replicate(joint: Joint, likelihood: Bound, seed: int) -> Array:
     hyper = draw_hyper(measure, rng)
     labels = seat(N_ROWS, *hyper, rng)
     data = ROWS[joint.kind](labels, rng)
-    engine = build("serial", Shards(data, likelihood, joint.n_shards))
+    engine = build("serial", RowShards(data, likelihood, joint.n_shards))
     model = HybridMixture(
         Setup(measure, likelihood, N_ROWS, joint.n_shards, 1000 * joint.seed + seed, sweeps=joint.sweeps),
         rule=joint.rule,

@@ -25,8 +25,8 @@ MUTANTS = [
     ),
     Mutant(
         "statistics in the tail include the row itself", "move update",
-        "refresh(families, tail, old, block, r, size, columns, fresh)\n"
-        "update(families, tail, old, block, r, -1)", "collapsed", span=2,
+        "refresh(families, state, old, block, r, size, columns, fresh)\n"
+        "update(families, state, old, block, r, -1)", "collapsed", span=2,
     ),
     Mutant(
         "stale columns of a joined atom", "move fresh",
@@ -57,21 +57,21 @@ MUTANTS = [
         "labels[start + r] = np.int32(work.choice[r]) if z < shared else z", "few",
     ),
     Mutant(
-        "one open: closed shards use stuck atoms", "global step n own",
-        "n_own = n_shared if plan.lone >= 0 else n_mobile", "open",
+        "one open: closed shards use frozen atoms", "shares usable",
+        "usable = roles.n_shared if plan.lone >= 0 else roles.n_mobile", "open",
     ),
     Mutant(
         "one open: closed shards keep private atoms", "classify is private",
         "is_private = ~is_mobile & ((owner >= 0))", "open",
     ),
     Mutant(
-        "number of ghosts chosen by looking at Z", "global step ghosts",
-        "ghosts, extra = self.measure.ghosts(hyper, counts, 1 + 40 * (len(counts) > 2), rng(\"ghosts\"))", "sharp",
+        "number of ghosts chosen by looking at Z", "roles ghosts",
+        "ghosts, extra = self.measure.ghosts(hyper, counts, self.n_rows, 1 + 40 * (len(counts) > 2), rng)", "sharp",
     ),
     Mutant(
-        "ghost-only atoms dropped", "global step mobile",
+        "ghost-only atoms dropped", "roles mobile",
         "extra = extra[:0]\n"
-        "mobile, held, private = classify(ghosts, owner, plan)", "shards",
+        "mobile, frozen, private = classify(ghosts, owner, plan)", "shards",
     ),
     Mutant(
         "ghosts drawn with one row too many", "ghosts logs",
@@ -82,18 +82,18 @@ MUTANTS = [
         "return drawn[:-1], _seat(rng.random(int(drawn[-1])), alpha, sigma)", "many",
     ),
     Mutant(
-        "weights from rows without ghosts", "weights held",
-        "held = counts[usable]", "shards",
+        "weights from rows without ghosts", "weights sizes",
+        "sizes = counts[roles.usable(plan)]", "shards",
     ),
     Mutant(
         "weights without the discount", "log weights result",
-        "return log_gamma_draws(held, rng)", "few",
+        "return log_gamma_draws(sizes, rng)", "few",
     ),
     Mutant(
         "Dirichlet rest mass shared by open shards", "weights result",
-        "rest = hyper.alpha + hyper.sigma * len(held)\n"
-        "mass = rng.standard_gamma(rest + counts.sum() - counts[usable].sum())\n"
-        "return weights, (closed, kernel.TailLaw(hyper.sigma, rest, hyper.sigma, mass, rest, 1.0))", "dp",
+        "rest = hyper.alpha + hyper.sigma * len(sizes)\n"
+        "mass = rng.standard_gamma(rest + counts.sum() - counts[roles.usable(plan)].sum())\n"
+        "return weights, (closed, TailLaw(hyper.sigma, rest, hyper.sigma, mass, rest, 1.0))", "dp",
     ),
     Mutant(
         "half the rate of new atoms", "birth result",
@@ -108,13 +108,14 @@ MUTANTS = [
         "return hyper.sigma * float(rng.standard_gamma(hyper.alpha / hyper.sigma + 1))", "shards",
     ),
     Mutant(
-        "V without ghost-only atoms", "weights birth",
-        "birth = self.measure.birth(hyper, len(counts), rng)", "many shards",
+        "V without ghost-only atoms", "weights law",
+        "law = self.measure.open_tail(hyper, roles.n_shared - len(roles.extra), len(roles.private), rng)", "many shards",
     ),
     Mutant(
         "ghosts counted as data in parameters", "global step parameters",
         "parameters = draw_parameters(\n"
-        "    self.likelihood, counts[drawn] + ghosts[drawn], statistics[drawn], len(extra), len(mobile), rng(\"parameters\")\n"
+        "    self.likelihood, counts[drawn] + roles.ghosts[drawn], statistics[drawn], len(roles.extra),\n"
+        "    len(roles.mobile), rng(\"parameters\"),\n"
         ")", "shards",
     ),
     Mutant(
@@ -123,7 +124,7 @@ MUTANTS = [
     ),
     Mutant(
         "concentration updated with ghosts as rows", "global step hyper",
-        "hyper = self.measure.update(state.hyper, 2 * counts, rng(\"hyper\"))", "joint sampled",
+        "hyper = self.measure.update(state.hyper, counts, 2 * self.n_rows, rng(\"hyper\"))", "joint sampled",
     ),
     Mutant(
         "concentration updated with one atom too many", "update shape",
@@ -131,26 +132,23 @@ MUTANTS = [
     ),
     Mutant(
         "prior of the discount forgotten", "log density result",
-        "return self.log_prob(Hyper(alpha, s), counts) if inside else -math.inf", "sampled",
+        "return self.log_prob(PartitionHyper(alpha, s), counts, n) if inside else -math.inf", "sampled",
     ),
     Mutant(
         "imputed holes with half the noise", "draw holes pull",
         "pull[a] += 0.5 * normal(key, (first + i) * d + hole[a])", "hole",
     ),
     Mutant(
-        "the same numbers on every shard", "sweep row",
-        "row = kernel.sweep(\n"
-        "    family, shard.data, shard.labels, 0, row, finite, own.usable, message.n_shared, law, tail,\n"
-        "    members, label_key, tail_key, work,\n"
-        ")  # fmt: skip", "dp",
+        "the same numbers on every shard", "sweep rows",
+        "rows = Rows(shard.data, shard.labels, 0)", "dp",
     ),
     Mutant(
-        "labels and births share numbers", "sweep label key",
-        "label_key, tail_key = (key(self.seed, name, message.round, sweep) for name in (\"tail\", \"tail\"))", "rows",
+        "labels and births share numbers", "sweep keys",
+        "return SweepKeys(*(key(self.seed, name, round_, sweep) for name in (\"tail\", \"tail\")))", "rows",
     ),
     Mutant(
-        "every sweep of a round has the same numbers", "sweep label key",
-        "label_key, tail_key = (key(self.seed, name, message.round) for name in (\"label\", \"tail\"))", "tail",
+        "every sweep of a round has the same numbers", "sweep keys",
+        "return SweepKeys(*(key(self.seed, name, round_) for name in (\"label\", \"tail\")))", "tail",
     ),
     Mutant(
         "the same numbers in every global step", "rng result",
@@ -162,7 +160,7 @@ MUTANTS = [
     ),
     Mutant(
         "features: an absent entry weighs too little", "bernoulli ratio result",
-        "return math.exp(min(weight, 700.0)) if members < 0.0 else members / (law.n - 1.0 - members)", "buffet-2",
+        "return math.exp(min(weight, 700.0)) if others < 0.0 else others / (law.n - 1.0 - others)", "buffet-2",
     ),
     Mutant(
         "features: new atoms at the rate alpha / n", "law rate",
@@ -174,7 +172,7 @@ MUTANTS = [
     ),
     Mutant(
         "features: a row's own atoms never replaced", "visit condition",
-        "if born > 0:", "buffet",
+        "if turn.born[r] > 0:", "buffet",
     ),
     Mutant(
         "features: private columns in storage order", "visit work.slots[i]",
@@ -182,15 +180,11 @@ MUTANTS = [
     ),
     Mutant(
         "features: rows that may change are skipped", "seek condition",
-        "if uniform(own, on_line(k)) * (1.0 + math.exp(min(gain, 700.0))) >= 2.0:", "buffet",
+        "if uniform(own, entry_number(k)) * (1.0 + math.exp(min(gain, 700.0))) >= 2.0:", "buffet",
     ),
     Mutant(
-        "features: rows and not ghosts in the tail", "global step broadcast",
-        "broadcast = Broadcast(\n"
-        "    state.round, families, weights, [rng(\"order\").permutation(size) for size in sizes], n_mobile, n_shared,\n"
-        "    (self.measure.law(hyper, everyone, open_=False), self.measure.law(hyper, self.n_rows)), scales, shared,\n"
-        "    self.keys(state.round),\n"
-        ")  # fmt: skip", "ghosts",
+        "features: rows and not ghosts in the tail", "global step laws",
+        "laws = self.measure.law(hyper, everyone, open_=False), self.measure.law(hyper, self.n_rows)", "ghosts",
     ),
     Mutant(
         "features: every atom mobile (J = K) under ghosts", "global step mobile 2",
@@ -211,7 +205,7 @@ MUTANTS = [
     ),
     Mutant(
         "features: every sweep has the same numbers", "sweep own",
-        "own = stream(entry_key, 0)", "sweeps",
+        "own = stream(keys.entry, 0)", "sweeps",
     ),
     Mutant(
         "features: counts split without their loadings", "collect taken",
@@ -384,20 +378,20 @@ MUTANTS = [
         "alone = members[old] == 0", "eight", span=2,
     ),
     Mutant(
-        "slice: some atoms above the smallest slice are left out", "jump weights",
-        "weights = np.concatenate([weights, others(self.measure, hyper, len(live), 30.0 * lowest, rng)])", "slice",
+        "slice: some atoms above the smallest slice are left out", "jump rest",
+        "rest = self.measure.rest_weights(hyper, len(live), 30.0 * lowest, rng)", "slice",
     ),
     Mutant(
         "slice: labels drawn by weight once more", "finite result",
-        "return super().finite(parameters, log_weights), np.exp(log_weights)", "slice",
+        "return self.labels.finite(parameters, log_weights), np.exp(log_weights)", "slice",
     ),
     Mutant(
-        "slice: the rest without its atoms", "others c",
-        "c = measure.birth(hyper, 0, rng) / math.gamma(1.0 - sigma)", "slice",
+        "slice: the rest without its atoms", "rest weights c",
+        "c = self.birth(hyper, 0, rng) / math.gamma(1.0 - sigma)", "slice",
     ),
     Mutant(
         "processors: alpha, not alpha / P", "global step law",
-        "law = TailLaw(sigma, alpha, sigma)", "shares",
+        "law = self.measure.collapsed_tail(state.hyper)", "shares",
     ),
     Mutant(
         "processors: the urn ignores the discount", "deal weights",
@@ -405,19 +399,19 @@ MUTANTS = [
     ),
     Mutant(
         "processors: new clusters without the discount", "global step law",
-        "law = TailLaw(sigma, alpha / self.n_shards)", "processors",
+        "law = self.measure.collapsed_tail(state.hyper, self.n_shards)._replace(extra=0.0)", "processors",
     ),
     Mutant(
         "asynchronous: a shard hears of itself and counts its rows twice", "of others result",
         "return summed(known[p])", "gossip",
     ),
     Mutant(
-        "asynchronous: rows counted, their statistics not", "room tail",
-        "tail = self.likelihood.pack(counts.astype(float), 0.0 * statistics, lanes)", "gossip",
+        "asynchronous: rows counted, their statistics not", "tail state",
+        "state = self.likelihood.pack(counts.astype(float), 0.0 * statistics, lanes)", "gossip",
     ),
     Mutant(
         "asynchronous: atoms without the discount", "sweeps law",
-        "law = kernel.TailLaw(0.0, hyper.alpha, hyper.sigma)", "gossip",
+        "law = self.measure.collapsed_tail(hyper)._replace(discount=0.0)", "gossip",
     ),
     Mutant(
         "asynchronous: weights of topics by rows, not by tables", "global step logs",

@@ -36,6 +36,7 @@ from unbounded.engines import build
 from unbounded.instantiation import Ghosts
 from unbounded.models.features.samplers import FEATURES
 from unbounded.models.labelled import gossip as asynchronous
+from unbounded.models.mixtures.measure import DirichletProcess
 from unbounded.models.mixtures.rivals.subcluster import log_merge, log_split
 from unbounded.models.mixtures.samplers import DIRICHLET
 from unbounded.report.text import text
@@ -232,14 +233,15 @@ def test_everybody_tells_one_other():
 def test_merges_are_splits_reversed_up_to_the_halves():
     """Ratios by hand: the seating of the Chinese restaurant, and rows that toss coins of a beta weight one by one."""
     alpha, counts = 0.8, np.array([[3.0, 2.0]])
+    measure = DirichletProcess(alpha)
     data = np.array([[-1.2, -0.4]]), np.array([-2.9])
     seats = np.log(alpha) + np.log(2) + np.log(1) - np.log([1, 2, 3, 4]).sum()
-    assert log_split(alpha, counts, *data) == pytest.approx(seats - 1.6 + 2.9)
+    assert log_split(measure, measure.start(), counts, *data) == pytest.approx(seats - 1.6 + 2.9)
     tosses, seen = 0.0, [0, 0]
     for half in (0, 1, 0, 0, 1):
         tosses += np.log((seen[half] + alpha / 2) / (sum(seen) + alpha))
         seen[half] += 1
-    assert log_merge(alpha, counts, *data) == pytest.approx(tosses - seats + 1.6 - 2.9)
+    assert log_merge(measure, measure.start(), counts, *data) == pytest.approx(tosses - seats + 1.6 - 2.9)
 
 
 # ---- bits and resuming

@@ -14,8 +14,8 @@ from scipy import stats
 from unbounded.engines import build
 from unbounded.instantiation import AsPublished, Ghosts, OneOpen
 from unbounded.models.mixtures.hybrid import HybridMixture
-from unbounded.models.mixtures.measure import Hyper, PitmanYor
-from unbounded.models.mixtures.model import Shards
+from unbounded.models.mixtures.measure import PartitionHyper, PitmanYor
+from unbounded.models.mixtures.model import RowShards
 from unbounded.round import rounds
 from unbounded.setup import Setup
 
@@ -40,6 +40,9 @@ SHORT = [
     ("sharp", "dp", 5, Run(Ghosts(), 3)),
     ("mixed-holes", "py", 5, Run(Ghosts(), 2, engine="processes")),
     ("mixed", "dp", 4, Run(OneOpen(4), 4, engine="threads")),
+    ("sharp", "py", 5, Run(Ghosts(), 2, chains=24, rounds=60, device="reference")),
+    ("gaussian-hole", "dp", 4, Run(Ghosts(2), 2, 2, chains=24, rounds=40, device="reference")),
+    ("multinomial-csr", "py-negative", 4, Run(OneOpen(), 2, chains=24, rounds=60, device="reference")),
 ]
 
 
@@ -89,7 +92,7 @@ def test_engines_give_the_same_chain_bit_for_bit():
     tiny = problem("mixed", "py")
     chains = []
     for engine_name, workers in (("serial", None), ("threads", 1), ("threads", 3), ("processes", 2)):
-        engine = build(engine_name, Shards(tiny.X, tiny.likelihood, 3), workers)
+        engine = build(engine_name, RowShards(tiny.X, tiny.likelihood, 3), workers)
         model = HybridMixture(Setup(tiny.measure, tiny.likelihood, tiny.n, 3, 5, sweeps=2))
         states = islice(rounds(model, engine, model.begin(engine, np.arange(tiny.n))), 60)
         chains.append([(tuple(model.assignments(s, engine)), s.table.statistics.tobytes()) for s in states])
@@ -104,11 +107,11 @@ def test_partitions_and_their_prior():
     for n, bell in zip(range(1, 7), (1, 2, 5, 15, 52, 203), strict=True):
         cells = partitions(n)
         assert len(cells) == len(np.unique(cells, axis=0)) == bell
-        for hyper in (Hyper(1.0, 0.0), Hyper(0.6, 0.4), Hyper(-0.2, 0.4)):
+        for hyper in (PartitionHyper(1.0, 0.0), PartitionHyper(0.6, 0.4), PartitionHyper(-0.2, 0.4)):
             log_p = np.array([log_eppf(z, *hyper) for z in cells])
             assert np.exp(log_p).sum() == pytest.approx(1.0)
             counts = [np.bincount(z).astype(float) for z in cells]
-            assert log_p == pytest.approx([PitmanYor(*hyper).log_prob(hyper, m) for m in counts])
+            assert log_p == pytest.approx([PitmanYor(*hyper).log_prob(hyper, m, n) for m in counts])
 
 
 def test_quadrature_of_a_hole_is_exact():

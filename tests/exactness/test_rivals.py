@@ -24,11 +24,14 @@ from unbounded.columns import describe
 from unbounded.engines import build
 from unbounded.instantiation import Ghosts
 from unbounded.likelihoods import Bernoulli
+from unbounded.models.labelled import kernel as labelled
 from unbounded.models.mixtures import start
 from unbounded.models.mixtures.measure import DirichletProcess
-from unbounded.models.mixtures.rivals import algorithm8, auxiliary, slice
+from unbounded.models.mixtures.rivals import algorithm8
+from unbounded.models.mixtures.rivals.slice import Slice
 from unbounded.models.mixtures.samplers import DIRICHLET, PITMAN_YOR
 from unbounded.round import rounds
+from unbounded.setup import Setup
 
 EXACT = {"hybrid", "collapsed", "algorithm8", "auxiliary", "slice"}
 
@@ -81,13 +84,13 @@ def test_blocks_of_algorithm_8(monkeypatch, size):
 def test_blocks_of_rows_change_no_slice(monkeypatch):
     def labels():
         X = (np.random.default_rng(0).random((70, 3)) < 0.4).astype(float)
-        model = slice.Slice(DirichletProcess(1.0), Bernoulli().bind(describe(X)), Ghosts(), 70, 2, seed=3)
+        model = Slice(Setup(DirichletProcess(1.0), Bernoulli().bind(describe(X)), 70, 2, 3))
         engine = build("serial", model.recipe(X))
         *_, state = islice(rounds(model, engine, model.begin(engine, np.arange(70) % 4)), 20)
         return model.assignments(state, engine).tolist()
 
     whole = labels()
-    monkeypatch.setattr(slice, "lanes_for", lambda *sizes: 8)
+    monkeypatch.setattr(labelled, "lanes_for", lambda *sizes: 8)
     assert labels() == whole
 
 
@@ -96,26 +99,27 @@ def test_other_atoms_above_a_slice_have_their_law():
     rng = np.random.default_rng(5)
     for measure, k in ((PitmanYor(1.5, 0.0), 3), (PitmanYor(0.7, 0.3), 2), (PitmanYor(-0.1, 0.3), 1)):
         hyper = measure.start()
-        total = np.array([slice.others(measure, hyper, k, 1e-7, rng).sum() for _ in range(4000)])
+        total = np.array([measure.rest_weights(hyper, k, 1e-7, rng).sum() for _ in range(4000)])
         shape = hyper.alpha + k * hyper.sigma
         error = np.sqrt(shape / len(total))
         assert abs(total.mean() - shape) < 5 * error
         assert abs(total.var() - shape) < 5 * np.sqrt((3 * shape**2 + 6 * shape - shape**2) / len(total))
-        low = [slice.others(measure, hyper, k, 2.0, rng) for _ in range(50)]
+        low = [measure.rest_weights(hyper, k, 2.0, rng) for _ in range(50)]
         assert all((weights >= 2.0).all() for weights in low)
 
 
 def test_a_discount_that_takes_too_many_atoms_is_refused():
     measure = PitmanYor(1.0, 0.9)
     with pytest.raises(RuntimeError, match="a large discount"):
-        slice.others(measure, measure.start(), 5, 1e-12, np.random.default_rng(0))
+        measure.rest_weights(measure.start(), 5, 1e-12, np.random.default_rng(0))
 
 
 def test_the_urn_of_processors():
     """Two clusters share a processor with probability (alpha / P + sigma) / (alpha + sigma)."""
     rng = np.random.default_rng(2)
     for alpha, sigma, p in ((0.8, 0.5, 3), (1.0, 0.0, 2)):
-        homes = np.array([auxiliary.deal(PitmanYor(alpha, sigma).start(), 2, p, rng) for _ in range(4000)])
+        measure = PitmanYor(alpha, sigma)
+        homes = np.array([measure.deal(measure.start(), 2, p, rng) for _ in range(4000)])
         share = (alpha / p + sigma) / (alpha + sigma)
         assert abs((homes[:, 0] == homes[:, 1]).mean() - share) < 5 * np.sqrt(share * (1 - share) / 4000)
         assert np.abs(np.bincount(homes[:, 1], minlength=p) / 4000 - 1 / p).max() < 5 * np.sqrt(0.25 / 4000)

@@ -19,7 +19,7 @@ from unbounded.likelihoods import Gaussian, gaussian
 from unbounded.models.mixtures import kernel
 from unbounded.models.mixtures.hybrid import HybridMixture
 from unbounded.models.mixtures.measure import PitmanYor
-from unbounded.models.mixtures.model import Shards
+from unbounded.models.mixtures.model import RowShards
 from unbounded.round import rounds
 from unbounded.setup import Setup
 
@@ -115,7 +115,7 @@ def reference(X, measure, chains, sweeps):
 def trace_of(X, measure, rule, n_shards, starts, n_rounds, sweeps=1):
     """[chains, rounds, 3]: the traces of chains that start from the reference's draws."""
     likelihood = Gaussian(mean=0.0, kappa=KAPPA, dof=DOF, scale=SCALE).bind(describe(X))
-    engine = build("serial", Shards(X, likelihood, n_shards))
+    engine = build("serial", RowShards(X, likelihood, n_shards))
     out = np.empty((len(starts), n_rounds, 3))
     for c, labels in enumerate(starts):
         model = HybridMixture(
@@ -191,10 +191,10 @@ def test_a_sweep_may_make_more_atoms_than_it_has_room_for(monkeypatch):
     """With a high concentration the tail must grow within a sweep."""
     grown, compiled = 0, kernel.sweep
 
-    def counted(families, data, labels, *rest):
+    def counted(families, rows, *rest):
         nonlocal grown
-        row = compiled(families, data, labels, *rest)
-        grown += row < len(labels)
+        row = compiled(families, rows, *rest)
+        grown += row < len(rows.labels)
         return row
 
     monkeypatch.setattr(kernel, "sweep", counted)
@@ -207,12 +207,12 @@ def staged_chain(X, start, columns, monkeypatch):
     """(labels [rounds, n], the forms of the finite part) with the bounded form from so many columns on."""
     monkeypatch.setattr(gaussian, "STAGED_COLUMNS", columns)
     likelihood = Gaussian().bind(describe(X))
-    engine = build("serial", Shards(X, likelihood, 2))
+    engine = build("serial", RowShards(X, likelihood, 2))
     model = HybridMixture(Setup(PitmanYor(1.0, 0.0), likelihood, len(X), 2, 3))
     chain, forms = [], set()
     for state in islice(rounds(model, engine, model.begin(engine, start)), 15):
         chain.append(model.assignments(state, engine))
-        forms.add(type(model.global_step(state).shared[0].finite).__name__)
+        forms.add(type(model.global_step(state).shared.finite).__name__)
     engine.close()
     return np.array(chain), forms
 

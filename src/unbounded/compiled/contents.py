@@ -146,7 +146,11 @@ def _constant(value: Any) -> str:
         return f"dict({', '.join(f'{_name(key)}: {_name(value[key])}' for key in value)})"
     if isinstance(value, np.ndarray):
         return f"array {value.dtype.str} {value.shape} {_digest(repr(value.tobytes()))}"
-    if value is None or value is ... or isinstance(value, bool | int | float | complex | str | bytes | np.generic | np.dtype):
+    if (
+        value is None
+        or value is ...
+        or isinstance(value, bool | int | float | complex | str | bytes | np.generic | np.dtype)
+    ):
         return f"{type(value).__name__} {value!r}"
     raise TypeError(f"compiled code refers to {value!r}, and no digest can tell whether that changed")
 
@@ -168,7 +172,9 @@ def _code_text(code: CodeType, docstring: str | None = None) -> str:
 
 def code_of(module: ModuleType) -> str:
     """A digest of the methods of all classes of a module."""
-    classes = [value for value in vars(module).values() if isinstance(value, type) and value.__module__ == module.__name__]
+    classes = [
+        value for value in vars(module).values() if isinstance(value, type) and value.__module__ == module.__name__
+    ]
     methods = [_code(f) for c in classes for f in vars(c).values() if isinstance(f, FunctionType)]
     return _digest("\n".join(methods))
 

@@ -132,7 +132,9 @@ def _counted(kind: Any) -> bool:
         return any(map(_counted, kind.types))
     if isinstance(kind, types.Pair):
         return _counted(kind.first_type) or _counted(kind.second_type)
-    return not isinstance(kind, types.Number | types.Boolean | types.NoneType | types.RangeType | types.RangeIteratorType)
+    return not isinstance(
+        kind, types.Number | types.Boolean | types.NoneType | types.RangeType | types.RangeIteratorType
+    )
 
 
 class Part(CompilerBase):

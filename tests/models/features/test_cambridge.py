@@ -16,8 +16,8 @@ from unbounded.engines import build
 from unbounded.models.features import start as feature_start
 from unbounded.models.features.hybrid import HybridFeatures
 from unbounded.models.features.linear_gaussian import LinearGaussian
-from unbounded.models.features.measure import BetaBernoulli
-from unbounded.models.features.model import Shards
+from unbounded.models.features.measures import BetaBernoulli
+from unbounded.models.features.shard import FeatureShards
 from unbounded.round import rounds
 from unbounded.setup import Setup
 
@@ -32,7 +32,7 @@ def check(X, init, rule, n_shards, noise, n_rounds, seed=0, intercept=False):
     With an intercept, a feature and its negative (used where it is not) say the same.
     """
     likelihood = LinearGaussian(intercept=intercept).bind(describe(X))
-    engine = build("threads", Shards(X, likelihood, n_shards, binary=True))
+    engine = build("threads", FeatureShards(X, likelihood, n_shards, binary=True))
     model = HybridFeatures(
         Setup(BetaBernoulli(), likelihood, len(X), n_shards, seed, n_rounds=n_rounds, sweeps=5), rule=rule
     )

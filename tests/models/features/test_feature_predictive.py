@@ -14,10 +14,11 @@ from unbounded.engines import build
 from unbounded.models.features import predictive as predictive
 from unbounded.models.features.hybrid import HybridFeatures
 from unbounded.models.features.linear_gaussian import LinearGaussian, Scales
-from unbounded.models.features.measure import BetaBernoulli, BetaNegativeBinomial, GammaPoisson, Hyper
-from unbounded.models.features.model import Shards
+from unbounded.models.features.measure import FeatureHyper
+from unbounded.models.features.measures import BetaBernoulli, BetaNegativeBinomial, GammaPoisson
 from unbounded.models.features.poisson_factors import Background, PoissonFactors
 from unbounded.models.features.predictive import Cells, Draw
+from unbounded.models.features.shard import FeatureShards
 from unbounded.setup import Setup
 
 D, N_ROWS, COPIES, R = 3, 50, 4000, 0.7
@@ -37,7 +38,7 @@ def draw(measure, likelihood, **other):
         bound, loadings, scales = LinearGaussian().bind(describe(REAL)), LOADINGS, Scales(0.5, 1.5)
     else:
         bound, loadings, scales = PoissonFactors().bind(describe(COUNTS)), THETA, Background(np.array([0.5, 0.2, 0.4]))
-    parts = {"hyper": Hyper(2.0, 1.0), "n_rows": N_ROWS, "seed": 0} | other
+    parts = {"hyper": FeatureHyper(2.0, 1.0), "n_rows": N_ROWS, "seed": 0} | other
     return Draw(MEASURES[measure], bound, weights=WEIGHTS[measure], loadings=loadings, scales=scales, **parts)
 
 
@@ -142,7 +143,7 @@ def test_held_out_cells_by_hand(likelihood):
     X = REAL if likelihood.name == "linear_gaussian" else COUNTS
     bound = likelihood.bind(describe(X))
     model = HybridFeatures(Setup(BetaBernoulli(), bound, 20, 3, 4))
-    engine = build("serial", Shards(X, bound, 3, binary=True))
+    engine = build("serial", FeatureShards(X, bound, 3, binary=True))
     state = model.begin(engine, (rng.random((20, 4)) < 0.5).astype(int))
     for _ in range(5):
         message = model.global_step(state)

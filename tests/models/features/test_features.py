@@ -36,6 +36,13 @@ def _check_name(check):
     return getattr(check, "func", check).__name__ + (f"({options})" if options else "")
 
 
+@pytest.fixture
+def short_pilots(monkeypatch):
+    """The default start, in a tenth of its rounds: conventions do not care how far it gets."""
+    monkeypatch.setattr("unbounded.models.features.start.PILOT_ROUNDS", 20)
+
+
+@pytest.mark.usefixtures("short_pilots")
 @parametrize_with_checks([BetaBernoulliFeatures(n_shards=1, **BRIEF), BetaBernoulliFeatures(**BRIEF)])
 def test_scikit_learn_agrees(estimator, check):
     check(estimator)
@@ -46,6 +53,7 @@ COMPILES = ("check_estimators_dtypes", "check_estimators_pickle(readonly_memmap=
 COUNTING = [GammaPoissonFeatures(n_shards=1, **BRIEF), BetaNegativeBinomialFeatures(n_shards=1, **BRIEF)]
 
 
+@pytest.mark.usefixtures("short_pilots")
 @pytest.mark.parametrize(
     ("estimator", "check"),
     [pair for model in COUNTING for pair in estimator_checks_generator(model) if _check_name(pair[1]) not in COMPILES],

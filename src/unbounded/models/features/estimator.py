@@ -16,13 +16,17 @@ from unbounded.contracts import Engine
 from unbounded.estimator import ChainEstimator
 from unbounded.models.features import predictive as feature_predictive
 from unbounded.models.features import start as feature_start
+from unbounded.models.features.beta_bernoulli import BetaBernoulli
+from unbounded.models.features.beta_negative_binomial import BetaNegativeBinomial
+from unbounded.models.features.gamma_poisson import GammaPoisson
 from unbounded.models.features.likelihood import FeatureBound
-from unbounded.models.features.likelihoods import FEATURE_MEMBERS
-from unbounded.models.features.measure import BetaBernoulli, BetaNegativeBinomial, FeatureMeasure, GammaPoisson
-from unbounded.models.features.model import Features, FeatureState
+from unbounded.models.features.likelihoods import LIKELIHOODS
+from unbounded.models.features.measure import FeatureMeasure
+from unbounded.models.features.model import Features
 from unbounded.models.features.point_estimate import FeatureDraw, point_estimate
 from unbounded.models.features.predictive import Cells, Draw
 from unbounded.models.features.samplers import FEATURES
+from unbounded.models.features.state import FeatureState
 from unbounded.priors import Gamma
 from unbounded.randomness import key
 from unbounded.rows import fingerprint, row_blocks
@@ -40,7 +44,7 @@ class _FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Chain
     concentration: float | Gamma | None = None
     init: Any = "grown"
 
-    _likelihoods: ClassVar[Any] = FEATURE_MEMBERS
+    _likelihoods: ClassVar[Any] = LIKELIHOODS
     _kind: ClassVar[Any] = FeatureBound
     _samplers: ClassVar[Any] = FEATURES
     _start: ClassVar[Any] = feature_start

@@ -9,7 +9,9 @@ import numpy as np
 from unbounded.contracts import Engine, Message, Spread, alone
 from unbounded.instantiation import Ghosts, Rule, classify
 from unbounded.models.features import jump as feature_jump
-from unbounded.models.features.model import Broadcast, Features, FeatureState, Own
+from unbounded.models.features.model import Features
+from unbounded.models.features.operations import Mobile
+from unbounded.models.features.state import FeaturePart, FeatureRound, FeatureState
 from unbounded.randomness import generator
 
 JUMPING, JUMP_EVERY = 500, 4  # rounds with jumps each, and how often after them
@@ -47,8 +49,7 @@ class HybridFeatures(Features):
         members = state.table.members[live].astype(float)
         owner = state.table.owner[live]
         hyper = self.measure.update(state.hyper, members, self.n_rows, rng("hyper"))
-        everything = self.statistics(state, np.concatenate([live, always]))
-        loadings, scales = self.likelihood.draw(state.scales, everything, rng("parameters"))
+        loadings, scales = self.likelihood.draw(state.scales, self.everything(state), rng("parameters"))
         plan = self.rule.plan(state.round, self.setup.n_rounds, self.n_rows, self.n_shards, rng("plan"))
         everyone = self.n_rows + plan.ghosts
         if plan.published:
@@ -57,8 +58,6 @@ class HybridFeatures(Features):
         else:
             ghosts, extra = self.measure.ghosts(hyper, members, self.n_rows, plan.ghosts, rng("ghosts"))
             mobile, held, private = classify(ghosts, owner, plan)  # mutant: global step mobile 2
-        n_mobile = len(mobile) + len(extra)
-        n_shared = n_mobile + len(held) + len(always)
 
         amounts = members + ghosts
         usable = held if plan.lone >= 0 else held[:0]
@@ -66,25 +65,17 @@ class HybridFeatures(Features):
         weights = self.measure.log_weights(hyper, weighed, everyone, rng("weights"))
         new = self.likelihood.draw_prior(scales, len(extra), rng("new"))
         shared = np.concatenate([loadings[mobile], new, loadings[held], loadings[len(live) :]])
-        sizes = (n_mobile, n_mobile + len(usable))
-        families = [
-            self.likelihood.family(scales, shared, size, self.setup.dtype) for size in sizes[: 1 + (plan.lone >= 0)]
-        ]
-        broadcast = Broadcast(  # mutant: global step broadcast
-            state.round, families, weights, [rng("order").permutation(size) for size in sizes], n_mobile, n_shared,
-            (self.measure.law(hyper, everyone, open_=False), self.measure.law(hyper, everyone)), scales, shared,
-            self.keys(state.round),
-        )  # fmt: skip
+        n_mobile = len(mobile) + len(extra)
+        sizes = (n_mobile,) if plan.lone < 0 else (n_mobile, n_mobile + len(usable))
+        finite = [self.finite(Mobile(rng("order").permutation(size), weights), scales, shared) for size in sizes]
+        # mutant: global step laws
+        laws = self.measure.law(hyper, everyone, open_=False), self.measure.law(hyper, everyone)
+        message = FeatureRound(state.round, finite, laws, scales, shared, hyper, self.keys(state.round))
 
         sources = np.concatenate([live[mobile], np.full(len(extra), -1), live[held], always])
-        offsets = state.n_shared + np.cumsum(state.n_private) - state.n_private
         own = []
         for p in range(self.n_shards):
             mine = private[owner[private] == p] if len(private) else private
-            old = np.concatenate([sources, live[mine]])
-            first, count = offsets[p], state.n_private[p]
-            here = old < state.n_shared
-            local = np.where(here, old, old - first + state.n_shared)
-            local[~here & ((old < first) | (old >= first + count))] = -1
-            own.append(Own(local, plan.lone == p, bool(plan.open[p]), loadings[mine]))
-        return Message((broadcast, hyper), own)
+            columns = state.here(np.concatenate([sources, live[mine]]), p)
+            own.append(FeaturePart(columns, plan.lone == p, bool(plan.open[p]), loadings[mine]))
+        return Message(message, own)

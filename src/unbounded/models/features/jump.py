@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import betaln, gammaln
@@ -23,17 +23,15 @@ from unbounded.compiled.draws import uniform
 from unbounded.compiled.jit import jit
 from unbounded.contracts import Engine, Message, Summary
 from unbounded.models.features.likelihood import FeatureStatistics
+from unbounded.models.features.model import Features
+from unbounded.models.features.shard import FeatureShard
+from unbounded.models.features.state import FeatureState
 from unbounded.randomness import generator, key
-
-if TYPE_CHECKING:
-    from unbounded.models.features.model import Features, FeatureShard, FeatureState
-
 
 LIKELY, UNLIKELY = 0.75, 0.03  # chance that an atom whose loadings say so, or do not, is in S
 ALIKE, SAME = 0.3, 0.9  # cosines of loadings
 KINDS = 5
 PATTERN = 4  # atoms of S up to which every pattern of use has its own coin; beyond: none, some, all
-_CHUNK = 4096
 
 
 class Proposal(NamedTuple):
@@ -48,7 +46,7 @@ def jump(model: Features, state: FeatureState, engine: Engine, turn: int = 0) ->
     rng = generator(model.seed, "jump", state.round, turn)
     live = state.occupied
     size = len(live)
-    before = model.statistics(state, np.concatenate([live, state.always]))
+    before = model.everything(state)
     kind = int(rng.integers(KINDS))
     absorb = bool(rng.random() < 0.5)
     if absorb and size == 0:
@@ -63,13 +61,13 @@ def jump(model: Features, state: FeatureState, engine: Engine, turn: int = 0) ->
         chosen = np.sort(rng.permutation(size)[: _set_size(size, rng)])
         log_forward = _log_set(len(chosen), size)
     proposal = Proposal(absorbed, chosen, rng.random(2**PATTERN), key(model.seed, "emit", state.round, turn))
-    own = [model.sources(state, p) for p in range(model.n_shards)]
+    own = [state.sources(p) for p in range(model.n_shards)]
     gathered = engine.run(partial(_propose, model), Message(proposal, own))
     new_size = size - 1 if absorb else size + 1
-    after = model.assemble(state.round, state.hyper, state.scales, new_size + state.fixed, gathered)
+    after = model.assemble(state.round, state.hyper, state.scales, gathered)
     if len(after.occupied) < new_size:  # an atom lost its last row
         return state
-    statistics = model.statistics(after, np.concatenate([after.occupied, after.always]))
+    statistics = model.everything(after)
     log_ratio = _log_target(model, state, statistics) - _log_target(model, state, before)
     log_coins = _log_coins(gathered.shared["coins"])
     if absorb:
@@ -137,7 +135,7 @@ def _propose(model: Features, shard: FeatureShard, proposal: Proposal, sources: 
     """Statistics of the shard's Z after the jump."""
     Z, coin, moved = _jumped(model, shard, proposal, sources)
     counts = np.bincount(2 * coin + moved, minlength=2 ** (PATTERN + 1)).reshape(-1, 2).astype(float)
-    summary = model.summary(shard, Z, len(Z), *_statistics(Z, shard.data))
+    summary = model.kernel.of_candidate(shard, Z)
     return Summary({**summary.shared, "coins": counts}, summary.private)
 
 
@@ -175,12 +173,3 @@ def _coins(columns: Array) -> Array:
 def _toss(coin, moved, chances, key, first):
     for i in range(moved.size):
         moved[i] = uniform(key, first + i) < chances[coin[i]]
-
-
-def _statistics(Z: Array, data: Array) -> tuple[Array, Array, Array]:
-    products, sums = np.zeros((len(Z), len(Z))), np.zeros((len(Z), data.shape[1]))
-    for start in range(0, len(data), _CHUNK):
-        part = Z[:, start : start + _CHUNK].astype(float)
-        products += part @ part.T
-        sums += part @ data[start : start + _CHUNK]
-    return products, sums, np.zeros(data.shape[1])

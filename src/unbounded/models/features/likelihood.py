@@ -30,6 +30,7 @@ class FeatureBound(ABC):
     """A feature likelihood with its prior, bound to columns."""
 
     columns: Columns
+    centre: Array  # [D] where sums and squares of the data are taken from
     counts: ClassVar[bool] = False  # data are counts
 
     @property
@@ -78,6 +79,10 @@ class FeatureBound(ABC):
         """The finite part as compiled code takes it: loadings of the shared atoms, of which the first `usable` move."""
 
     @abstractmethod
+    def precision(self, family: Any) -> np.dtype[Any]:
+        """Of the vectorised part."""
+
+    @abstractmethod
     def tail(self, scales: Any, slots: int, lanes: int, family: Any, private: Array) -> Any:
         """Room for the private atoms; `private`: their loadings, where they are kept."""
 
@@ -103,6 +108,19 @@ class FeatureBound(ABC):
     @abstractmethod
     def log_cells(self, X: Array, mean: Array, scales: Any) -> Array:
         """[n, D]: log density of every cell given its expectation."""
+
+    @abstractmethod
+    def gains(self, scales: Any, base: Array, added: Array) -> tuple[Array, Array, Array]:
+        """(origin, slope, cost): adding to the expectation `base` gains (x - origin) . slope - cost in log density."""
+
+    @abstractmethod
+    def tempered(self, scales: Any, loadings: Array, power: float) -> tuple[Any, Array, float]:
+        """Scales, loadings, and a factor of the data under which the likelihood is the same raised to a power."""
+
+    @abstractmethod
+    def with_new(self, scales: Any, entries: Array, rng: np.random.Generator) -> Any:
+        """Scales for a row that has these entries of atoms that no other row uses: their loadings integrated out, or
+        drawn where that cannot be done."""
 
     @abstractmethod
     def simulate(self, Z: Array, scales: Any, rng: np.random.Generator, loadings: Array | None = None) -> Array:

@@ -5,4 +5,4 @@ from __future__ import annotations
 from unbounded.models.features.linear_gaussian import LinearGaussian
 from unbounded.models.features.poisson_factors import PoissonFactors
 
-FEATURE_MEMBERS = (LinearGaussian, PoissonFactors)
+LIKELIHOODS = (LinearGaussian, PoissonFactors)

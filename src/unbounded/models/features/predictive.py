@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial, singledispatch
+from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -24,12 +24,13 @@ from scipy.special import log_expit, logsumexp
 
 from unbounded.arrays import Array, Arrays
 from unbounded.contracts import Engine
-from unbounded.models.features.kernel import new_count
+from unbounded.models.features.laws import new_count
 from unbounded.models.features.likelihood import FeatureBound
-from unbounded.models.features.linear_gaussian import Scales
-from unbounded.models.features.measure import FeatureMeasure, Hyper
-from unbounded.models.features.model import Broadcast, Features, FeatureShard, FeatureState, Own, Shards
-from unbounded.models.features.poisson_factors import Background
+from unbounded.models.features.measure import FeatureHyper, FeatureMeasure
+from unbounded.models.features.model import Features
+from unbounded.models.features.operations import Mobile
+from unbounded.models.features.shard import FeatureShard
+from unbounded.models.features.state import FeatureState, FeatureTask, all_shared
 from unbounded.randomness import generator
 from unbounded.rows import boundaries
 from unbounded.setup import Setup
@@ -43,50 +44,19 @@ _ROWS = 256
 _PATTERN_CELLS = 2**21
 
 
-@singledispatch
-def tempered(scales: Any, loadings: Array, power: float) -> tuple[Any, Array, float]:
-    """Scales, loadings, and a factor of the data under which the likelihood is the same raised to a power."""
-    raise TypeError(f"no tempering for {type(scales).__name__}")
-
-
-@tempered.register
-def _(scales: Scales, loadings: Array, power: float) -> tuple[Scales, Array, float]:
-    return scales._replace(noise=scales.noise / power), loadings, 1.0
-
-
-@tempered.register
-def _(scales: Background, loadings: Array, power: float) -> tuple[Background, Array, float]:
-    return Background(scales.background * power), loadings * power, power
-
-
-@singledispatch
-def gains(scales: Any, base: Array, added: Array) -> tuple[Array, Array, Array]:
-    """(origin, slope, cost): adding to the expectation `base` gains (x - origin) . slope - cost in log density."""
-    raise TypeError(f"no gains for {type(scales).__name__}")
-
-
-@gains.register
-def _(scales: Scales, base: Array, added: Array) -> tuple[Array, Array, Array]:
-    return base, added / scales.noise, added**2 / (2.0 * scales.noise)
-
-
-@gains.register
-def _(scales: Background, base: Array, added: Array) -> tuple[Array, Array, Array]:
-    return np.zeros_like(base), np.log1p(added / base), added
-
-
 @dataclass(frozen=True)
 class Draw:
     """A snapshot, ready to explain new rows; the last `fixed` loadings are always on."""
 
     measure: FeatureMeasure
     likelihood: FeatureBound
-    hyper: Hyper
+    hyper: FeatureHyper
     weights: Array
     loadings: Array
     scales: Any
     n_rows: int
     seed: int
+    device: str = "cpu"
 
     @property
     def size(self) -> int:
@@ -120,7 +90,7 @@ def draw_of(measure: FeatureMeasure, likelihood: FeatureBound, snap: Arrays, n_r
     Arrays are copied: those of an unpickled estimator may be read-only, for which kernels would be compiled anew.
     """
     snap = {name: np.array(value) for name, value in snap.items()}
-    hyper = Hyper(*(float(v) for v in snap["hyper"]))
+    hyper = FeatureHyper(*(float(v) for v in snap["hyper"]))
     members = snap["members"][: len(snap["members"]) - likelihood.fixed].astype(float)
     weights = measure.log_weights(hyper, members, n_rows, generator(seed, "predictive weights"))
     scales = likelihood.unpack(snap["scales"])
@@ -173,7 +143,7 @@ def _log_joint(draw: Draw, X: Array) -> Iterator[tuple[slice, Array, Array]]:
     """(rows, patterns, log p(x, pattern)) by blocks of rows: two matrix products each."""
     patterns, prior = _patterns(draw)
     base = draw.base
-    origin, slope, cost = gains(draw.scales, base, patterns @ draw.loadings[: draw.size])
+    origin, slope, cost = draw.likelihood.gains(draw.scales, base, patterns @ draw.loadings[: draw.size])
     size = max(1, _PATTERN_CELLS // len(patterns))
     for start in range(0, len(X), size):
         rows = slice(start, start + size)
@@ -204,30 +174,18 @@ def _annealed(draw: Draw, X: Array, first: int, powers: Array, purpose: str) -> 
     """Z [n, K] after the sweeps at each of the powers."""
     rng = generator(draw.seed, purpose, first)
     seed = int(rng.integers(2**62))
-    model = Features(Setup(draw.measure, draw.likelihood, len(X), 1, seed, sweeps=SWEEPS_PER_STEP))
-    shard = Shards(X, draw.likelihood, 1, draw.measure.binary)(0)
+    setup = Setup(draw.measure, draw.likelihood, draw.n_rows, 1, seed, sweeps=SWEEPS_PER_STEP, device=draw.device)
+    model = Features(setup)
+    shard = model.recipe(X)(0)
     shard.Z = np.zeros((len(draw.loadings), len(X)), shard.Z.dtype)
     shard.Z[draw.size :] = 1
     rows = shard.data
-    closed = draw.measure.law(draw.hyper, draw.n_rows, open_=False)
     for step, power in enumerate(powers):
-        scales, loadings, factor = tempered(draw.scales, draw.loadings, float(power))
+        scales, loadings, factor = draw.likelihood.tempered(draw.scales, draw.loadings, float(power))
         shard.data = rows if factor == 1.0 else rows * factor
-        _sweep(model, shard, draw, closed, scales, loadings, step, rng.permutation(draw.size))
-        yield shard.Z[: draw.size].T.copy()
-
-
-def _sweep(
-    model: Features, shard: FeatureShard, draw: Draw, law: Any, scales: Any, loadings: Array, step: int, order: Array
-) -> None:
-    """The local step of a round in which all atoms are mobile and none is born."""
-    family = draw.likelihood.family(scales, loadings, draw.size, "float64")
-    message = Broadcast(
-        step, (family,), draw.weights, (order,), draw.size, len(loadings), (law, law), scales, loadings,
-        model.keys(step),
-    )  # fmt: skip
-    own = Own(np.arange(len(loadings)), False, False, np.empty((0, loadings.shape[1])))
-    model.local_step(shard, (message, draw.hyper), own)
+        mobile = Mobile(rng.permutation(draw.size), draw.weights)
+        task = FeatureTask(model.closed_round(step, mobile, scales, loadings, draw.hyper), all_shared(loadings))
+        yield model.kernel.predictive(task, shard)
 
 
 # ---- densities
@@ -249,13 +207,8 @@ def log_density(draw: Draw, X: Array, first: int = 0) -> Array:
 def _with_new_atoms(draw: Draw, rng: np.random.Generator) -> Draw:
     """The draw as a row sees it that uses at least one atom of its own."""
     law = draw.new_law
-    number = _at_least_one(law.rate, rng)
-    entries = np.array([new_count(law, u) for u in rng.random(number)], dtype=float)
-    if not draw.likelihood.keeps_loadings:
-        added = float(np.sum(entries**2)) * draw.scales.loading
-        return replace(draw, scales=draw.scales._replace(noise=draw.scales.noise + added))
-    explained = entries @ draw.likelihood.draw_prior(draw.scales, number, rng)
-    return replace(draw, scales=Background(draw.scales.background + explained))
+    entries = np.array([new_count(law, u) for u in rng.random(_at_least_one(law.rate, rng))], dtype=float)
+    return replace(draw, scales=draw.likelihood.with_new(draw.scales, entries, rng))
 
 
 def _at_least_one(rate: float, rng: np.random.Generator) -> int:
@@ -316,13 +269,14 @@ class Cells(NamedTuple):
 def held_out(model: Features, state: FeatureState, engine: Engine, cells: Cells) -> float:
     """Mean log density of hidden cells given Z and one draw of loadings and scales, shard by shard."""
     likelihood, live = model.likelihood, state.occupied
-    everything = model.statistics(state, np.concatenate([live, state.always]))
-    loadings, scales = likelihood.draw(state.scales, everything, generator(model.seed, "holdout", state.round))
+    loadings, scales = likelihood.draw(
+        state.scales, model.everything(state), generator(model.seed, "holdout", state.round)
+    )
     base = likelihood.mean(np.zeros((1, len(live))), loadings, scales)[0]
     score = partial(_score, likelihood=likelihood, base=base, loadings=loadings[: len(live)], scales=scales)
     cuts = np.searchsorted(cells.rows, boundaries(model.n_rows, model.n_shards))
     own = [
-        (Cells(*(part[start:stop] for part in cells)), model.sources(state, p))
+        (Cells(*(part[start:stop] for part in cells)), state.sources(p))
         for p, (start, stop) in enumerate(pairwise(cuts))
     ]
     return sum(engine.map(score, own)) / len(cells.rows)

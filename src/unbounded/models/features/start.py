@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,8 +18,11 @@ from unbounded.arrays import Array
 from unbounded.contracts import Engine, Message
 from unbounded.engines.local import Serial
 from unbounded.models.features.hybrid import HybridFeatures
-from unbounded.models.features.measure import Hyper
-from unbounded.models.features.model import Broadcast, Features, FeatureShard, FeatureState, Own, Shards
+from unbounded.models.features.measure import FeatureHyper
+from unbounded.models.features.model import Features
+from unbounded.models.features.operations import Mobile
+from unbounded.models.features.shard import FeatureShard
+from unbounded.models.features.state import FeatureState, all_shared
 from unbounded.randomness import generator
 from unbounded.round import rounds
 
@@ -62,7 +65,7 @@ def check(init: Any, n_rows: int, binary: bool) -> None:
 def _from_prior(model: Features, engine: Engine) -> FeatureState:
     rng = generator(model.seed, "start")
     hyper = model.measure.start()
-    expected = hyper.alpha * model.measure.expected(hyper.c, model.n_rows) * model.n_rows
+    expected = model.measure.expected_atoms(hyper, model.n_rows) * model.n_rows
     if expected > LARGEST_PRIOR:
         raise ValueError(f"init='prior' would make a Z of {expected:.0f} entries; use another start.")
     return model.begin(engine, model.measure.simulate(hyper, model.n_rows, rng), hyper)
@@ -79,11 +82,11 @@ def _grown(model: Features, engine: Engine, X: Any) -> FeatureState:
     best = max(chains, key=lambda chain: chain.run(PILOT_ROUNDS))
     if len(few) < model.n_rows:
         wider = _Pilot(model, X[more], seeds[0])
-        wider.state = _settle(wider.model, wider.engine, *best.atoms())
+        wider.state = _settle(wider.model, wider.engine, best.atoms())
         wider.run(PILOT_ROUNDS // 3)
         best = wider
     if len(more) < model.n_rows:
-        return _settle(model, engine, *best.atoms())
+        return _settle(model, engine, best.atoms())
     return model.begin(engine, best.assignments(), best.state.hyper, best.state.scales)
 
 
@@ -93,8 +96,8 @@ class _Pilot:
     def __init__(self, model: Features, X: Any, seed: int):
         n = len(X)
         setup = replace(model.setup, extent=n, n_shards=1, sweeps=2, seed=seed)
-        self.model = HybridFeatures(setup, model.lanes)
-        self.engine = Serial(Shards(X, model.likelihood, 1, model.measure.binary))
+        self.model = HybridFeatures(setup)
+        self.engine = Serial(self.model.recipe(X))
         self.state = self.model.begin(self.engine, np.ones((n, 1), np.int64))
 
     def run(self, n_rounds: int) -> float:
@@ -106,33 +109,37 @@ class _Pilot:
     def assignments(self) -> Array:
         return self.model.assignments(self.state, self.engine)
 
-    def atoms(self) -> tuple[Array, int, Array, Hyper, Any]:
-        """Atoms that more than two rows use: members, of how many rows, loadings (always-on ones last), the rest."""
+    def atoms(self) -> _Atoms:
+        """Those that more than two rows use."""
         state = self.state
         kept = state.occupied[state.table.members[state.occupied] > 2]
         statistics = self.model.statistics(state, np.concatenate([kept, state.always]))
         loadings = self.model.likelihood.expected(state.scales, statistics)
-        return statistics.members[: len(kept)], self.model.n_rows, loadings, state.hyper, state.scales
+        return _Atoms(statistics.members[: len(kept)], self.model.n_rows, loadings, state.hyper, state.scales)
 
 
-def _settle(
-    model: Features, engine: Engine, members: Array, n_pilot: int, loadings: Array, hyper: Hyper, scales: Any
-) -> FeatureState:
+class _Atoms(NamedTuple):
+    """What a pilot found."""
+
+    members: Array
+    n_rows: int  # of the pilot
+    loadings: Array  # always-on ones last
+    hyper: FeatureHyper
+    scales: Any
+
+
+def _settle(model: Features, engine: Engine, found: _Atoms) -> FeatureState:
     """All rows choose among given atoms: a local step with everything mobile and no births."""
-    n_atoms, n_shared = len(members), len(loadings)
+    n_atoms = len(found.members)
     rng = generator(model.seed, "settle")
-    weights = model.measure.log_weights(hyper, members.astype(float), float(n_pilot), rng)
-    closed = model.measure.law(hyper, model.n_rows, open_=False)
-    broadcast = Broadcast(
-        -1, (model.likelihood.family(scales, loadings, n_atoms, model.setup.dtype),), weights,
-        (rng.permutation(n_atoms),),
-        n_atoms, n_shared, (closed, closed), scales, loadings, model.keys(-1),
-    )  # fmt: skip
-    engine.map(partial(_clear, n_atoms=n_atoms, n_shared=n_shared))
+    weights = model.measure.log_weights(found.hyper, found.members.astype(float), float(found.n_rows), rng)
+    mobile = Mobile(rng.permutation(n_atoms), weights)
+    message = model.closed_round(-1, mobile, found.scales, found.loadings, found.hyper)
+    engine.map(partial(_clear, n_atoms=n_atoms, n_shared=len(found.loadings)))
     settling = replace(model, setup=replace(model.setup, sweeps=SETTLING))
-    own = Own(np.arange(n_shared), False, False, np.empty((0, loadings.shape[1])))
-    gathered = engine.run(settling.local_step, Message((broadcast, hyper), [own] * model.n_shards))
-    return model.assemble(0, hyper, scales, n_shared, gathered)
+    own = [all_shared(found.loadings)] * model.n_shards
+    gathered = engine.run(settling.local_step, Message(message, own))
+    return model.assemble(0, found.hyper, found.scales, gathered)
 
 
 def _clear(shard: FeatureShard, n_atoms: int, n_shared: int) -> None:

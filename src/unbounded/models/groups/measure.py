@@ -17,8 +17,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from unbounded.arrays import Array
-from unbounded.models.mixtures import measure as pitman_yor
-from unbounded.models.mixtures.measure import PitmanYor
+from unbounded.models.mixtures.measure import PartitionHyper, PitmanYor
 from unbounded.priors import Gamma, slice_within
 
 
@@ -61,7 +60,7 @@ class HierarchicalDirichletProcess:
 
     def update(self, hyper: Hyper, tables: Array, sizes: Array, rng: np.random.Generator) -> Hyper:
         """Move alpha given the atoms' table counts, gamma given the number of tables in groups of these sizes."""
-        alpha = self.top.update(pitman_yor.Hyper(hyper.alpha, 0.0), tables, rng).alpha
+        alpha = self.top.update(PartitionHyper(hyper.alpha, 0.0), tables, float(tables.sum()), rng).alpha
         gamma = hyper.gamma
         if isinstance(self.group_concentration, Gamma):
             # mutant: update gamma
@@ -70,7 +69,7 @@ class HierarchicalDirichletProcess:
 
     def ghosts(self, hyper: Hyper, tables: Array, total: int, rng: np.random.Generator) -> tuple[Array, Array]:
         """Ghost tables: of each atom, and of each atom that only ghosts hold."""
-        return self.top.ghosts(pitman_yor.Hyper(hyper.alpha, 0.0), tables, total, rng)
+        return self.top.ghosts(PartitionHyper(hyper.alpha, 0.0), tables, float(tables.sum()), total, rng)
 
     def scalars(self, hyper: Hyper) -> dict[str, float]:
         return {"alpha": hyper.alpha, "gamma": hyper.gamma}

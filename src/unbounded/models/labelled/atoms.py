@@ -1,8 +1,8 @@
-"""Parameters of instantiated atoms."""
+"""Atoms of labelled rows: what is known of their rows, and their parameters where they are instantiated."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -10,6 +10,13 @@ from unbounded.arrays import Array
 from unbounded.likelihoods.base import Bound, Parameters
 
 FLOAT32_TOLERANCE = 0.02  # nats; above it a round falls back to double precision
+
+
+class Atoms(NamedTuple):
+    """Numbers of rows [K] and statistics [K, F]."""
+
+    counts: Array
+    statistics: Array
 
 
 def draw_parameters(
@@ -22,5 +29,6 @@ def draw_parameters(
 
 
 def finite_part(likelihood: Bound, dtype: str, parameters: Parameters, log_weights: Array) -> Any:
+    """Weights and parameters in the form that compiled code takes."""
     safe = dtype == "float32" and likelihood.float32_error(parameters) < FLOAT32_TOLERANCE
     return likelihood.finite(parameters, log_weights, np.float32 if safe else np.float64)

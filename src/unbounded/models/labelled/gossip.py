@@ -76,7 +76,8 @@ def stacked(parts: list[Any]) -> Any:
     return sparse.vstack(parts, format="csr") if sparse.issparse(parts[0]) else np.concatenate(parts)
 
 
-def filed(known: Known) -> dict[str, Array]:
+def to_arrays(known: Known) -> dict[str, Array]:
+    """What is known, as a checkpoint keeps it."""
     versions = [version for row in known for version in row]
     arrays = packed(stacked([version.statistics for version in versions]))
     arrays |= {"counts": np.concatenate([version.counts for version in versions])}
@@ -85,7 +86,8 @@ def filed(known: Known) -> dict[str, Array]:
     }
 
 
-def unfiled(arrays: Arrays, n_features: int) -> Known:
+def from_arrays(arrays: Arrays, n_features: int) -> Known:
+    """What is known, from the arrays of a checkpoint."""
     own = {name.removeprefix("known_"): value for name, value in arrays.items() if name.startswith("known_")}
     statistics, ends = unpacked(own, n_features), np.cumsum(own["sizes"])
     pieces = [slice(end - size, end) for end, size in zip(ends, own["sizes"].ravel(), strict=True)]

@@ -19,7 +19,7 @@ from unbounded.likelihoods import Bound
 from unbounded.models.labelled import partition
 from unbounded.models.labelled.predictive import log_predictive, with_new
 from unbounded.models.mixtures import start
-from unbounded.models.mixtures.measure import DirichletProcess, Hyper, PitmanYor
+from unbounded.models.mixtures.measure import DirichletProcess, PartitionHyper, PitmanYor
 from unbounded.models.mixtures.model import Mixture, MixtureState
 from unbounded.models.mixtures.samplers import DIRICHLET, PITMAN_YOR
 from unbounded.priors import Beta, Gamma
@@ -87,7 +87,9 @@ class _MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
             share = np.zeros((len(snap["counts"]), self.n_clusters_))
             np.add.at(share, (snap["labels"], self.labels_), 1.0)
             share /= snap["counts"][:, None]
-            for rows, _, log_p in self._log_joint(X, snap["counts"], snap["statistics"], Hyper(*snap["hyper"])):
+            for rows, _, log_p in self._log_joint(
+                X, snap["counts"], snap["statistics"], PartitionHyper(*snap["hyper"])
+            ):
                 weights = np.exp(log_p[:-1] - logsumexp(log_p[:-1], axis=0))
                 total[rows] += weights.T @ share
         return total / total.sum(1, keepdims=True)
@@ -96,7 +98,8 @@ class _MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
         """Log posterior predictive density of each row, averaged (as a density) over draws."""
         X = self._check_new(X)
         logs = [
-            self._log_density(X, snap["counts"], snap["statistics"], Hyper(*snap["hyper"])) for snap in self._snapshots
+            self._log_density(X, snap["counts"], snap["statistics"], PartitionHyper(*snap["hyper"]))
+            for snap in self._snapshots
         ]
         return logsumexp(logs, axis=0) - np.log(len(logs))
 
@@ -107,7 +110,7 @@ class _MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
         for s in np.unique(which):
             snap = self._snapshots[s]
             counts, statistics = with_new(snap["counts"].astype(float), snap["statistics"])
-            weights = np.exp(self._prior.log_predictive(Hyper(*snap["hyper"]), counts[:-1]))
+            weights = np.exp(self._prior.log_predictive(PartitionHyper(*snap["hyper"]), counts[:-1]))
             where = np.flatnonzero(which == s)
             atoms = rng.choice(len(counts), size=len(where), p=weights / weights.sum())
             rows[where] = self._likelihood.simulate(self._likelihood.draw(counts, statistics, rng), atoms, rng)
@@ -121,7 +124,9 @@ class _MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
 
     # ---- helpers
 
-    def _log_joint(self, X: Any, counts: Any, statistics: Any, hyper: Hyper) -> Iterator[tuple[slice, Any, Any]]:
+    def _log_joint(
+        self, X: Any, counts: Any, statistics: Any, hyper: PartitionHyper
+    ) -> Iterator[tuple[slice, Any, Any]]:
         """Blocks of rows with [K + 1, rows]: log weight times predictive under each atom of a draw, a new atom last."""
         atoms, sums = with_new(counts.astype(float), statistics)
         weights = self._prior.log_predictive(hyper, counts.astype(float))
@@ -132,7 +137,7 @@ class _MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
                 likelihood, own = likelihood.with_holes(atoms, sums)
             yield rows, part, log_predictive(likelihood, atoms, own, part) + weights[:, None]
 
-    def _log_density(self, X: Any, counts: Any, statistics: Any, hyper: Hyper) -> Any:
+    def _log_density(self, X: Any, counts: Any, statistics: Any, hyper: PartitionHyper) -> Any:
         return np.concatenate([
             logsumexp(logs, axis=0) + self._likelihood.log_base(part)
             for _, part, logs in self._log_joint(X, counts, statistics, hyper)

@@ -2,24 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from unbounded.arrays import Array
 from unbounded.contracts import Message, Spread, alone
 from unbounded.instantiation import Ghosts, Plan, Rule, classify
+from unbounded.likelihoods.base import Parameters
 from unbounded.models.labelled.atoms import draw_parameters
 from unbounded.models.labelled.shard import recode
-from unbounded.models.mixtures import kernel
-from unbounded.models.mixtures.measure import Hyper
-from unbounded.models.mixtures.model import Broadcast, Mixture, MixtureState, Own
+from unbounded.models.mixtures.measure import TailLaw
+from unbounded.models.mixtures.measures import PartitionMeasure
+from unbounded.models.mixtures.message import MixtureRound, MixtureShare
+from unbounded.models.mixtures.model import Mixture, MixtureState
 from unbounded.randomness import generator
 
 
+class Roles(NamedTuple):
+    """What the occupied atoms are in a round, by position; `extra` has the ghosts of each atom that only they hold.
+
+    Codes of shared atoms are in the order mobile, ghost-only, frozen.
+    """
+
+    ghosts: Array  # of each occupied atom
+    extra: Array
+    mobile: Array
+    frozen: Array
+    private: Array
+
+    @property
+    def n_mobile(self) -> int:
+        return len(self.mobile) + len(self.extra)
+
+    @property
+    def n_shared(self) -> int:
+        return self.n_mobile + len(self.frozen)
+
+    def usable(self, plan: Plan) -> Array:
+        """Occupied atoms that rows of some shard may join: a lone open shard may use frozen ones, too."""
+        return np.concatenate([self.mobile, self.frozen]) if plan.lone >= 0 else self.mobile
+
+
 @dataclass(frozen=True)
-class HybridMixture(Mixture):
+class HybridMixture(Mixture[PartitionMeasure]):
     """rule: which atoms are instantiated in a round, and which shards may create some."""
 
     rule: Rule = field(default_factory=Ghosts)
@@ -36,60 +63,70 @@ class HybridMixture(Mixture):
             return generator(self.seed, purpose, state.round)  # mutant: rng result
 
         live = state.occupied
-        counts = state.table.counts[live].astype(float)
-        statistics = state.table.statistics[live]
-        owner = state.table.owner[live]
-        hyper = self.measure.update(state.hyper, counts, rng("hyper"))  # mutant: global step hyper
+        counts, statistics = state.table.counts[live].astype(float), state.table.statistics[live]
+        hyper = self.measure.update(state.hyper, counts, self.n_rows, rng("hyper"))  # mutant: global step hyper
         plan = self.rule.plan(state.round, self.setup.n_rounds, self.n_rows, self.n_shards, rng("plan"))
-        if plan.published:
-            ghosts, extra = np.ones(len(live), np.int64), np.empty(0, np.int64)
-        else:
-            ghosts, extra = self.measure.ghosts(hyper, counts, plan.ghosts, rng("ghosts"))  # mutant: global step ghosts
-        mobile, held, private = classify(ghosts, owner, plan)  # mutant: global step mobile
-        shared = np.concatenate([mobile, held])
-        n_mobile, n_shared = len(mobile) + len(extra), len(shared) + len(extra)
-
-        usable = shared if plan.lone >= 0 else mobile
-        weights, laws = self._weights(hyper, counts, ghosts, extra, usable, len(mobile), plan, rng("weights"))
-        drawn = np.concatenate([shared, private]) if self.likelihood.imputes else usable
+        roles = self._roles(hyper, counts, state.table.owner[live], plan, rng("ghosts"))
+        usable = roles.usable(plan)
+        weights, laws = self._weights(hyper, counts, roles, plan, rng("weights"))
+        imputes = self.likelihood.imputes
+        drawn = np.concatenate([roles.mobile, roles.frozen, roles.private]) if imputes else usable
         parameters = draw_parameters(  # mutant: global step parameters
-            self.likelihood, counts[drawn], statistics[drawn], len(extra), len(mobile), rng("parameters")
+            self.likelihood, counts[drawn], statistics[drawn], len(roles.extra), len(roles.mobile), rng("parameters")
         )
-        n_usable = len(usable) + len(extra)
-        finite = self.finite({name: value[:n_usable] for name, value in parameters.items()}, weights)
+        finite = self.finite(_first(parameters, len(usable) + len(roles.extra)), weights)
+        shared = _first(parameters, roles.n_shared) if imputes else None
+        return Message(
+            MixtureRound(state.round, hyper, finite, roles.n_shared, laws, shared),
+            self._shares(state, roles, plan, parameters if imputes else None),
+        )
 
-        broadcast = Broadcast(
-            state.round, finite, n_mobile, n_shared, laws,
-            {name: value[:n_shared] for name, value in parameters.items()} if self.likelihood.imputes else None,
-        )  # fmt: skip
-        new_code = np.full(len(live), -1)
-        new_code[mobile] = np.arange(len(mobile))
-        new_code[held] = n_mobile + np.arange(len(held))
-        own = []
-        for p in range(self.n_shards):
-            mine = private[owner[private] == p]
-            code = new_code.copy()
-            code[mine] = n_shared + np.arange(len(mine))
-            parts = None
-            if self.likelihood.imputes:
-                where = n_shared + np.flatnonzero(owner[private] == p)
-                parts = {name: value[where] for name, value in parameters.items()}
-            is_open = bool(plan.open[p])
-            n_own = n_shared if plan.lone == p else n_mobile  # mutant: global step n own
-            own.append(Own(recode(state, live, code, p), n_own, len(mine), is_open, parts))
-        return Message((broadcast, hyper), own)
+    def _roles(self, hyper: Any, counts: Array, owner: Array, plan: Plan, rng: np.random.Generator) -> Roles:
+        if plan.published:
+            ghosts, extra = np.ones(len(counts), np.int64), np.empty(0, np.int64)
+        else:
+            # mutant: roles ghosts
+            ghosts, extra = self.measure.ghosts(hyper, counts, self.n_rows, plan.ghosts, rng)
+        mobile, frozen, private = classify(ghosts, owner, plan)  # mutant: roles mobile
+        return Roles(ghosts, extra, mobile, frozen, private)
 
     def _weights(
-        self, hyper: Hyper, counts: Array, ghosts: Array, extra: Array, usable: Array, n_mobile: int, plan: Plan,
-        rng: np.random.Generator,
-    ) -> tuple[Array, Sequence[kernel.TailLaw]]:  # fmt: skip
-        """Log weights of the usable atoms (mobile, ghost-only, stuck) and the law of a closed and an open tail."""
-        closed = kernel.TailLaw(hyper.sigma, 0.0)
+        self, hyper: Any, counts: Array, roles: Roles, plan: Plan, rng: np.random.Generator
+    ) -> tuple[Array, tuple[TailLaw, TailLaw]]:
+        """Log weights of usable atoms, ghost-only ones among them, and the laws of a closed and an open tail."""
+        closed = self.measure.closed_tail(hyper)
         if plan.published:
-            weights, rest, total = self.measure.normalised(hyper, counts, rng)
-            return weights, (closed, kernel.TailLaw(hyper.sigma, total, hyper.sigma, rest, total, 1.0))
-        held = (counts + ghosts)[usable]  # mutant: weights held
-        held = np.concatenate([held[:n_mobile], extra, held[n_mobile:]])
-        weights = self.measure.log_weights(hyper, held, rng)
-        birth = self.measure.birth(hyper, len(counts) + len(extra), rng)  # mutant: weights birth
-        return weights, (closed, kernel.TailLaw(hyper.sigma, birth))  # mutant: weights result
+            weights, law = self.measure.published(hyper, counts, rng)
+            return weights, (closed, law)
+        sizes = (counts + roles.ghosts)[roles.usable(plan)]  # mutant: weights sizes
+        n_mobile = len(roles.mobile)
+        sizes = np.concatenate([sizes[:n_mobile], roles.extra, sizes[n_mobile:]])
+        weights = self.measure.log_weights(hyper, sizes, rng)
+        law = self.measure.open_tail(hyper, roles.n_shared, len(roles.private), rng)  # mutant: weights law
+        return weights, (closed, law)  # mutant: weights result
+
+    def _shares(
+        self, state: MixtureState, roles: Roles, plan: Plan, parameters: Parameters | None
+    ) -> list[MixtureShare]:
+        """Every shard's codes, what it may do and, when holes are imputed, parameters of its private atoms."""
+        live = state.occupied
+        owner = state.table.owner[live][roles.private]
+        code = np.full(len(live), -1)
+        code[roles.mobile] = np.arange(len(roles.mobile))
+        code[roles.frozen] = roles.n_mobile + np.arange(len(roles.frozen))
+        shares = []
+        for p in range(self.n_shards):
+            mine = np.flatnonzero(owner == p)
+            own_code = code.copy()
+            own_code[roles.private[mine]] = roles.n_shared + np.arange(len(mine))
+            own = None
+            if parameters is not None:
+                own = {name: value[roles.n_shared + mine] for name, value in parameters.items()}
+            usable = roles.n_shared if plan.lone == p else roles.n_mobile  # mutant: shares usable
+            is_open = bool(plan.open[p])
+            shares.append(MixtureShare(recode(state, live, own_code, p), usable, len(mine), is_open, own))
+        return shares
+
+
+def _first(parameters: Parameters, n: int) -> Parameters:
+    return {name: value[:n] for name, value in parameters.items()}

@@ -17,10 +17,31 @@ from unbounded.arrays import Array
 from unbounded.compiled.jit import jit
 from unbounded.priors import Beta, Gamma, log_gamma_draws, slice_within
 
+MOST_ATOMS = 2**20
 
-class Hyper(NamedTuple):
+
+class PartitionHyper(NamedTuple):
     alpha: float
     sigma: float
+
+
+class TailLaw(NamedTuple):
+    """Weights in the tail of a shard with `rows` rows in `atoms` private atoms (the moving row left out).
+
+    An atom with m rows weighs c (m - discount), a new one c (birth + extra * atoms); c = scale / (base + step * rows).
+    Ghosts: scale = base = 1, step = extra = 0. As published: the Dirichlet rest mass shared out among the tail.
+    """
+
+    discount: float
+    birth: float
+    extra: float = 0.0
+    scale: float = 1.0
+    base: float = 1.0
+    step: float = 0.0
+
+    @property
+    def makes_atoms(self) -> bool:
+        return self.birth > 0.0 or self.extra > 0.0
 
 
 @dataclass(frozen=True)
@@ -45,18 +66,18 @@ class PitmanYor:
                 f"with discount {sigma!r}."
             )
 
-    def start(self) -> Hyper:
+    def start(self) -> PartitionHyper:
         """Prior means, as a place to start from."""
         alpha = self.concentration.mean if isinstance(self.concentration, Gamma) else float(self.concentration)
         sigma = self.discount.mean if isinstance(self.discount, Beta) else float(self.discount)
-        return Hyper(alpha, max(sigma, 0.5 * (1.0 - alpha)) if alpha < 0 and sigma <= -alpha else sigma)
+        return PartitionHyper(alpha, max(sigma, 0.5 * (1.0 - alpha)) if alpha < 0 and sigma <= -alpha else sigma)
 
-    def draw_prior(self, rng: np.random.Generator) -> Hyper:
+    def draw_prior(self, rng: np.random.Generator) -> PartitionHyper:
         alpha = self.concentration.draw(rng) if isinstance(self.concentration, Gamma) else self.concentration
         sigma = self.discount.draw(rng) if isinstance(self.discount, Beta) else self.discount
-        return Hyper(float(alpha), float(sigma))
+        return PartitionHyper(float(alpha), float(sigma))
 
-    def log_prior(self, hyper: Hyper) -> float:
+    def log_prior(self, hyper: PartitionHyper) -> float:
         value = 0.0
         if isinstance(self.concentration, Gamma):
             value += self.concentration.log_density(hyper.alpha)
@@ -64,21 +85,21 @@ class PitmanYor:
             value += self.discount.log_density(hyper.sigma)
         return value
 
-    def log_prob(self, hyper: Hyper, counts: Array) -> float:
-        """Log probability of a partition with these counts (the EPPF)."""
+    def log_prob(self, hyper: PartitionHyper, counts: Array, extent: float) -> float:
+        """Log probability of a partition of `extent` rows with these counts (the EPPF)."""
         alpha, sigma = hyper
-        k, n = len(counts), counts.sum()
+        k, n = len(counts), extent
         tables = np.log(alpha + sigma * np.arange(1, k)).sum()
         seats = gammaln(counts - sigma).sum() - k * gammaln(1.0 - sigma)
         return float(tables + seats - gammaln(alpha + n) + gammaln(alpha + 1.0))
 
-    def update(self, hyper: Hyper, counts: Array, rng: np.random.Generator) -> Hyper:
+    def update(self, hyper: PartitionHyper, counts: Array, extent: float, rng: np.random.Generator) -> PartitionHyper:
         """Move the sampled hyper-parameters given the partition, ghosts integrated out.
 
         alpha by auxiliary variables (Teh 2006); sigma by slice sampling, O(K) instead of O(n).
         """
         alpha, sigma = hyper
-        k, n = len(counts), counts.sum()
+        k, n = len(counts), extent
         if isinstance(self.concentration, Gamma):
             old_tables = rng.random(k - 1) < alpha / (alpha + sigma * np.arange(1, k))
             log_x = math.log(rng.beta(alpha + 1.0, n - 1.0)) if n > 1 else 0.0
@@ -92,12 +113,16 @@ class PitmanYor:
             def log_density(s: float) -> float:
                 inside = low < s < 1.0
                 # mutant: log density result
-                return self.log_prob(Hyper(alpha, s), counts) + prior.log_density(s) if inside else -math.inf
+                return (
+                    self.log_prob(PartitionHyper(alpha, s), counts, n) + prior.log_density(s) if inside else -math.inf
+                )
 
             sigma = slice_within(log_density, sigma, low, 1.0, rng)
-        return Hyper(alpha, sigma)
+        return PartitionHyper(alpha, sigma)
 
-    def ghosts(self, hyper: Hyper, counts: Array, total: int, rng: np.random.Generator) -> tuple[Array, Array]:
+    def ghosts(
+        self, hyper: PartitionHyper, counts: Array, extent: float, total: int, rng: np.random.Generator
+    ) -> tuple[Array, Array]:
         """(ghosts of each atom, ghosts of each atom that only ghosts hold), from their law given the partition."""
         alpha, sigma = hyper
         rest = alpha + sigma * len(counts)
@@ -106,30 +131,126 @@ class PitmanYor:
         drawn = rng.multinomial(total, shares / shares.sum())
         return drawn[:-1], _seat(rng.random(int(drawn[-1])), rest, sigma)  # mutant: ghosts result
 
-    def log_weights(self, hyper: Hyper, held: Array, rng: np.random.Generator) -> Array:
-        """Unnormalised log weights, S_k ~ Gamma(rows + ghosts - sigma, 1)."""
-        return log_gamma_draws(held - hyper.sigma, rng)  # mutant: log weights result
+    def simulate(self, hyper: PartitionHyper, extent: int, rng: np.random.Generator) -> Array:
+        """Labels of `extent` rows from the prior, by sticks broken until hardly a row would join the rest."""
+        alpha, sigma = hyper
+        sticks: list[float] = []
+        rest = 1.0
+        while rest > 1.0 / (10 * extent) and len(sticks) < extent:
+            share = rng.beta(1.0 - sigma, alpha + sigma * (len(sticks) + 1))
+            sticks.append(rest * share)
+            rest *= 1.0 - share
+        weights = np.array(sticks)
+        return rng.choice(len(weights), size=extent, p=weights / weights.sum())
 
-    def birth(self, hyper: Hyper, n_atoms: int, rng: np.random.Generator) -> float:
+    def log_predictive(self, hyper: PartitionHyper, counts: Array) -> Array:
+        """Log probabilities that the next row joins each atom, or (last) a new one."""
+        weights = np.append(counts - hyper.sigma, hyper.alpha + hyper.sigma * len(counts))
+        return np.log(weights) - math.log(hyper.alpha + counts.sum())
+
+    def log_merge(self, hyper: PartitionHyper, first: Array, second: Array, n_atoms: int) -> Array:
+        """Log prior gained when two of n_atoms atoms, with so many rows each, become one."""
+        seats = gammaln(first + second - hyper.sigma) - gammaln(second - hyper.sigma) - gammaln(first - hyper.sigma)
+        table = math.log(hyper.alpha + hyper.sigma * max(1, n_atoms - 1)) - math.lgamma(1.0 - hyper.sigma)
+        value: Array = seats - table
+        return value
+
+    def scalars(self, hyper: PartitionHyper) -> dict[str, float]:
+        return {"alpha": hyper.alpha} | ({} if self.discount == 0.0 else {"sigma": hyper.sigma})
+
+    def restore(self, values: Array) -> PartitionHyper:
+        """Hyper-parameters from an array of them."""
+        return PartitionHyper(*(float(value) for value in values))
+
+    # ---- the finite part and the laws of tails beside it
+
+    def log_weights(self, hyper: PartitionHyper, sizes: Array, rng: np.random.Generator) -> Array:
+        """Unnormalised log weights, S_k ~ Gamma(rows + ghosts - sigma, 1)."""
+        return log_gamma_draws(sizes - hyper.sigma, rng)  # mutant: log weights result
+
+    def birth(self, hyper: PartitionHyper, n_atoms: int, rng: np.random.Generator) -> float:
         """Weight of a new atom beside weights S_k: alpha, or sigma V with V ~ Gamma(alpha / sigma + K, 1)."""
         if hyper.sigma == 0.0:
             return hyper.alpha  # mutant: birth result
         return hyper.sigma * float(rng.standard_gamma(hyper.alpha / hyper.sigma + n_atoms))  # mutant: birth result 2
 
-    def normalised(self, hyper: Hyper, counts: Array, rng: np.random.Generator) -> tuple[Array, float, float]:
-        """(log weights, rest mass, concentration of the rest) given the partition: Dirichlet, as the paper has it."""
+    def open_tail(self, hyper: PartitionHyper, n_shared: int, n_private: int, rng: np.random.Generator) -> TailLaw:
+        """The law of every open shard's tail, ghosts among the n_shared atoms counted."""
+        return TailLaw(hyper.sigma, self.birth(hyper, n_shared + n_private, rng))
+
+    def closed_tail(self, hyper: PartitionHyper) -> TailLaw:
+        """Rows move among private atoms and make none."""
+        return TailLaw(hyper.sigma, 0.0)
+
+    def collapsed_tail(self, hyper: PartitionHyper, n_parts: int = 1) -> TailLaw:
+        """All atoms are in the tail; of n_parts tails with their own rows, each has its part of the concentration."""
+        return TailLaw(hyper.sigma, hyper.alpha / n_parts, hyper.sigma)
+
+    def published(self, hyper: PartitionHyper, counts: Array, rng: np.random.Generator) -> tuple[Array, TailLaw]:
+        """(normalised log weights of all atoms, the law of an open tail) as the paper has it: Dirichlet."""
         rest = hyper.alpha + hyper.sigma * len(counts)
         logs = log_gamma_draws(np.append(counts - hyper.sigma, rest), rng)
         logs -= np.logaddexp.reduce(logs)
-        return logs[:-1], float(np.exp(logs[-1])), rest
+        return logs[:-1], TailLaw(hyper.sigma, rest, hyper.sigma, float(np.exp(logs[-1])), rest, 1.0)
 
-    def log_predictive(self, hyper: Hyper, counts: Array) -> Array:
-        """Log probabilities that the next row joins each atom, or (last) a new one."""
-        weights = np.append(counts - hyper.sigma, hyper.alpha + hyper.sigma * len(counts))
-        return np.log(weights) - math.log(hyper.alpha + counts.sum())
+    # ---- what rivals ask
 
-    def scalars(self, hyper: Hyper) -> dict[str, float]:
-        return {"alpha": hyper.alpha} | ({} if self.discount == 0.0 else {"sigma": hyper.sigma})
+    def padded_log_weights(self, hyper: PartitionHyper, counts: Array, n_empty: int, rng: np.random.Generator) -> Array:
+        """Log weights of atoms and of n_empty empty ones behind them, which stand for all others (sigma = 0)."""
+        return log_gamma_draws(np.append(counts, np.full(n_empty, hyper.alpha / n_empty)), rng)
+
+    def rest_weights(self, hyper: PartitionHyper, n_atoms: int, lowest: float, rng: np.random.Generator) -> Array:
+        """Weights of atoms without rows, beside n_atoms with some, that are at least `lowest`.
+
+        Points of a Poisson process with intensity c s^(-1 - sigma) e^(-s): below 1 without the exponential, above 1
+        without the power, and then thinned.
+        """
+        sigma, low = hyper.sigma, min(lowest, 1.0)
+        c = self.birth(hyper, n_atoms, rng) / math.gamma(1.0 - sigma)  # mutant: rest weights c
+        with np.errstate(divide="ignore"):
+            span = float(np.float64(low) ** -sigma - 1.0 if sigma > 0 else -np.log(low))
+        mean = c * (span / sigma if sigma > 0 else span)
+        if not mean < MOST_ATOMS:
+            raise RuntimeError(
+                f"the slice sampler needs about {mean:.1e} atoms in a round, with alpha = {hyper.alpha:.3g} and sigma "
+                f"= {sigma:.3g}: a large discount is no case for it, use another sampler."
+            )
+        u = rng.random(rng.poisson(mean))
+        light = (1.0 + u * span) ** (-1.0 / sigma) if sigma > 0 else np.exp(-u * span)
+        light = light[rng.random(len(light)) < np.exp(-light)]
+        heavy = 1.0 + rng.standard_exponential(rng.poisson(c * math.exp(-1.0)))
+        heavy = heavy[rng.random(len(heavy)) < heavy ** (-1.0 - sigma)]
+        both = np.concatenate([light, heavy])
+        return both[both >= lowest]
+
+    @property
+    def divides(self) -> bool:
+        """Whether it is a mixture of P processes with a part of the concentration each."""
+        return isinstance(self.concentration, Gamma) or self.concentration > 0
+
+    def deal(self, hyper: PartitionHyper, n_atoms: int, n_parts: int, rng: np.random.Generator) -> Array:
+        """One of n_parts processes for each atom: uniform, or by an urn that returns sigma for each atom given out.
+
+        The urn is exchangeable: the order of the atoms does not matter.
+        """
+        weights = np.full(n_parts, hyper.alpha / n_parts)
+        homes = np.empty(n_atoms, np.int64)
+        for k, u in enumerate(rng.random(n_atoms)):
+            sums = np.cumsum(weights)
+            homes[k] = min(int(np.searchsorted(sums, u * sums[-1], side="right")), n_parts - 1)
+            weights[homes[k]] += hyper.sigma  # mutant: deal weights
+        return homes
+
+    def log_halves(self, hyper: PartitionHyper, counts: Array) -> Array:
+        """[K]: log probability of two halves [K, 2] of an atom: Dirichlet-multinomial with alpha / 2 for each."""
+        half = 0.5 * hyper.alpha
+        constant = math.lgamma(hyper.alpha) - 2.0 * math.lgamma(half)
+        value: Array = constant - gammaln(counts.sum(1) + hyper.alpha) + gammaln(counts + half).sum(1)
+        return value
+
+    def half_log_weights(self, hyper: PartitionHyper, counts: Array, rng: np.random.Generator) -> Array:
+        """Unnormalised log weights of halves with so many rows."""
+        return log_gamma_draws(counts + hyper.alpha / 2, rng)
 
 
 @jit

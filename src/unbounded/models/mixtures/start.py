@@ -11,19 +11,16 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-from scipy.special import gammaln
 
 from unbounded.arrays import Array
 from unbounded.contracts import Engine, Message
 from unbounded.engines.local import Serial
 from unbounded.likelihoods.base import Bound
-from unbounded.models.labelled import kernel as labelled
-from unbounded.models.labelled.predictive import log_predictive
+from unbounded.models.labelled.atoms import Atoms
 from unbounded.models.labelled.shard import LabelShard
-from unbounded.models.mixtures import kernel
 from unbounded.models.mixtures.hybrid import HybridMixture
-from unbounded.models.mixtures.measure import Hyper
-from unbounded.models.mixtures.model import Broadcast, Mixture, MixtureState, Own, Shards
+from unbounded.models.mixtures.message import MixtureRound, MixtureShare
+from unbounded.models.mixtures.model import Mixture, MixtureState
 from unbounded.randomness import generator
 from unbounded.round import rounds
 from unbounded.rows import rows_of
@@ -36,7 +33,7 @@ MOST_SEEDS = 64
 CYCLES, ROUNDS_PER_CYCLE = 6, 8
 
 
-def begin(model: Mixture, engine: Engine, X: Any, init: Any) -> MixtureState:
+def begin(model: Mixture[Any], engine: Engine, X: Any, init: Any) -> MixtureState:
     """The first state of a chain: from a name, or from given labels."""
     check(init, model.n_rows)
     if not isinstance(init, str):
@@ -44,7 +41,8 @@ def begin(model: Mixture, engine: Engine, X: Any, init: Any) -> MixtureState:
     if init == "one":
         return model.begin(engine, np.zeros(model.n_rows, np.int64))
     if init == "prior":
-        return model.begin(engine, _prior_labels(model))
+        labels = model.measure.simulate(model.measure.start(), model.n_rows, generator(model.seed, "start"))
+        return model.begin(engine, labels)
     hybrid = model if isinstance(model, HybridMixture) else HybridMixture(model.setup)
     state = _grown(hybrid, engine, X)
     return state if hybrid is model else model.begin(engine, hybrid.assignments(state, engine), state.hyper)
@@ -61,21 +59,7 @@ def check(init: Any, n_rows: int) -> None:
         raise ValueError(f"init labels must be {n_rows} integers, got {labels.dtype} of shape {labels.shape}.")
 
 
-def _prior_labels(model: Mixture) -> Array:
-    """Labels from the Chinese restaurant, by way of stick-breaking sizes."""
-    rng = generator(model.seed, "start")
-    alpha, sigma = model.measure.start()
-    sticks: list[float] = []
-    rest = 1.0
-    while rest > 1.0 / (10 * model.n_rows) and len(sticks) < model.n_rows:
-        share = rng.beta(1.0 - sigma, alpha + sigma * (len(sticks) + 1))
-        sticks.append(rest * share)
-        rest *= 1.0 - share
-    weights = np.array(sticks)
-    return rng.choice(len(weights), size=model.n_rows, p=weights / weights.sum())
-
-
-def _grown(model: Mixture, engine: Engine, X: Any) -> MixtureState:
+def _grown(model: Mixture[Any], engine: Engine, X: Any) -> MixtureState:
     rng = generator(model.seed, "start")
     labels, state = pilot(model, X, rng)
     if len(labels) == model.n_rows:
@@ -83,14 +67,14 @@ def _grown(model: Mixture, engine: Engine, X: Any) -> MixtureState:
     return extend(model, engine, state, rng)
 
 
-def pilot(model: Mixture, X: Any, rng: np.random.Generator) -> tuple[Array, MixtureState]:
+def pilot(model: Mixture[Any], X: Any, rng: np.random.Generator) -> tuple[Array, MixtureState]:
     """Clusters of some of the rows, or of all when they are few."""
     most = max(PILOT_ROWS, PILOT_ROWS_PER_FEATURE * (0 if model.likelihood.sparse else model.likelihood.n_features))
     rows = np.sort(rng.choice(model.n_rows, min(model.n_rows, most), replace=False))
     setup = replace(model.setup, extent=len(rows), n_shards=1, sweeps=1, seed=int(rng.integers(2**62)))
     short = HybridMixture(setup)
     part = X[rows]
-    few = Serial(Shards(part, model.likelihood, 1))
+    few = Serial(short.recipe(part))
     try:
         (completed,) = few.map(LabelShard.completed)
         filled = part if completed is None else completed
@@ -107,9 +91,9 @@ def pilot(model: Mixture, X: Any, rng: np.random.Generator) -> tuple[Array, Mixt
         few.close()
 
 
-def _seed_labels(model: Mixture, X: Any, rng: np.random.Generator) -> Array:
+def _seed_labels(model: Mixture[Any], X: Any, rng: np.random.Generator) -> Array:
     """k-means++ with the likelihood's own distance: how much better a row explains itself than a seed."""
-    likelihood = model.likelihood
+    likelihood, predictive = model.likelihood, model.kernel.predictive
     most = max(20, min(SEED_ROWS, SEED_CELLS // likelihood.n_features))
     chosen = np.sort(rng.choice(X.shape[0], min(X.shape[0], most), replace=False))
     few = X[chosen]
@@ -117,14 +101,14 @@ def _seed_labels(model: Mixture, X: Any, rng: np.random.Generator) -> Array:
     itself = _own_predictive(likelihood, features)
     n_seeds = min(MOST_SEEDS, max(1, len(chosen) // 5))
     seeds = [int(rng.integers(len(chosen)))]
-    best = log_predictive(likelihood, np.ones(1), features[seeds], few)[0]
+    best = predictive(Atoms(np.ones(1), features[seeds]), few)[0]
     while len(seeds) < n_seeds:
         gap = np.maximum(itself - best, 0.0)
         if not gap.sum() > 0:
             break
         seeds.append(int(rng.choice(len(gap), p=gap / gap.sum())))
-        best = np.maximum(best, log_predictive(likelihood, np.ones(1), features[seeds[-1:]], few)[0])
-    return log_predictive(likelihood, np.ones(len(seeds)), features[seeds], X).argmax(0)
+        best = np.maximum(best, predictive(Atoms(np.ones(1), features[seeds[-1:]]), few)[0])
+    return predictive(Atoms(np.ones(len(seeds)), features[seeds]), X).argmax(0)
 
 
 def _own_predictive(likelihood: Bound, features: Array) -> Array:
@@ -133,15 +117,15 @@ def _own_predictive(likelihood: Bound, features: Array) -> Array:
     return likelihood.log_marginal(2 * ones, 2 * features) - likelihood.log_marginal(ones, features)
 
 
-def _merged(model: Mixture, state: MixtureState, X: Any, labels: Array) -> Array:
+def _merged(model: Mixture[Any], state: MixtureState, X: Any, labels: Array) -> Array:
     """Labels after merging, greedily, every pair of clusters that the model prefers as one."""
-    counts = state.table.counts[state.occupied].astype(float)
-    statistics = state.table.statistics[state.occupied].copy()
+    atoms = Atoms(state.table.counts[state.occupied].astype(float), state.table.statistics[state.occupied].copy())
+    counts, statistics = atoms
     k, labels = len(counts), labels.copy()
-    alone = model.likelihood.log_marginal(counts, statistics)
+    separate = model.likelihood.log_marginal(counts, statistics)
     gains = np.full((k, k), -np.inf)
     for i in range(k - 1):
-        gains[i, i + 1 :] = _gains(model, state.hyper, counts, statistics, alone, i, np.arange(i + 1, k))
+        gains[i, i + 1 :] = _gains(model, state.hyper, atoms, separate, i, np.arange(i + 1, k))
     while gains.max() > 0:
         i, j = (int(v) for v in np.unravel_index(gains.argmax(), gains.shape))
         rows = np.flatnonzero((labels == i) | (labels == j))
@@ -150,38 +134,36 @@ def _merged(model: Mixture, state: MixtureState, X: Any, labels: Array) -> Array
             continue
         counts[i] += counts[j]
         statistics[i] += statistics[j]
-        alone[i] = model.likelihood.log_marginal(counts[[i]], statistics[[i]])[0]
+        separate[i] = model.likelihood.log_marginal(counts[[i]], statistics[[i]])[0]
         labels[labels == j] = i
         counts[j] = 0.0
         gains[j] = gains[:, j] = gains[i] = gains[:, i] = -np.inf
         others = np.flatnonzero((counts > 0) & (np.arange(k) != i))
         if len(others):
-            gains[i, others] = _gains(model, state.hyper, counts, statistics, alone, i, others)
+            gains[i, others] = _gains(model, state.hyper, atoms, separate, i, others)
     return labels
 
 
-def _freedom(model: Mixture, X: Any, half: Array) -> float:
+def _freedom(model: Mixture[Any], X: Any, half: Array) -> float:
     """Minus the log probability of the rows' halves given the two clusters.
 
     Two overlapping clusters can be labelled in many ways that are all as good; one cluster in one way only. A fair
     comparison sums over them, which is what this adds in favour of two (as a split-merge proposal does).
     """
-    counts, statistics = _statistics(model, X, half)
-    logs = log_predictive(model.likelihood, counts, statistics, X) + np.log(counts)[:, None]
+    atoms = _totals(model, X, half)
+    logs = model.kernel.predictive(atoms, X) + np.log(atoms.counts)[:, None]
     return float((np.logaddexp(logs[0], logs[1]) - np.where(half == 1, logs[1], logs[0])).sum())
 
 
-def _gains(
-    model: Mixture, hyper: Hyper, counts: Array, statistics: Array, alone: Array, i: int, others: Array
-) -> Array:
-    """Log posterior gained by merging cluster i with each of the others; alone: their own log marginals."""
+def _gains(model: Mixture[Any], hyper: Any, atoms: Atoms, separate: Array, i: int, others: Array) -> Array:
+    """Log posterior gained by merging cluster i with each of the others; separate: their own log marginals."""
+    counts, statistics = atoms
     together = model.likelihood.log_marginal(counts[i] + counts[others], statistics[i] + statistics[others])
-    seats = gammaln(counts[i] + counts[others] - hyper.sigma) - gammaln(counts[others] - hyper.sigma)
-    table = np.log(hyper.alpha + hyper.sigma * max(1, len(counts) - 1)) - gammaln(1.0 - hyper.sigma)
-    return together - alone[others] - alone[i] + seats - gammaln(counts[i] - hyper.sigma) - table
+    prior = model.measure.log_merge(hyper, counts[i], counts[others], len(counts))
+    return together - separate[others] - separate[i] + prior
 
 
-def _split(model: Mixture, hyper: Hyper, X: Any, labels: Array, rng: np.random.Generator) -> Array:
+def _split(model: Mixture[Any], hyper: Any, X: Any, labels: Array, rng: np.random.Generator) -> Array:
     """Labels after cutting in two every cluster that the model prefers as two (two random tries each)."""
     labels = labels.copy()
     for k in np.unique(labels):
@@ -194,43 +176,42 @@ def _split(model: Mixture, hyper: Hyper, X: Any, labels: Array, rng: np.random.G
     return labels
 
 
-def _halves(model: Mixture, X: Any, rng: np.random.Generator, steps: int = 10) -> Array | None:
+def _halves(model: Mixture[Any], X: Any, rng: np.random.Generator, steps: int = 10) -> Array | None:
     """Two clusters grown from two random rows by alternating assignment and statistics; None when one dies out."""
     seeds = rng.choice(X.shape[0], 2, replace=False)
-    counts, statistics = np.ones(2), model.likelihood.features(X[seeds])
+    atoms = Atoms(np.ones(2), model.likelihood.features(X[seeds]))
     half = np.zeros(X.shape[0], np.int32)
     for _ in range(steps):
-        score = log_predictive(model.likelihood, counts, statistics, X) + np.log(counts)[:, None]
+        score = model.kernel.predictive(atoms, X) + np.log(atoms.counts)[:, None]
         half = (score[1] > score[0]).astype(np.int32)
-        counts, statistics = _statistics(model, X, half)
-        if counts.min() < 1:
+        atoms = _totals(model, X, half)
+        if atoms.counts.min() < 1:
             return None
     return half
 
 
-def _statistics(model: Mixture, X: Any, half: Array) -> tuple[Array, Array]:
-    counts, sums = labelled.statistics(model.family, rows_of(X, 0, X.shape[0]), half, 2, model.likelihood.n_features)
-    return counts.astype(float), sums
+def _totals(model: Mixture[Any], X: Any, half: Array) -> Atoms:
+    counts, statistics = model.kernel.totals(rows_of(X, 0, X.shape[0]), half, 2)
+    return Atoms(counts.astype(float), statistics)
 
 
-def _gain_of_split(model: Mixture, hyper: Hyper, X: Any, half: Array) -> float:
-    counts, statistics = _statistics(model, X, half)
-    alone = model.likelihood.log_marginal(counts, statistics)
-    return _freedom(model, X, half) - float(_gains(model, hyper, counts, statistics, alone, 0, np.array([1]))[0])
+def _gain_of_split(model: Mixture[Any], hyper: Any, X: Any, half: Array) -> float:
+    atoms = _totals(model, X, half)
+    separate = model.likelihood.log_marginal(*atoms)
+    return _freedom(model, X, half) - float(_gains(model, hyper, atoms, separate, 0, np.array([1]))[0])
 
 
-def extend(model: Mixture, engine: Engine, pilot: MixtureState, rng: np.random.Generator) -> MixtureState:
+def extend(model: Mixture[Any], engine: Engine, pilot: MixtureState, rng: np.random.Generator) -> MixtureState:
     """All rows join the pilot's clusters, given parameters drawn from them."""
     counts = pilot.table.counts[pilot.occupied].astype(float)
     parameters = model.likelihood.draw(counts, pilot.table.statistics[pilot.occupied], rng)
     finite = model.finite(parameters, np.log(counts))
     k = len(counts)
-    closed = kernel.TailLaw(pilot.hyper.sigma, 0.0)
+    closed = model.measure.closed_tail(pilot.hyper)
     imputed = parameters if model.likelihood.imputes else None
     none = {name: value[:0] for name, value in parameters.items()} if model.likelihood.imputes else None
-    broadcast = Broadcast(0, finite, k, k, (closed, closed), imputed)
-    own = Own(np.zeros(1, np.int32), k, 0, False, none)
+    shared = MixtureRound(0, pilot.hyper, finite, k, (closed, closed), imputed)
+    own = MixtureShare(np.zeros(1, np.int32), k, 0, False, none)
     starter = replace(model, setup=replace(model.setup, seed=int(rng.integers(2**62)), sweeps=1))
-    message = Message((broadcast, pilot.hyper), [own] * model.n_shards)
-    engine.run(starter.local_step, message)
+    engine.run(starter.local_step, Message(shared, [own] * model.n_shards))
     return model.count(engine, k, pilot.hyper, 0)

@@ -20,14 +20,14 @@ from unbounded.models.labelled.atoms import draw_parameters, finite_part
 from unbounded.models.labelled.gossip import (
     Known,
     Version,
-    filed,
+    from_arrays,
     gossip,
     heard_of,
     impute,
     n_numbers,
     of_others,
     summed,
-    unfiled,
+    to_arrays,
     widened,
 )
 from unbounded.priors import log_gamma_draws
@@ -41,7 +41,7 @@ class GossipGroupState(GroupsState):
     known: Known
 
     def arrays(self) -> dict[str, Array]:
-        return super().arrays() | filed(self.known)
+        return super().arrays() | to_arrays(self.known)
 
 
 class View(NamedTuple):
@@ -141,4 +141,4 @@ class AsynchronousGroups(Groups):
 
     def restore(self, arrays: Arrays) -> GossipGroupState:
         plain = super().restore(arrays)
-        return GossipGroupState(**vars(plain), known=unfiled(arrays, self.likelihood.n_features))
+        return GossipGroupState(**vars(plain), known=from_arrays(arrays, self.likelihood.n_features))

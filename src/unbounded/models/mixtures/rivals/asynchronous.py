@@ -10,27 +10,24 @@ import numpy as np
 
 from unbounded.arrays import Array, Arrays
 from unbounded.contracts import Engine, Gathered, Message, Spread, Summary, alone
-from unbounded.models.labelled import kernel as labelled
+from unbounded.models.labelled.atoms import Atoms
 from unbounded.models.labelled.gossip import (
-    FREE_SLOTS,
     Known,
     Version,
-    filed,
+    from_arrays,
     gossip,
     heard_of,
     impute,
     n_numbers,
     of_others,
     summed,
-    unfiled,
+    to_arrays,
 )
 from unbounded.models.labelled.shard import LabelShard
-from unbounded.models.mixtures import kernel
-from unbounded.models.mixtures.measure import Hyper
-from unbounded.models.mixtures.model import Mixture, MixtureState, Table
-from unbounded.randomness import generator, key
-
-# ---- mixtures
+from unbounded.models.mixtures.measure import PartitionHyper, PitmanYor
+from unbounded.models.mixtures.message import MixturePart
+from unbounded.models.mixtures.model import AtomTable, Mixture, MixtureState
+from unbounded.randomness import generator
 
 
 @dataclass(frozen=True)
@@ -38,11 +35,11 @@ class GossipState(MixtureState):
     known: Known
 
     def arrays(self) -> dict[str, Array]:
-        return super().arrays() | filed(self.known)
+        return super().arrays() | to_arrays(self.known)
 
 
 @dataclass(frozen=True)
-class AsynchronousMixture(Mixture):
+class AsynchronousMixture(Mixture[PitmanYor]):
     """The table holds what is true: the sum of what shards have, by number."""
 
     @property
@@ -52,18 +49,18 @@ class AsynchronousMixture(Mixture):
     def settled(self) -> int:
         return 0
 
-    def count(self, engine: Engine, n_shared: int, hyper: Hyper, round_: int) -> GossipState:
+    def count(self, engine: Engine, n_shared: int, hyper: PartitionHyper, round_: int) -> GossipState:
         now = heard_of(engine.run(self._report, Message(n_shared, [0] * self.n_shards)))
         return self._state(round_, hyper, now, [now] * self.n_shards)
 
-    def _state(self, round_: int, hyper: Hyper, now: Sequence[Version], known: Known) -> GossipState:
+    def _state(self, round_: int, hyper: PartitionHyper, now: Sequence[Version], known: Known) -> GossipState:
         counts, statistics = summed(now)
-        table = Table(counts, statistics, np.full(len(counts), -1))
+        table = AtomTable(counts, statistics, np.full(len(counts), -1))
         return GossipState(round_, hyper, table, len(counts), np.zeros(self.n_shards, np.int64), known)
 
     def global_step(self, state: Any, spread: Spread = alone) -> Message:
         counts = state.table.counts[state.occupied].astype(float)
-        hyper = self.measure.update(state.hyper, counts, generator(self.seed, "hyper", state.round))
+        hyper = self.measure.update(state.hyper, counts, self.n_rows, generator(self.seed, "hyper", state.round))
         return Message((state.round, hyper), [of_others(state.known, p) for p in range(self.n_shards)])
 
     def local_step(self, shard: LabelShard, shared: Any, own: Any) -> Summary:
@@ -74,40 +71,19 @@ class AsynchronousMixture(Mixture):
         return self._report(shard, n_numbers(shard.labels), 0)
 
     def _own(self, shard: LabelShard, size: int) -> Version:
-        n_features = self.likelihood.n_features
-        return Version(*labelled.statistics(self.family, shard.data, shard.labels, size, n_features))
+        return Version(*self.kernel.totals(shard.data, shard.labels, size))
 
     def _report(self, shard: LabelShard, size: int, _: Any) -> Summary:
         return Summary({}, self._own(shard, size)._asdict())
 
-    def _sweeps(self, shard: LabelShard, hyper: Hyper, round_: int, others: Version) -> None:
+    def _sweeps(self, shard: LabelShard, hyper: PartitionHyper, round_: int, others: Version) -> None:
         """L collapsed sweeps; the rows of others stay where they were."""
-        law = kernel.TailLaw(hyper.sigma, hyper.alpha, hyper.sigma)  # mutant: sweeps law
+        law = self.measure.collapsed_tail(hyper)  # mutant: sweeps law
         none = self.likelihood.draw(np.zeros(0), np.zeros((0, self.likelihood.n_features)), generator(0, "none"))
-        finite = self.finite(none, np.zeros(0))
-        dtype = (finite if isinstance(finite, np.ndarray) else finite[0]).dtype
-        slots = max(n_numbers(shard.labels), len(others.counts)) + FREE_SLOTS
-        tail, members, work = self._room(shard, others, slots, dtype)
-        for sweep in range(self.setup.sweeps):
-            label_key, tail_key = (key(self.seed, name, round_, sweep) for name in ("label", "tail"))
-            row = 0
-            while True:
-                row = kernel.sweep(
-                    self.family, shard.data, shard.labels, shard.first, row, finite, 0, 0, law, tail, members,
-                    label_key, tail_key, work,
-                )  # fmt: skip
-                if row == len(shard.labels):
-                    break
-                slots *= 2
-                tail, members, work = self._room(shard, others, slots, dtype)
-
-    def _room(self, shard: LabelShard, others: Version, slots: int, dtype: Any) -> tuple[Any, Array, kernel.Scratch]:
-        """(collapsed state, rows, scratch) of the atoms that the shard knows, the last slot being a new one."""
-        features = 0 if self.likelihood.sparse else self.likelihood.n_features
-        lanes = labelled.lanes_for(len(shard.labels), features, 0, dtype.itemsize)
-        counts, statistics = summed([self._own(shard, slots + 1), others])
-        tail = self.likelihood.pack(counts.astype(float), statistics, lanes)  # mutant: room tail
-        return tail, counts[:-1].copy(), kernel.scratch(features, 0, slots + 1, lanes, dtype)
+        keys = [self.keys(round_, sweep) for sweep in range(self.setup.sweeps)]
+        n_known = max(n_numbers(shard.labels), len(others.counts))
+        part = MixturePart(self.finite(none, np.zeros(0)), 0, 0, n_known, law, keys, Atoms(*others))
+        self.kernel.sweep(shard, part, self.kernel.prepare(shard, part))
 
     def gather(self, state: Any, message: Message, gathered: Gathered) -> GossipState:
         now = heard_of(gathered)
@@ -116,4 +92,4 @@ class AsynchronousMixture(Mixture):
 
     def restore(self, arrays: Arrays) -> GossipState:
         plain = super().restore(arrays)
-        return GossipState(**vars(plain), known=unfiled(arrays, self.likelihood.n_features))
+        return GossipState(**vars(plain), known=from_arrays(arrays, self.likelihood.n_features))

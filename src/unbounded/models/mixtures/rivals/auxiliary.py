@@ -20,9 +20,9 @@ from unbounded.arrays import Array, Arrays, is_csr
 from unbounded.contracts import Engine, Message, Spread, alone
 from unbounded.models.labelled.atoms import draw_parameters
 from unbounded.models.labelled.shard import LabelShard, all_labels
-from unbounded.models.mixtures.kernel import TailLaw
-from unbounded.models.mixtures.measure import Hyper
-from unbounded.models.mixtures.model import Broadcast, Mixture, MixtureState, Own, Table
+from unbounded.models.mixtures.measure import PartitionHyper, PitmanYor
+from unbounded.models.mixtures.message import MixtureRound, MixtureShare
+from unbounded.models.mixtures.model import AtomTable, Mixture, MixtureState
 from unbounded.models.mixtures.rivals import instantiated
 from unbounded.randomness import generator
 from unbounded.rows import boundaries, rows_of
@@ -75,11 +75,13 @@ class Processors:
 
 
 @dataclass(frozen=True)
-class Auxiliary(Mixture):
+class Auxiliary(Mixture[PitmanYor]):
     def __post_init__(self) -> None:
-        alpha = self.measure.concentration
-        if isinstance(alpha, int | float) and alpha <= 0:
-            raise ValueError(f"auxiliary processors share out the concentration, which must be positive, got {alpha}.")
+        if not self.measure.divides:
+            raise ValueError(
+                "auxiliary processors share out the concentration, which must be positive, got "
+                f"{self.measure.concentration}."
+            )
         if self.likelihood.imputes:
             raise ValueError(
                 "auxiliary processors move rows, and missing values of this likelihood cannot move with them; fill "
@@ -98,50 +100,37 @@ class Auxiliary(Mixture):
             raise ValueError("auxiliary processors move rows: they take rows in memory (an array or CSR), no source.")
         return Processors(X, self.n_shards)
 
-    def begin(self, engine: Engine, labels: Array, hyper: Hyper | None = None, round_: int = 0) -> MixtureState:
+    def begin(
+        self, engine: Engine, labels: Array, hyper: PartitionHyper | None = None, round_: int = 0
+    ) -> MixtureState:
         engine.map(Processor.go_home)
         return super().begin(engine, labels, hyper, round_)
 
     def jump(self, state: MixtureState, engine: Engine) -> MixtureState:
         """Hyper-parameters, then a processor for every cluster; the rows follow."""
         hyper, live = instantiated.update_hyper(self, state), state.occupied
-        homes = deal(hyper, len(live), self.n_shards, generator(self.seed, "processors", state.round))
+        homes = self.measure.deal(hyper, len(live), self.n_shards, generator(self.seed, "processors", state.round))
         n_private = np.bincount(homes, minlength=self.n_shards)
         order = np.argsort(homes, kind="stable")
         slot = np.empty(len(live), np.int32)
         slot[order] = np.concatenate([np.arange(n) for n in n_private])
         engine.map(Processor.receive, _hands(self.assignments(state, engine), homes, slot, self.n_shards))
         table = state.table
-        moved = Table(table.counts[live][order], table.statistics[live][order], homes[order])
+        moved = AtomTable(table.counts[live][order], table.statistics[live][order], homes[order])
         return MixtureState(state.round, hyper, moved, 0, n_private)
 
     def global_step(self, state: MixtureState, spread: Spread = alone) -> Message:
         """No finite part: every atom is private to its processor."""
-        alpha, sigma = state.hyper
         none, rng = np.empty((0, self.likelihood.n_features)), generator(self.seed, "parameters", state.round)
         finite = self.finite(draw_parameters(self.likelihood, none[:, 0], none, 0, 0, rng), np.empty(0))
-        law = TailLaw(sigma, alpha / self.n_shards, sigma)  # mutant: global step law
-        own = [Own(np.arange(n, dtype=np.int32), 0, n, True, None) for n in state.n_private.tolist()]
-        return Message((Broadcast(state.round, finite, 0, 0, (law, law), None), state.hyper), own)
+        law = self.measure.collapsed_tail(state.hyper, self.n_shards)  # mutant: global step law
+        own = [MixtureShare(np.arange(n, dtype=np.int32), 0, n, True, None) for n in state.n_private.tolist()]
+        return Message(MixtureRound(state.round, state.hyper, finite, 0, (law, law), None), own)
 
     def assignments(self, state: MixtureState, engine: Engine) -> Array:
         labels = np.empty(self.n_rows, np.int32)
         labels[np.concatenate(engine.map(_rows))] = all_labels(state, engine)
         return labels
-
-
-def deal(hyper: Hyper, n_atoms: int, n_shards: int, rng: np.random.Generator) -> Array:
-    """A processor for each cluster: uniform, or by an urn that returns sigma for each cluster it has given out.
-
-    The urn is exchangeable: the order of the clusters does not matter.
-    """
-    weights = np.full(n_shards, hyper.alpha / n_shards)
-    homes = np.empty(n_atoms, np.int64)
-    for k, u in enumerate(rng.random(n_atoms)):
-        sums = np.cumsum(weights)
-        homes[k] = min(int(np.searchsorted(sums, u * sums[-1], side="right")), n_shards - 1)
-        weights[homes[k]] += hyper.sigma  # mutant: deal weights
-    return homes
 
 
 def _hands(labels: Array, homes: Array, slot: Array, n_shards: int) -> list[tuple[Array, Array, int]]:

@@ -8,19 +8,21 @@ from unbounded.arrays import Array
 from unbounded.contracts import Message
 from unbounded.models.labelled.atoms import draw_parameters
 from unbounded.models.labelled.shard import recode
-from unbounded.models.mixtures.kernel import TailLaw
-from unbounded.models.mixtures.measure import Hyper
-from unbounded.models.mixtures.model import Broadcast, Mixture, MixtureState, Own
+from unbounded.models.mixtures.measure import PartitionHyper, PitmanYor, TailLaw
+from unbounded.models.mixtures.message import MixtureRound, MixtureShare
+from unbounded.models.mixtures.model import Mixture, MixtureState
 from unbounded.randomness import generator
 
 
-def update_hyper(model: Mixture, state: MixtureState) -> Hyper:
+def update_hyper(model: Mixture[PitmanYor], state: MixtureState) -> PartitionHyper:
     """Hyper-parameters given the partition: everything instantiated is drawn after them."""
     counts = state.table.counts[state.occupied].astype(float)
-    return model.measure.update(state.hyper, counts, generator(model.seed, "hyper", state.round))
+    return model.measure.update(state.hyper, counts, model.n_rows, generator(model.seed, "hyper", state.round))
 
 
-def message(model: Mixture, state: MixtureState, hyper: Hyper, log_weights: Array, law: TailLaw) -> Message:
+def message(
+    model: Mixture[PitmanYor], state: MixtureState, hyper: PartitionHyper, log_weights: Array, law: TailLaw
+) -> Message:
     """Parameters of all occupied atoms and, where there are more weights, of empty ones behind them, from the prior."""
     live, n = state.occupied, len(log_weights)
     k = len(live)
@@ -29,6 +31,6 @@ def message(model: Mixture, state: MixtureState, hyper: Hyper, log_weights: Arra
     parameters = draw_parameters(model.likelihood, counts, statistics, n - k, k, rng)
     imputed = parameters if model.likelihood.imputes else None
     none = None if imputed is None else {name: value[:0] for name, value in imputed.items()}
-    broadcast = Broadcast(state.round, model.finite(parameters, log_weights), n, n, (law, law), imputed)
-    own = [Own(recode(state, live, np.arange(k), p), n, 0, False, none) for p in range(model.n_shards)]
-    return Message((broadcast, hyper), own)
+    shared = MixtureRound(state.round, hyper, model.finite(parameters, log_weights), n, (law, law), imputed)
+    own = [MixtureShare(recode(state, live, np.arange(k), p), n, 0, False, none) for p in range(model.n_shards)]
+    return Message(shared, own)

@@ -6,17 +6,58 @@ Both take log likelihoods of a block of rows under all atoms at once (`operation
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from unbounded.arrays import Array
 from unbounded.compiled.draws import uniform
 from unbounded.compiled.jit import jit
+from unbounded.likelihoods.base import Parameters
 from unbounded.likelihoods.operations import Block, largest, logits
-from unbounded.models.mixtures.kernel import draw_mobile
+from unbounded.models.labelled.shard import LabelShard
+from unbounded.models.mixtures.kernel import CompiledLabels
+from unbounded.models.mixtures.sweep import Rows, choose, draw_mobile, scratch
+
+
+def compiled(kernel: Any, sampler: str) -> CompiledLabels:
+    """The kernel itself, where it is the one that these local steps are written for."""
+    if not isinstance(kernel, CompiledLabels):
+        raise ValueError(f"{sampler} has a local step of its own, which runs on device='cpu' only.")
+    return kernel
+
+
+# ---- slices
+
+
+class SliceKeys(NamedTuple):
+    slice: np.uint64
+    label: np.uint64
+
+
+@dataclass(frozen=True)
+class SliceKernel:
+    """Labels above slices; what they share with all labels is `labels`."""
+
+    labels: CompiledLabels
+
+    def finite(self, parameters: Parameters, log_weights: Array) -> tuple[Any, Array]:
+        """(What `logits` takes, without weights; the weights.)"""
+        # mutant: finite result
+        return self.labels.finite(parameters, np.zeros(len(log_weights))), np.exp(log_weights)
+
+    def smallest(self, shard: LabelShard, weights: Array, slices: np.uint64) -> float:
+        return float(_smallest(shard.labels, weights, slices, shard.first))
+
+    def sweep(self, shard: LabelShard, part: tuple[Any, Array], keys: SliceKeys) -> None:
+        finite, weights = part
+        work = self.labels.scratch(len(shard.labels), finite, len(weights), 1)
+        _draw_above(self.labels.family, Rows(shard.data, shard.labels, shard.first), finite, weights, keys, work)
 
 
 @jit
-def least(labels, weights, slices, first):
+def _smallest(labels, weights, slices, first):
     """The smallest slice of a shard; a row's slice is uniform below the weight of its atom."""
     value = np.inf
     for i in range(labels.size):
@@ -25,24 +66,59 @@ def least(labels, weights, slices, first):
 
 
 @jit
-def draw_above(families, data, labels, first, finite, weights, slices, key, work):
+def _draw_above(families, rows, finite, weights, keys, work):
     """Draw every row's label in proportion to its likelihood, among the atoms that weigh as much as its slice."""
     values, level = work.logits, work.cap
+    labels, first = rows.labels, rows.first
     n = labels.size
     lanes = level.size
     for start in range(0, n, lanes):
         size = min(lanes, n - start)
-        logits(finite, families, Block(data, start, size, work.features), values, work.top)
+        logits(finite, families, Block(rows.data, start, size, work.features), values, work.top)
         for r in range(lanes):
-            level[r] = uniform(slices, first + start + r) * weights[labels[start + r]] if r < size else 0.0
+            level[r] = uniform(keys.slice, first + start + r) * weights[labels[start + r]] if r < size else 0.0
         for k in range(values.shape[0]):
             for r in range(lanes):
                 if weights[k] < level[r]:
                     values[k, r] = -np.inf
         largest(values, work.top)
-        draw_mobile(work, key, first + start)
+        draw_mobile(work, keys.label, first + start)
         for r in range(size):
             labels[start + r] = np.int32(work.choice[r])
+
+
+# ---- Algorithm 8
+
+
+class Candidates(NamedTuple):
+    """Atoms that rows choose from: slot s has members[s] rows and the parameters at column[s] of the finite part.
+
+    After the columns of slots, `auxiliary` fresh atoms for each row of the block have theirs.
+    """
+
+    members: Any
+    column: Any
+    auxiliary: int
+    law: Any
+
+
+@dataclass(frozen=True)
+class Algorithm8Kernel:
+    labels: CompiledLabels
+
+    def finite(self, parameters: Parameters, log_weights: Array) -> Array:
+        """[K, F + 1]: natural parameters, the bias last; atoms come and go, so that one row of it is one atom."""
+        bias, eta = self.labels.likelihood.natural(parameters)
+        return np.concatenate([eta, (bias + log_weights)[:, None]], axis=1)
+
+    def pick(self, shard: LabelShard, rows: range, atoms: Array, candidates: Candidates, label_key: np.uint64) -> None:
+        """The rows of a block choose; members and columns of the candidates change in place."""
+        sparse, likelihood = self.labels.likelihood.sparse, self.labels.likelihood
+        slots = len(candidates.members) + candidates.auxiliary
+        work = scratch(0 if sparse else likelihood.n_features, len(atoms), slots, rows.step, np.float64)
+        finite = np.ascontiguousarray(atoms.T) if sparse else atoms
+        block = Block(shard.data, rows.start, rows.stop - rows.start, work.features)
+        _pick(self.labels.family, block, shard.labels, finite, candidates, label_key, work)
 
 
 @jit
@@ -59,29 +135,16 @@ def _exponentiate(weights):
 
 
 @jit
-def _choose(weights, aim):
-    chosen = -1
-    for c in range(weights.size):
-        if weights[c] > 0.0:
-            chosen = c
-            aim -= weights[c]
-            if aim < 0.0:
-                break
-    return chosen
+def _pick(families, block, labels, finite, candidates, key, work):
+    """Algorithm 8 on the rows of a block, one after another.
 
-
-@jit
-def pick(families, data, labels, start, size, finite, auxiliary, law, members, column, key, work):
-    """Algorithm 8 on rows start .. start + size, one after another.
-
-    Atom s has members[s] rows; its parameters, like those of `auxiliary` fresh atoms for each row of the block, are
-    columns of `finite`: column[s], and after all of those the fresh ones. A row that makes an atom puts it in an empty
-    place, of which there is at least one for each row.
+    A row that makes an atom puts it in an empty slot, of which there is at least one for each row.
     """
-    values, weights = work.logits, work.weights
+    values, weights, start = work.logits, work.weights, block.start
+    members, column, auxiliary, law = candidates
     slots = members.size
-    logits(finite, families, Block(data, start, size, work.features), values, work.top)
-    for r in range(size):
+    logits(finite, families, block, values, work.top)
+    for r in range(block.size):
         old = labels[start + r]
         members[old] -= 1  # mutant: pick members
         alone = members[old] == 0
@@ -101,7 +164,7 @@ def pick(families, data, labels, start, size, finite, auxiliary, law, members, c
         if alone:  # its own atom is the first of those without other rows
             weights[slots] = share + values[column[old], r]  # mutant: pick weights
         total = _exponentiate(weights)
-        chosen = _choose(weights, uniform(key, start + r) * total)
+        chosen = choose(weights, uniform(key, start + r) * total)
         if chosen >= slots:
             if not (alone and chosen == slots):
                 column[free] = fresh + chosen - slots

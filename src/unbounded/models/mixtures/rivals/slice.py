@@ -11,25 +11,22 @@ the same law when they are drawn as points of a Poisson process, which takes far
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
 from unbounded.arrays import Array
-from unbounded.contracts import Engine, Message, Spread, alone
+from unbounded.contracts import Engine, Message, Spread, Summary, alone
 from unbounded.likelihoods.base import Parameters
-from unbounded.models.labelled.kernel import lanes_for
 from unbounded.models.labelled.shard import LabelShard, recode
-from unbounded.models.mixtures.kernel import TailLaw, scratch
-from unbounded.models.mixtures.measure import Hyper, PitmanYor
-from unbounded.models.mixtures.model import Broadcast, Mixture, MixtureState, Own
-from unbounded.models.mixtures.rivals import instantiated, kernel
+from unbounded.models.mixtures.measure import PitmanYor
+from unbounded.models.mixtures.message import MixtureRound, MixtureShare
+from unbounded.models.mixtures.model import Mixture, MixtureState
+from unbounded.models.mixtures.rivals import instantiated
+from unbounded.models.mixtures.rivals.kernel import SliceKernel, SliceKeys, compiled
 from unbounded.randomness import generator, key
-
-MOST_ATOMS = 2**20
 
 
 @dataclass(frozen=True)
@@ -40,7 +37,7 @@ class Sliced(MixtureState):
 
 
 @dataclass(frozen=True)
-class Slice(Mixture):
+class Slice(Mixture[PitmanYor]):
     def __post_init__(self) -> None:
         if self.setup.sweeps != 1:
             raise ValueError(
@@ -55,62 +52,32 @@ class Slice(Mixture):
     def settled(self) -> int:
         return 0
 
+    @cached_property
+    def slices(self) -> SliceKernel:
+        return SliceKernel(compiled(self.kernel, "the slice sampler"))
+
     def jump(self, state: MixtureState, engine: Engine) -> Sliced:
         """Hyper-parameters, weights and, with the shards' smallest slice, as many new atoms as that takes."""
         hyper, live = instantiated.update_hyper(self, state), state.occupied
         rng = generator(self.seed, "weights", state.round)
         weights = np.exp(self.measure.log_weights(hyper, state.table.counts[live].astype(float), rng))
         own = [weights[recode(state, live, np.arange(len(live)), p)] for p in range(self.n_shards)]
-        lowest = min(engine.map(partial(_least, slices=self._slices(state.round)), own))
-        weights = np.concatenate([weights, others(self.measure, hyper, len(live), lowest, rng)])  # mutant: jump weights
+        lowest = min(engine.map(partial(self.slices.smallest, slices=self._key(state.round)), own))
+        rest = self.measure.rest_weights(hyper, len(live), lowest, rng)  # mutant: jump rest
+        weights = np.concatenate([weights, rest])
         return Sliced(state.round, hyper, state.table, state.n_shared, state.n_private, weights)
 
-    def _slices(self, round_: int) -> np.uint64:
+    def _key(self, round_: int) -> np.uint64:
         return key(self.seed, "slice", round_)
 
     def global_step(self, state: Any, spread: Spread = alone) -> Message:
-        return instantiated.message(self, state, state.hyper, np.log(state.weights), TailLaw(state.hyper.sigma, 0.0))
+        law = self.measure.closed_tail(state.hyper)
+        return instantiated.message(self, state, state.hyper, np.log(state.weights), law)
 
     def finite(self, parameters: Parameters, log_weights: Array) -> Any:
-        """(What `logits` takes, without weights; the weights.)"""
-        return super().finite(parameters, np.zeros(len(log_weights))), np.exp(log_weights)  # mutant: finite result
+        return self.slices.finite(parameters, log_weights)
 
-    def _sweep(self, shard: LabelShard, message: Broadcast, own: Own) -> int:
-        finite, weights = message.finite
-        dtype = (finite if isinstance(finite, np.ndarray) else finite[0]).dtype
-        rows = 0 if self.likelihood.sparse else self.likelihood.n_features
-        work = scratch(rows, len(weights), 1, lanes_for(len(shard.labels), rows, len(weights), dtype.itemsize), dtype)
-        kernel.draw_above(
-            self.family, shard.data, shard.labels, shard.first, finite, weights, self._slices(message.round),
-            key(self.seed, "label", message.round), work,
-        )  # fmt: skip
-        return 0
-
-
-def _least(shard: LabelShard, weights: Array, slices: np.uint64) -> float:
-    return float(kernel.least(shard.labels, weights, slices, shard.first))
-
-
-def others(measure: PitmanYor, hyper: Hyper, n_atoms: int, lowest: float, rng: np.random.Generator) -> Array:
-    """Weights of atoms without rows, beside n_atoms with some, that are at least `lowest`.
-
-    Points of a Poisson process with intensity c s^(-1 - sigma) e^(-s): below 1 without the exponential, above 1 without
-    the power, and then thinned.
-    """
-    sigma, low = hyper.sigma, min(lowest, 1.0)
-    c = measure.birth(hyper, n_atoms, rng) / math.gamma(1.0 - sigma)  # mutant: others c
-    with np.errstate(divide="ignore"):
-        span = float(np.float64(low) ** -sigma - 1.0 if sigma > 0 else -np.log(low))
-    mean = c * (span / sigma if sigma > 0 else span)
-    if not mean < MOST_ATOMS:
-        raise RuntimeError(
-            f"the slice sampler needs about {mean:.1e} atoms in a round, with alpha = {hyper.alpha:.3g} and sigma = "
-            f"{sigma:.3g}: a large discount is no case for it, use another sampler."
-        )
-    u = rng.random(rng.poisson(mean))
-    light = (1.0 + u * span) ** (-1.0 / sigma) if sigma > 0 else np.exp(-u * span)
-    light = light[rng.random(len(light)) < np.exp(-light)]
-    heavy = 1.0 + rng.standard_exponential(rng.poisson(c * math.exp(-1.0)))
-    heavy = heavy[rng.random(len(heavy)) < heavy ** (-1.0 - sigma)]
-    both = np.concatenate([light, heavy])
-    return both[both >= lowest]
+    def resample(self, shard: LabelShard, shared: MixtureRound, own: MixtureShare) -> Summary:
+        keys = SliceKeys(self._key(shared.round), key(self.seed, "label", shared.round))
+        self.slices.sweep(shard, shared.finite, keys)
+        return self._summarise(shard, shared.n_shared, 0)

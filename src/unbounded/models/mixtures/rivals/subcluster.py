@@ -13,24 +13,20 @@ L.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import gammaln
 
 from unbounded.arrays import Array, Arrays, is_csr
 from unbounded.compiled.draws import uniform
 from unbounded.compiled.jit import jit
 from unbounded.contracts import Engine, Gathered, Message, Spread, Summary, alone
 from unbounded.likelihoods.base import Parameters
-from unbounded.models.labelled import kernel as labelled
 from unbounded.models.labelled.shard import LabelShard
-from unbounded.models.mixtures import kernel
-from unbounded.models.mixtures.measure import Hyper
-from unbounded.models.mixtures.model import Mixture, MixtureState, Table
-from unbounded.priors import log_gamma_draws
+from unbounded.models.mixtures.measure import PartitionHyper, PitmanYor
+from unbounded.models.mixtures.message import MixturePart, SweepKeys
+from unbounded.models.mixtures.model import AtomTable, Mixture, MixtureState
 from unbounded.randomness import generator, key
 from unbounded.rows import Csr
 
@@ -55,9 +51,9 @@ class Recoding(NamedTuple):
     half: Array
 
 
-class Broadcast(NamedTuple):
+class HalvesRound(NamedTuple):
     round: int
-    hyper: Hyper
+    hyper: PartitionHyper
     finite: Any
     halves: list[Any]  # of each cluster, a finite part with two atoms
     parameters: Parameters | None  # of clusters, when holes are imputed
@@ -71,19 +67,16 @@ def _recode(labels, cluster, half, first, coin_key):
         labels[i] = 2 * cluster[code] + (half[code] if half[code] >= 0 else np.int64(coin))
 
 
-def log_split(alpha: float, counts: Array, log_marginals: Array, together: Array) -> Array:
+def log_split(measure: PitmanYor, hyper: PartitionHyper, counts: Array, log_marginals: Array, together: Array) -> Array:
     """[K] log ratio of posteriors of two halves [K, 2] and one cluster."""
-    seats = gammaln(counts).sum(1) - gammaln(counts.sum(1))
-    value: Array = math.log(alpha) + seats + log_marginals.sum(1) - together
+    prior = measure.log_merge(hyper, counts[:, 0], counts[:, 1], 2)
+    value: Array = log_marginals.sum(1) - together - prior
     return value
 
 
-def log_merge(alpha: float, counts: Array, log_marginals: Array, together: Array) -> Array:
-    """The reverse, times the probability of the halves under a Dirichlet-multinomial with alpha / 2 for each."""
-    n = counts.sum(1)
-    halves = math.lgamma(alpha) - 2.0 * math.lgamma(alpha / 2) - gammaln(n + alpha) + gammaln(counts + alpha / 2).sum(1)
-    value: Array = halves - log_split(alpha, counts, log_marginals, together)
-    return value
+def log_merge(measure: PitmanYor, hyper: PartitionHyper, counts: Array, log_marginals: Array, together: Array) -> Array:
+    """The reverse, times the probability of the halves."""
+    return measure.log_halves(hyper, counts) - log_split(measure, hyper, counts, log_marginals, together)
 
 
 def taken(data: Any, rows: Array) -> Any:
@@ -97,7 +90,7 @@ def taken(data: Any, rows: Array) -> Any:
 
 
 @dataclass(frozen=True)
-class Subcluster(Mixture):
+class Subcluster(Mixture[PitmanYor]):
     wait: int = 5  # rounds before new halves may part
 
     def __post_init__(self) -> None:
@@ -113,13 +106,13 @@ class Subcluster(Mixture):
 
     # ---- states
 
-    def count(self, engine: Engine, n_shared: int, hyper: Hyper, round_: int) -> HalvesState:
+    def count(self, engine: Engine, n_shared: int, hyper: PartitionHyper, round_: int) -> HalvesState:
         coins = Recoding(np.arange(n_shared), np.full(n_shared, -1))
         coin_key = key(self.seed, "first coin", round_)
         return self._recoded(engine, coins, np.zeros(n_shared, np.int64), hyper, round_, coin_key)
 
     def _recoded(
-        self, engine: Engine, codes: Recoding, age: Array, hyper: Hyper, round_: int, coin_key: np.uint64
+        self, engine: Engine, codes: Recoding, age: Array, hyper: PartitionHyper, round_: int, coin_key: np.uint64
     ) -> HalvesState:
         gathered = engine.run(self._recode, Message((codes, len(age), coin_key), [0] * self.n_shards))
         return self._state(round_, hyper, gathered, age)
@@ -130,15 +123,12 @@ class Subcluster(Mixture):
         return self._report(shard, n_clusters)
 
     def _report(self, shard: LabelShard, n_clusters: int) -> Summary:
-        counts, sums = labelled.statistics(
-            self.family, shard.data, shard.labels, 2 * n_clusters, self.likelihood.n_features
-        )
-        return Summary({"counts": counts, "statistics": sums}, {})
+        return Summary(self.kernel.totals(shard.data, shard.labels, 2 * n_clusters)._asdict(), {})
 
-    def _state(self, round_: int, hyper: Hyper, gathered: Gathered, age: Array) -> HalvesState:
+    def _state(self, round_: int, hyper: PartitionHyper, gathered: Gathered, age: Array) -> HalvesState:
         counts, statistics = gathered.shared["counts"], gathered.shared["statistics"]
         n = len(age)
-        table = Table(counts.reshape(n, 2).sum(1), statistics.reshape(n, 2, -1).sum(1), np.full(n, -1))
+        table = AtomTable(counts.reshape(n, 2).sum(1), statistics.reshape(n, 2, -1).sum(1), np.full(n, -1))
         none = np.zeros(self.n_shards, np.int64)
         return HalvesState(round_, hyper, table, n, none, counts, statistics, age)
 
@@ -176,7 +166,7 @@ class Subcluster(Mixture):
         whole = (counts > 0).all(1)
         ratio = np.full(len(counts), -np.inf)
         able = ripe & whole
-        ratio[able] = log_split(state.hyper.alpha, counts[able], halves[able], alone[able])
+        ratio[able] = log_split(self.measure, state.hyper, counts[able], halves[able], alone[able])
         splits = np.log(rng.random(len(counts))) < ratio
         partner = self._merges(state, np.flatnonzero(ripe & ~splits), counts.sum(1), alone, rng)
         return splits, partner, (counts.sum(1) > 1) & ~whole
@@ -191,7 +181,7 @@ class Subcluster(Mixture):
             statistics = state.table.statistics[a] + state.table.statistics[others]
             together = self.likelihood.log_marginal(counts[a] + counts[others], statistics)
             pairs = np.stack([np.full(len(others), a), others], axis=1)
-            ratio = log_merge(state.hyper.alpha, counts[pairs], alone[pairs], together)
+            ratio = log_merge(self.measure, state.hyper, counts[pairs], alone[pairs], together)
             good = np.flatnonzero(np.log(rng.random(len(others))) < ratio)
             if len(good):
                 partner[a], partner[others[good[0]]] = others[good[0]], a
@@ -204,47 +194,40 @@ class Subcluster(Mixture):
             return generator(self.seed, purpose, state.round)
 
         counts, halves = state.table.counts.astype(float), state.half_counts.astype(float)
-        hyper = self.measure.update(state.hyper, counts, rng("hyper"))
+        hyper = self.measure.update(state.hyper, counts, self.n_rows, rng("hyper"))
         parameters = self.likelihood.draw(counts, state.table.statistics, rng("parameters"))
         parts = self.likelihood.draw(halves, state.half_statistics, rng("halves"))
-        weights = log_gamma_draws(counts, rng("weights"))
-        shares = log_gamma_draws(halves + hyper.alpha / 2, rng("shares"))
+        weights = self.measure.log_weights(hyper, counts, rng("weights"))
+        shares = self.measure.half_log_weights(hyper, halves, rng("shares"))
         pairs = [slice(2 * k, 2 * k + 2) for k in range(len(counts))]
         finite = [self.finite({name: v[pair] for name, v in parts.items()}, shares[pair]) for pair in pairs]
         kept = parameters if self.likelihood.imputes else None
         return Message(
-            Broadcast(state.round, hyper, self.finite(parameters, weights), finite, kept), [0] * self.n_shards
+            HalvesRound(state.round, hyper, self.finite(parameters, weights), finite, kept), [0] * self.n_shards
         )
 
     def local_step(self, shard: LabelShard, shared: Any, own: Any) -> Summary:
         n_clusters = len(shared.halves)
         if shared.parameters is not None:
-            impute_key = key(self.seed, "impute", shared.round)
-            clusters = shard.labels // 2
-            self.likelihood.impute(shard.data, shard.holes, clusters, shared.parameters, impute_key, shard.first)
-        cluster = self._drawn(shard.data, len(shard.labels), shard.first, shared.finite, n_clusters, shared.round, -1)
+            self.impute(shard, shard.labels // 2, shared.parameters, shared.round)
+        law = self.measure.closed_tail(shared.hyper)
+
+        def drawn(data: Any, n: int, finite: Any, atoms: int, purpose: int) -> Array:
+            """A draw of every row's atom: a sweep without a tail."""
+            label_key = key(self.seed, "label", shared.round, purpose)
+            part = MixturePart(finite, atoms, atoms, 0, law, [SweepKeys(label_key, label_key)])
+            rows = LabelShard(shard.index, shard.first, data, n, np.empty(0, np.int64))
+            self.kernel.sweep(rows, part, self.kernel.prepare(rows, part))
+            return rows.labels
+
+        cluster = drawn(shard.data, len(shard.labels), shared.finite, n_clusters, -1)
         order = np.argsort(cluster, kind="stable")
         ends = np.searchsorted(cluster[order], np.arange(n_clusters + 1))
         for k in range(n_clusters):
             rows = order[ends[k] : ends[k + 1]]
             if len(rows):
-                part = taken(shard.data, rows)
-                half = self._drawn(part, len(rows), shard.first, shared.halves[k], 2, shared.round, k)
-                shard.labels[rows] = 2 * k + half
+                shard.labels[rows] = 2 * k + drawn(taken(shard.data, rows), len(rows), shared.halves[k], 2, k)
         return self._report(shard, n_clusters)
-
-    def _drawn(self, data: Any, n: int, first: int, finite: Any, atoms: int, round_: int, purpose: int) -> Array:
-        """A draw of every row's atom: a sweep without a tail."""
-        features = 0 if self.likelihood.sparse else self.likelihood.n_features
-        dtype = (finite if isinstance(finite, np.ndarray) else finite[0]).dtype
-        lanes = labelled.lanes_for(n, features if isinstance(finite, np.ndarray) else 0, atoms, dtype.itemsize)
-        labels, label_key = np.zeros(n, np.int32), key(self.seed, "label", round_, purpose)
-        kernel.sweep(
-            self.family, data, labels, first, 0, finite, atoms, atoms, kernel.TailLaw(0.0, 0.0),
-            self.likelihood.tail(1, lanes), np.zeros(0, np.int64), label_key, label_key,
-            kernel.scratch(features, atoms, 1, lanes, dtype),
-        )  # fmt: skip
-        return labels
 
     def gather(self, state: Any, message: Message, gathered: Gathered) -> HalvesState:
         return self._state(state.round + 1, message.shared.hyper, gathered, state.age + 1)

@@ -12,15 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from unbounded.contracts import Message, Spread, alone
-from unbounded.models.mixtures.kernel import TailLaw
+from unbounded.models.mixtures.measure import PitmanYor
 from unbounded.models.mixtures.model import Mixture, MixtureState
 from unbounded.models.mixtures.rivals import instantiated
-from unbounded.priors import log_gamma_draws
 from unbounded.randomness import generator
 
 
 @dataclass(frozen=True)
-class Uncollapsed(Mixture):
+class Uncollapsed(Mixture[PitmanYor]):
     """empty: U, how many empty atoms every round offers."""
 
     empty: int = 10
@@ -38,6 +37,6 @@ class Uncollapsed(Mixture):
 
     def global_step(self, state: MixtureState, spread: Spread = alone) -> Message:
         hyper = instantiated.update_hyper(self, state)
-        shapes = np.append(state.table.counts[state.occupied], np.full(self.empty, hyper.alpha / self.empty))
-        weights = log_gamma_draws(shapes, generator(self.seed, "weights", state.round))
-        return instantiated.message(self, state, hyper, weights, TailLaw(hyper.sigma, 0.0))
+        counts, rng = state.table.counts[state.occupied], generator(self.seed, "weights", state.round)
+        weights = self.measure.padded_log_weights(hyper, counts, self.empty, rng)
+        return instantiated.message(self, state, hyper, weights, self.measure.closed_tail(hyper))

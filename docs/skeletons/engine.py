@@ -1,0 +1,68 @@
+"""An engine to copy: workers that live in this process, but are reached by pickles only, as if they were far away.
+
+Copy it to src/unbounded/engines/, replace `_travel` and `_workers` by whatever carries orders and starts workers, list
+it in MEMBERS of engines/__init__.py and give it an example in tests/engines/test_conformance.py. An engine imports
+contracts and what engines share, and no model. Where workers may die, write a crew for `recovery.Remote` instead.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+from unbounded.arrays import Arrays
+from unbounded.contracts import Gathered, Message, Recipe, Step, restore, state_of
+from unbounded.engines.local import Helpers, one_blas_thread
+from unbounded.engines.worker import Build, Map, Order, Run, Worker, blocks, failure, gather, name_of, parts_of, settled
+
+
+class Skeleton:
+    """Blocks of shards on workers. The number of workers may change nothing but the time."""
+
+    options: ClassVar[tuple[str, ...]] = ()  # of its own, beside the recipe and n_workers
+
+    def __init__(self, recipe: Recipe, n_workers: int | None = None):
+        self._limits = one_blas_thread()  # in the driver, too: its global step must have the same bits everywhere
+        self._n_shards = recipe.n_shards
+        self._blocks = blocks(recipe.n_shards, min(recipe.n_shards, n_workers or 2))
+        self._workers = [Worker() for _ in self._blocks]
+        self.spread = Helpers(len(self._blocks))
+        self._ask(Build(recipe), self._blocks)  # every worker makes its own shards: data stay where they are
+
+    def run(self, step: Step, message: Message) -> Gathered:
+        """Workers add up what they can; `gather` goes on along the same tree."""
+        return gather(self._n_shards, self._ask(Run(step, message.shared), self._own(message.own)))
+
+    def map(self, function: Callable[..., Any], own: Sequence[Any] | None = None) -> list[Any]:
+        return [value for answer in self._ask(Map(function), self._own(own)) for value in answer]
+
+    def save(self) -> list[Arrays]:
+        return self.map(state_of)
+
+    def load(self, parts: Sequence[Arrays]) -> None:
+        self.map(restore, parts)
+
+    def close(self) -> None:
+        self.spread.close()
+        self._limits.restore_original_limits()
+
+    def _own(self, own: Sequence[Any] | None) -> list[Any]:
+        return parts_of(own, self._blocks)
+
+    def _ask(self, order: Order, own: Sequence[Any]) -> list[Any]:
+        """All workers' answers, in their order; the exception of one that failed is raised here, with where it was."""
+        answers = [_answer(worker, order, part) for worker, part in zip(self._workers, own, strict=True)]
+        return settled(name_of(order), answers, self._blocks)
+
+
+def _answer(worker: Worker, order: Order, own: Any) -> Any:
+    """What happens on the worker's side."""
+    try:
+        return _travel(worker.handle(*_travel((order, own))))
+    except Exception as error:
+        return failure(error)
+
+
+def _travel(thing: Any) -> Any:
+    return pickle.loads(pickle.dumps(thing))

@@ -1,0 +1,125 @@
+"""How entries of Z are drawn, given what the law and the likelihood say of them."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from unbounded.compiled.draws import uniform
+from unbounded.compiled.jit import implements, inline, jit
+from unbounded.compiled.lanes import lane_exp
+from unbounded.models.features.laws import LARGEST, entry_ceiling, entry_ratio
+from unbounded.models.features.operations import shift
+
+NEGLIGIBLE = 45.0  # nats
+
+
+class Quadratic(NamedTuple):
+    """A log likelihood pull z - curve z^2 / 2 of one entry that is zero now."""
+
+    pull: float
+    curve: float
+
+
+class Entry(NamedTuple):
+    """An entry that is drawn anew."""
+
+    r: int
+    column: int
+    value: int
+    others: float  # the sum of its column in other rows; -1: its column is mobile
+    weight: float
+
+
+@implements(shift, Quadratic)
+def _quadratic_shift(family, tail, r, column, step):
+    return step * (family.pull - 0.5 * family.curve * step)
+
+
+@jit
+def draw_entry(law, family, tail, entry, u, ladder):
+    """Draw an entry from p(z) L(z), the support cut where what is left does not matter.
+
+    In a mobile column, steps of the log likelihood never grow, so that the last one bounds all that follow.
+    """
+    best = ladder[0] = 0.0
+    before = shift(family, tail, entry.r, entry.column, -float(entry.value))
+    value = 0
+    while value < LARGEST:
+        ratio = entry_ratio(law, entry.others, entry.weight, value)
+        if ratio <= 0.0:
+            break
+        after = shift(family, tail, entry.r, entry.column, float(value + 1 - entry.value))
+        step = after - before
+        before = after
+        value += 1
+        ladder[value] = ladder[value - 1] + math.log(ratio) + step
+        best = max(best, ladder[value])
+        if ladder[value] < best - NEGLIGIBLE:
+            growth = step if entry.others < 0.0 else max(step, 0.0)
+            if entry_ceiling(law, entry.others, entry.weight, value) * math.exp(min(growth, 50.0)) < 0.98:
+                break
+    total = 0.0
+    for v in range(value + 1):
+        ladder[v] = math.exp(ladder[v] - best)
+        total += ladder[v]
+    aim = u * total
+    for v in range(value):
+        aim -= ladder[v]
+        if aim < 0.0:
+            return v
+    return value
+
+
+# ---- the mobile columns of a block, given the linear and quadratic terms of each entry
+
+
+@jit
+def binary_column(column, pull, weight, curve, key, row, busy):
+    """Entries are 0 or 1, and the weight is the log odds."""
+    one, none = column.dtype.type(1), column.dtype.type(0)
+    offset = column.dtype.type(weight - 0.5 * curve)
+    most = column.dtype.type(80.0)
+    if busy[busy.size - 1]:
+        for r in range(column.size):
+            e = lane_exp(min(-(pull[r] + offset), most))
+            new = one if uniform(key, row + r) * (one + e) < one else none
+            column[r] = column[r] if busy[r] else new
+        return
+    for r in range(column.size):
+        e = lane_exp(min(-(pull[r] + offset), most))
+        column[r] = one if uniform(key, row + r) * (one + e) < one else none
+
+
+@jit
+def draw_pair(first, second, pull, other, curve, key, row, busy):
+    """Draw two columns of 0/1 entries together, of which `curve` is what both at once lose.
+
+    pull, other: log odds of each while the other is out. Alone, an entry that another one cancels could never go.
+    """
+    one, none = first.dtype.type(1), first.dtype.type(0)
+    cross = first.dtype.type(curve)
+    some = busy[busy.size - 1]
+    for r in range(first.size):
+        a, b = pull[r], other[r]
+        both = a + b - cross  # mutant: draw pair both
+        top = max(max(a, b), max(both, none))
+        w = lane_exp(none - top)
+        wa = w + lane_exp(a - top)
+        wb = wa + lane_exp(b - top)
+        aim = uniform(key, row + r) * (wb + lane_exp(both - top))
+        new = one if ((aim >= w) & (aim < wa)) | (aim >= wb) else none
+        new_other = one if aim >= wa else none
+        keep = some & busy[r]
+        first[r] = first[r] if keep else new
+        second[r] = second[r] if keep else new_other
+
+
+@inline
+def count_column(law, column, pull, weight, curve, key, row, work):
+    """Entries are 0, 1, 2, ..., one by one."""
+    for r in range(column.size):
+        if not work.busy[r]:
+            quadratic = Quadratic(float(pull[r]), curve)
+            entry = Entry(r, 0, 0, -1.0, weight)
+            column[r] = draw_entry(law, quadratic, 0, entry, uniform(key, row + r), work.ladder)

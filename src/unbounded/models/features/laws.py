@@ -1,0 +1,89 @@
+"""What a measure says of an entry of Z, as compiled code asks for it: the operations of a *law*.
+
+A law is a NamedTuple beside its measure, with at least `rate` (of new atoms for a row) and `first` (the probability
+that the entry of a new atom is 1). The implementation is chosen while compiling, by the type of the law.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from unbounded.compiled.draws import stream, uniform
+from unbounded.compiled.jit import jit
+
+LARGEST = 32767  # an entry of Z never gets larger; the mass beyond is far below rounding
+
+
+def is_binary(law: Any) -> Any:
+    """Whether entries are 0 or 1."""
+
+
+def entry_ratio(law: Any, others: float, weight: float, z: int) -> Any:
+    """p(z + 1) / p(z) of an entry; others < 0: of a mobile column, else of a private one with so much in other rows."""
+
+
+def entry_ceiling(law: Any, others: float, weight: float, z: int) -> Any:
+    """No entry_ratio at z or beyond is larger."""
+
+
+def tail_weight(law: Any, others: float, z: int, key: Any) -> Any:
+    """A weight for an entry of a private column, where it cannot be integrated out in closed form."""
+
+
+def new_ratio(law: Any, z: int) -> Any:
+    """P(z + 1) / P(z) for the entry of a new atom; P(1) is law.first."""
+
+
+def draw_column(law: Any, column: Any, pull: Any, weight: float, curve: float, key: Any, row: int, work: Any) -> None:
+    """Draw the entries `column[r]` of a mobile column from their weight and log likelihood pull z - curve z^2 / 2."""
+
+
+@jit
+def new_count(law, u):
+    """The entry of a new atom."""
+    p = law.first
+    aim = u - p
+    value = 1
+    while aim >= 0.0 and value < LARGEST:
+        p *= new_ratio(law, value)
+        if p <= 0.0:
+            break
+        value += 1
+        aim -= p
+    return value
+
+
+@jit
+def _births(law, u):
+    """How many new atoms a row proposes: Poisson(rate) by its distribution function."""
+    p = math.exp(-law.rate)
+    count = 0
+    aim = u - p
+    while aim >= 0.0 and count < 64:
+        count += 1
+        p *= law.rate / count
+        aim -= p
+    return count
+
+
+@jit
+def draw_births(law, sweeps, size, key, row, born):
+    """Births of every sweep over a block, drawn ahead; returns their number."""
+    total = 0
+    if law.rate <= 0.0:
+        born[: sweeps * size] = 0
+        return total
+    quiet = math.exp(-law.rate)
+    for sweep in range(sweeps):
+        own = stream(key, sweep)
+        loud = 0
+        for r in range(size):
+            loud += uniform(own, row + r) >= quiet
+        for r in range(size):
+            born[sweep * size + r] = 0
+        for r in range(size if loud else 0):
+            count = _births(law, uniform(own, row + r))
+            born[sweep * size + r] = count
+            total += count
+    return total

@@ -1,0 +1,145 @@
+"""The compiled contract of a feature likelihood: what the kernel asks of it, and the structures that it is asked with.
+
+A *family* is the finite part as compiled code takes it, a NamedTuple with at least `loadings` [shared, D]; a *tail* is
+what the likelihood knows of a shard's private atoms. The implementation of an operation is chosen while compiling, by
+the type of the family (docs/features.md).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from unbounded.arrays import Array
+from unbounded.compiled.jit import inline
+
+
+class ShardRows(NamedTuple):
+    """A shard's rows as compiled code takes them."""
+
+    data: Array  # [n, D], read-only
+    Z: Array  # [columns, n]
+    first: int  # the number of its first row among all rows
+
+
+class Mobile(NamedTuple):
+    """The columns that may move: the first ones of Z."""
+
+    order: Array  # in which they are updated, random and independent of the state
+    weights: Array
+
+
+class Finite(NamedTuple):
+    """The finite part, as one shard may use it."""
+
+    family: Any
+    mobile: Mobile
+    shared: int  # columns that all shards have: mobile, held and always-on ones
+
+
+class Private(NamedTuple):
+    """A shard's private atoms, one slot each; a slot without members is free."""
+
+    tail: Any
+    members: Array  # [slots]
+
+
+class Sums(NamedTuple):
+    """Statistics, added up block by block."""
+
+    products: Array  # [columns, columns] or [columns, 0]
+    sums: Array  # [columns, D]
+    rest: Array  # [D]
+
+
+class Keys(NamedTuple):
+    """Of a round's random numbers in the local step."""
+
+    entry: Any
+    tail: Any
+    birth: Any
+    split: Any
+    impute: Any
+
+
+class Rows(NamedTuple):
+    """A block of rows, its part of Z in lanes."""
+
+    data: Array  # of the whole shard
+    start: int  # where the block begins in it
+    z: Array  # [columns, rows], floats
+    shared: int
+    first: int  # the number of the block's first row among all rows, which keys its randomness
+
+
+class Turn(NamedTuple):
+    """What is random in one sweep over a block."""
+
+    entry: Any  # key of the mobile entries
+    visits: Any  # key of the visits
+    born: Array  # [rows] new atoms that each row proposes
+
+
+class Work(NamedTuple):
+    """What a block writes besides Z."""
+
+    z: Array  # flat: columns x rows, floats
+    pull: Array  # flat: columns x rows
+    lanes: Array  # a row of lanes, as many as a block has rows at most
+    other: Array  # another one
+    born: Array  # [sweeps x rows] proposed births
+    busy: Array  # [rows] whether the row's mobile columns wait for its visit; last: whether any row's do
+    ladder: Array
+    slots: Array  # private columns in the order of a visit
+    fresh: Array  # slots of the proposed atoms
+    counts: Array  # their entries
+    singles: Array  # slots that only the visited row uses
+
+
+@inline
+def entry_number(slot):
+    """Which of a visit's random numbers draws the entry of a private column."""
+    return 3 * slot + 2
+
+
+def mobile_waits(family: Any) -> Any:
+    """Whether the mobile columns of a row with private entries are updated in its visit."""
+
+
+def prepare(family: Any, tail: Any, rows: Rows, usable: int, work: Work) -> None:
+    """Before the sweeps over a block: what the update of the first `usable` columns needs of its rows."""
+
+
+def sweep_mobile(family: Any, law: Any, tail: Any, rows: Rows, mobile: Mobile, key: Any, work: Work) -> None:
+    """Update the mobile columns, in the given order, of the rows of a block that are not `work.busy`."""
+
+
+def seek(family: Any, law: Any, private: Private, rows: Rows, r: int, turn: Turn, work: Work) -> Any:
+    """The first row from r on whose visit may change something; r is always right."""
+
+
+def arrive(family: Any, private: Private, rows: Rows, r: int) -> None:
+    """Take row r of the block out of what its private atoms know of the data."""
+
+
+def visit_mobile(family: Any, law: Any, tail: Any, rows: Rows, r: int, mobile: Mobile, key: Any, work: Work) -> None:
+    """Update the mobile columns of the visited row, whose private entries matter to them."""
+
+
+def shift(family: Any, tail: Any, r: int, column: int, step: float) -> Any:
+    """Log likelihood of the visited row after its entry in a column changed by `step`, minus that of now."""
+
+
+def apply(family: Any, tail: Any, r: int, column: int, step: float) -> None:
+    """Make that change to what the family keeps of the visited row."""
+
+
+def open_slot(family: Any, tail: Any, slot: int, key: Any) -> None:
+    """Make a slot a new atom without members."""
+
+
+def depart(family: Any, tail: Any, rows: Rows, r: int) -> None:
+    """Put the visited row back."""
+
+
+def collect(family: Any, tail: Any, rows: Rows, key: Any, sums: Sums) -> None:
+    """Add the block to the statistics."""

@@ -1,0 +1,82 @@
+"""What travels in a round of a mixture, and what a kernel is given of it.
+
+Labels are coded 0 .. usable-1 for atoms that the shard's rows may join and leave, up to n_shared-1 for *frozen* ones
+(nobody leaves, nobody joins), and n_shared + slot for atoms that are private to the shard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from unbounded.arrays import Array
+from unbounded.contracts import Kernel, Summary
+from unbounded.likelihoods.base import Parameters
+from unbounded.models.labelled.atoms import Atoms
+from unbounded.models.labelled.shard import LabelShard
+from unbounded.models.mixtures.measure import TailLaw
+
+
+class MixtureRound(NamedTuple):
+    """What all shards need to know of the round: the finite part, and the laws of tails."""
+
+    round: int
+    hyper: Any
+    finite: Any  # of the usable atoms, as the kernel wants it
+    n_shared: int
+    laws: Sequence[TailLaw]  # closed, open
+    parameters: Parameters | None  # of every shared atom, when holes are imputed
+
+
+class MixtureShare(NamedTuple):
+    """What one shard needs to know of its own."""
+
+    codes: Array  # new code of each of the shard's old codes
+    usable: int
+    n_private: int
+    open: bool
+    parameters: Parameters | None  # of the shard's private atoms, when holes are imputed
+
+
+class SweepKeys(NamedTuple):
+    """The random numbers of a sweep: which usable atom a row joins, and whether it leaves for the tail."""
+
+    label: np.uint64
+    tail: np.uint64
+
+
+class MixturePart(NamedTuple):
+    """What a kernel needs to move the labels of a shard."""
+
+    finite: Any
+    usable: int
+    n_shared: int
+    n_private: int
+    law: TailLaw
+    keys: Sequence[SweepKeys]  # of each sweep
+    elsewhere: Atoms | None = None  # rows of other shards in the private atoms, which stay where they are
+
+
+class LabelKernel(Kernel[LabelShard, MixturePart, Any, Atoms], Protocol):
+    """A kernel of mixtures says besides how the finite part travels, and counts any labels."""
+
+    def finite(self, parameters: Parameters, log_weights: Array) -> Any:
+        """Weights and parameters of instantiated atoms, as `sweep` takes them."""
+
+    def totals(self, data: Any, labels: Array, n_atoms: int) -> Atoms:
+        """Counts and statistics of the atoms 0 .. n_atoms - 1 under these labels."""
+
+
+def summarise(shard: LabelShard, n_shared: int, atoms: Atoms) -> Summary:
+    """A shard's report; `owner` adds up to the number of the only shard that has rows of an atom, if it is one."""
+    counts, statistics = atoms
+    there = (counts[:n_shared] > 0).astype(np.int64)
+    shared = {
+        "counts": counts[:n_shared],
+        "statistics": statistics[:n_shared],
+        "shards": there,
+        "owner": there * shard.index,
+    }
+    return Summary(shared, {"counts": counts[n_shared:], "statistics": statistics[n_shared:]})

@@ -1,0 +1,128 @@
+"""Every measure of mixtures keeps the contract: its partition algebra agrees with its own law of partitions."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import numpy as np
+import pytest
+
+from unbounded.models.mixtures.measures import MEASURES
+
+N = 5
+
+
+def partitions(n):
+    rows = [[0]]
+    for _ in range(1, n):
+        rows = [labels + [k] for labels in rows for k in range(max(labels) + 2)]
+    return rows
+
+
+def sizes(labels):
+    return np.bincount(labels).astype(float)
+
+
+@pytest.fixture(params=MEASURES, ids=lambda kind: kind.__name__)
+def measure(request):
+    """With everything that it samples by default."""
+    return request.param()
+
+
+@pytest.fixture(params=range(4))
+def hyper(request, measure):
+    return measure.draw_prior(np.random.default_rng(request.param))
+
+
+def test_probabilities_sum_to_one(measure, hyper):
+    assert np.exp([measure.log_prob(hyper, sizes(z), N) for z in partitions(N)]).sum() == pytest.approx(1.0)
+
+
+def test_the_next_row(measure, hyper):
+    """Joining an atom or making one is a ratio of probabilities of partitions."""
+    for labels in partitions(N - 1):
+        counts = sizes(labels)
+        log_p = measure.log_predictive(hyper, counts)
+        now = measure.log_prob(hyper, counts, N - 1)
+        grown = [counts + (np.arange(len(counts)) == k) for k in range(len(counts))] + [np.append(counts, 1.0)]
+        for value, more in zip(log_p, grown, strict=True):
+            assert np.exp(value) == pytest.approx(np.exp(measure.log_prob(hyper, more, N) - now))
+
+
+def test_merges(measure, hyper):
+    for labels in partitions(N):
+        counts = sizes(labels)
+        if len(counts) > 1:
+            merged = np.append(counts[2:], counts[0] + counts[1])
+            gain = measure.log_prob(hyper, merged, N) - measure.log_prob(hyper, counts, N)
+            assert measure.log_merge(hyper, counts[0], counts[1], len(counts)) == pytest.approx(gain)
+
+
+def test_ghosts_are_further_rows(measure, hyper):
+    """The first ghost joins atoms as the next row does; two that no atom holds are one atom or two."""
+    rng, counts, draws = np.random.default_rng(1), np.array([3.0, 1.0]), 4000
+    alone = np.zeros(3)
+    pairs = {(1, 1): 0, (2,): 0}
+    for _ in range(draws):
+        ghosts, extra = measure.ghosts(hyper, counts, 4, 1, rng)
+        assert ghosts.sum() + extra.sum() == 1
+        alone[:2] += ghosts
+        alone[2] += len(extra)
+        extra = tuple(sorted(measure.ghosts(hyper, counts, 4, 2, rng)[1].tolist()))
+        if extra in pairs:
+            pairs[extra] += 1
+    first = np.exp(measure.log_predictive(hyper, counts))
+    second = np.exp(measure.log_predictive(hyper, np.append(counts, 1.0)))
+    for seen, share in [
+        *zip(alone, first, strict=True), (pairs[2,], first[2] * second[2]), (pairs[1, 1], first[2] * second[3])
+    ]:  # fmt: skip
+        assert abs(seen - draws * share) < 5 * np.sqrt(draws * share * (1 - share) + 1)
+
+
+def test_labels_from_the_prior(measure):
+    """As many atoms as rows that are seated one after another make."""
+    rng, hyper, n = np.random.default_rng(2), measure.start(), 120
+
+    def seated():
+        counts = np.ones(1)
+        for _ in range(n - 1):
+            k = rng.choice(len(counts) + 1, p=np.exp(measure.log_predictive(hyper, counts)))
+            counts = np.append(counts, 1.0) if k == len(counts) else counts + (np.arange(len(counts)) == k)
+        return len(counts)
+
+    ours = [len(np.unique(measure.simulate(hyper, n, rng))) for _ in range(200)]
+    theirs = [seated() for _ in range(200)]
+    error = np.hypot(np.std(ours), np.std(theirs)) / np.sqrt(200)
+    assert abs(np.mean(ours) - np.mean(theirs)) < 5 * error + 0.05 * np.mean(theirs)
+
+
+def test_weights_and_tails(measure, hyper):
+    rng = np.random.default_rng(3)
+    assert np.isfinite(measure.log_weights(hyper, np.array([1.0, 5.0]), rng)).all()
+    assert not measure.closed_tail(hyper).makes_atoms
+    assert measure.open_tail(hyper, 1, 1, rng).makes_atoms
+    log_weights, law = measure.published(hyper, np.array([2.0, 1.0]), rng)
+    assert np.exp(log_weights).sum() + law.scale == pytest.approx(1.0)
+
+
+def test_hyper_parameters(measure):
+    """Updates stay where the prior is, by turns with labels they leave it as it is, and arrays bring them back."""
+    rng, hyper = np.random.default_rng(4), measure.start()
+
+    def turns():
+        now = measure.draw_prior(rng)
+        while True:
+            labels = np.array([0])
+            for _ in range(N - 1):
+                p = np.exp(measure.log_predictive(now, sizes(labels)))
+                labels = np.append(labels, rng.choice(len(p), p=p / p.sum()))
+            now = measure.update(now, sizes(labels), N, rng)
+            assert np.isfinite(measure.log_prior(now))
+            yield now
+
+    seen = np.array(list(islice(turns(), 3000)), float)
+    prior = np.array([measure.draw_prior(rng) for _ in range(3000)], float)
+    error = np.sqrt(6.0 * (seen.var(0) + prior.var(0)) / 3000)  # autocorrelation included
+    assert (np.abs(seen.mean(0) - prior.mean(0)) <= 5 * error).all()
+    assert measure.restore(np.array(hyper)) == hyper
+    assert set(measure.scalars(hyper)) <= set(hyper._fields)

@@ -1,0 +1,65 @@
+"""Every rule that has a name keeps the contract: a plan that any number of shards can follow, made without Z."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+
+import numpy as np
+import pytest
+
+from unbounded.instantiation import MEMBERS, classify, resolve
+
+SIZES = [(10, 1), (10, 2), (1000, 7), (3, 64)]  # rows, shards
+KNOWN = ("round_", "n_rounds", "n_rows", "n_shards", "rng")  # all that a rule may know
+N_ROUNDS = 64
+every_rule = pytest.mark.parametrize("name", MEMBERS)
+
+
+def plans(rule, n_rows, n_shards, seed=0):
+    rng = np.random.default_rng(seed)
+    return [rule.plan(round_, N_ROUNDS, n_rows, n_shards, rng) for round_ in range(N_ROUNDS)]
+
+
+@every_rule
+def test_it_knows_sizes_and_never_z(name):
+    assert tuple(inspect.signature(MEMBERS[name].plan).parameters) == KNOWN
+    assert resolve(name) is MEMBERS[name]
+
+
+@every_rule
+@pytest.mark.parametrize(("n_rows", "n_shards"), SIZES)
+def test_plans_can_be_followed(name, n_rows, n_shards):
+    rule = MEMBERS[name]
+    for plan in plans(rule, n_rows, n_shards):
+        assert np.asarray(plan.open).shape == (n_shards,)
+        assert np.asarray(plan.open).dtype == bool
+        assert plan.open.any(), "somebody must be able to create atoms"
+        assert plan.ghosts >= 0
+        assert plan.published or n_shards == 1 or plan.ghosts > 0, "without ghosts no atom would ever be mobile"
+        assert plan.lone == -1 or (plan.open[plan.lone] and plan.open.sum() == 1)
+        assert not (rule.exact and plan.published)
+    assert 0 <= rule.settled(N_ROUNDS) < N_ROUNDS
+
+
+@every_rule
+def test_every_shard_has_its_turn_and_plans_repeat(name):
+    """A shard that is never open could not create atoms; the same random numbers make the same plan, anywhere."""
+    rule = MEMBERS[name]
+    settled = plans(rule, 50, 4)[rule.settled(N_ROUNDS) :]
+    assert np.any([plan.open for plan in settled], axis=0).all()
+    again = plans(pickle.loads(pickle.dumps(rule)), 50, 4)
+    assert [plan.open.tolist() for plan in again] == [plan.open.tolist() for plan in plans(rule, 50, 4)]
+
+
+@every_rule
+def test_every_atom_has_one_place(name):
+    """Mobile, held or private: never two of them, never none; no ghost sits at a private atom."""
+    rng = np.random.default_rng(1)
+    ghosts, owner = rng.integers(0, 3, 40), rng.integers(-1, 4, 40)
+    for plan in plans(MEMBERS[name], 50, 4)[-3:]:
+        mobile, held, private = classify(ghosts, owner, plan)
+        assert sorted([*mobile, *held, *private]) == list(range(40))
+        assert (ghosts[mobile] > 0).all()
+        assert (ghosts[private] == 0).all()
+        assert (owner[private] >= 0).all(), "an atom of several shards is nobody's own"

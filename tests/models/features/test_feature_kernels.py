@@ -1,0 +1,61 @@
+"""Kernels of features: every device samples the same chain from the same keys."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import islice
+
+import numpy as np
+import pytest
+
+from unbounded.columns import describe
+from unbounded.engines.local import Serial
+from unbounded.instantiation import Ghosts, OneOpen
+from unbounded.models.features.hybrid import HybridFeatures
+from unbounded.models.features.kernels import KERNELS
+from unbounded.models.features.linear_gaussian import LinearGaussian
+from unbounded.models.features.measures import MEASURES
+from unbounded.models.features.poisson_factors import PoissonFactors
+from unbounded.round import rounds
+from unbounded.setup import Setup
+
+N, ROUNDS = 24, 12
+rng = np.random.default_rng(2)
+Z = rng.random((N, 3)) < 0.4
+LOADINGS = np.array([[2.0, 2.0, 0.0, 0.0], [0.0, 2.0, 2.0, 0.0], [0.0, -1.0, 0.0, 3.0]])
+REAL = Z @ LOADINGS + 0.5 * rng.normal(size=(N, 4))
+COUNTS = rng.poisson(0.3 + Z @ np.abs(LOADINGS)).astype(float)
+HOLES = rng.random((N, 4)) < 0.05
+CASES = {
+    "gaussian": (LinearGaussian(), REAL),
+    "intercept-holes": (LinearGaussian(intercept=True), np.where(HOLES, np.nan, REAL + 2.0)),
+    "poisson": (PoissonFactors(), COUNTS),
+}
+
+
+def chain(device, measure, case, rule, sweeps):
+    """Z after every round, and whether a shard had private atoms."""
+    likelihood, X = CASES[case]
+    setup = Setup(measure(), likelihood.bind(describe(X)), N, 2, 3, sweeps=sweeps, device=device)
+    model = HybridFeatures(setup, rule=rule)
+    engine = Serial(model.recipe(X))
+    states = islice(rounds(model, engine, model.begin(engine, np.ones((N, 1), int))), ROUNDS)
+    return [(model.assignments(state, engine), int(state.n_private.sum())) for state in states]
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("measure", MEASURES, ids=lambda measure: measure.__name__)
+@pytest.mark.parametrize("device", [device for device in KERNELS if device != "cpu" and "lanes" not in device])
+def test_devices_sample_the_same_chain(device, measure, case):
+    for rule, sweeps in ((Ghosts(6), 2), (OneOpen(2), 1)):
+        expected, found = (chain(name, measure, case, rule, sweeps) for name in ("cpu", device))
+        assert any(private for _, private in expected), "private atoms must come to the test"
+        for (one, private), (other, same) in zip(expected, found, strict=True):
+            np.testing.assert_array_equal(one, other)
+            assert private == same
+
+
+def test_a_model_asks_the_kernel_of_its_device():
+    setup = Setup(MEASURES[0](), LinearGaussian().bind(describe(REAL)), N, 1, 0)
+    kinds = {type(HybridFeatures(replace(setup, device=device)).kernel) for device in KERNELS}
+    assert len(kinds) >= 2
