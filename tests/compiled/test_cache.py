@@ -45,7 +45,7 @@ def total(family, n):
     return result
 '''
 
-LIKELIHOOD = '''
+LIKELIHOOD = """
 from typing import NamedTuple
 from unbounded.compiled.jit import implements, jit
 from toy.operations import weigh
@@ -63,7 +63,7 @@ def helper(x):
 @implements(weigh, {name})
 def _weigh(family, x):
     return family.rate * helper(x)
-'''
+"""
 
 MAIN = """
 import json
