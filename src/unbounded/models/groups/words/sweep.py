@@ -141,13 +141,14 @@ def _move_tokens(rows, begin, end, finite, tail, around, keys):
     """
     words, labels, members, phi = rows.data, rows.labels, tail.members, finite.topics.phi
     (active, near), usable, shared = around, finite.usable, finite.shared
-    topics, times, place = active.topics, active.times, active.place
+    topics, times, place, sums, within = active.topics, active.times, active.place, finite.sums, near.within
+    alive, n_private, birth, flat = near.alive[0], near.alive[1], near.apart[0], near.apart[1]
     for i in range(begin, end):
         at, later = np.uint64(i), np.uint64(words[np.uint64(min(i + AHEAD, end - 1))])
         z, w = np.int64(labels[at]), np.uint64(words[at])
         if usable <= z < shared:
             continue
-        if near.alive[0] == members.size and near.apart[0] > 0.0 and (z < shared or members[z - shared] > 1):
+        if alive == members.size and birth > 0.0 and (z < shared or members[z - shared] > 1):
             return i
         here, own, itself = -1, 0.0, 0.0
         if z < usable:
@@ -156,16 +157,17 @@ def _move_tokens(rows, begin, end, finite, tail, around, keys):
             own = (times[np.uint64(here)] - 1) * itself
         else:
             _leave(finite, tail, near, z - shared, w)
+            alive, n_private, birth, flat = near.alive[0], near.alive[1], near.apart[0], near.apart[1]
         total = 0.0
         for j in range(active.length[0]):
             k = np.uint64(topics[j])
             prefetch(phi, later, k)
             total += times[j] * phi[w, k]
         total -= itself  # mutant: sweep total
-        apart = near.apart[0] + near.apart[1]
-        if near.alive[0] > 0 and (near.alive[1] > 0 or near.within[w] > 0):  # mutant: sweep near
-            apart = near.apart[0] + _weigh(finite, tail, near, w)
-        usual = finite.sums[w]
+        apart = birth + flat
+        if alive > 0 and (n_private > 0 or within[w] > 0):  # mutant: sweep near
+            apart = birth + _weigh(finite, tail, near, w)
+        usual = sums[w]
         aim = uniform(keys.label, rows.first + i) * (total + usual + apart)
         if aim < own:
             continue
@@ -177,6 +179,7 @@ def _move_tokens(rows, begin, end, finite, tail, around, keys):
             z = _usual(finite, w, aim - total, usual)
         else:
             z = shared + _join(finite, tail, near, w, aim - total - usual, uniform(keys.stick, rows.first + i))
+            alive, n_private, birth, flat = near.alive[0], near.alive[1], near.apart[0], near.apart[1]
         labels[i] = z
         if z < usable:
             _add(active, z)
