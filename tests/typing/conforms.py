@@ -5,10 +5,24 @@ test_conforms.py sees to it that these are all of them.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from unbounded import likelihoods
-from unbounded.contracts import Bound, Engine, Family, Likelihood, Model, Recipe, Rule, Sampler, Shard, State
+from unbounded.contracts import (
+    Bound,
+    Engine,
+    Family,
+    Kernel,
+    Likelihood,
+    Measure,
+    Model,
+    Recipe,
+    Rule,
+    Sampler,
+    Shard,
+    State,
+)
 from unbounded.engines.local import Serial, Threads
 from unbounded.engines.mpi import Mpi
 from unbounded.engines.processes import Processes
@@ -17,8 +31,10 @@ from unbounded.instantiation import AsPublished, Ghosts, OneOpen
 from unbounded.likelihoods import Product
 from unbounded.models.families import FAMILIES
 from unbounded.models.features.hybrid import HybridFeatures
+from unbounded.models.features.kernels import KERNELS as FEATURE_KERNELS
 from unbounded.models.features.likelihood import FeatureBound
 from unbounded.models.features.likelihoods import LIKELIHOODS as FEATURE_LIKELIHOODS
+from unbounded.models.features.measures import MEASURES as FEATURE_MEASURES
 from unbounded.models.features.model import Features, FeatureState
 from unbounded.models.features.rivals.uncollapsed import FiniteFeatures
 from unbounded.models.features.samplers import FEATURES
@@ -28,6 +44,8 @@ from unbounded.models.groups.rivals.asynchronous import AsynchronousGroups
 from unbounded.models.groups.samplers import HIERARCHICAL
 from unbounded.models.groups.words.likelihood import Tokens
 from unbounded.models.mixtures.hybrid import HybridMixture
+from unbounded.models.mixtures.kernels import KERNELS as MIXTURE_KERNELS
+from unbounded.models.mixtures.measures import MEASURES as MIXTURE_MEASURES
 from unbounded.models.mixtures.model import Mixture, MixtureState
 from unbounded.models.mixtures.rivals.algorithm8 import Algorithm8
 from unbounded.models.mixtures.rivals.asynchronous import AsynchronousMixture
@@ -46,6 +64,8 @@ ENGINES: dict[str, type[Engine]] = {
 }
 RULES: tuple[type[Rule], ...] = (Ghosts, OneOpen, AsPublished)
 LIKELIHOODS: tuple[type[Likelihood], ...] = (*likelihoods.MEMBERS, Product, Tokens, *FEATURE_LIKELIHOODS)
+MEASURES: tuple[type[Measure[Any, Any]], ...] = (*MIXTURE_MEASURES, *FEATURE_MEASURES)
+KERNELS: tuple[Mapping[str, Callable[..., Kernel[Any, Any, Any, Any]]], ...] = (MIXTURE_KERNELS, FEATURE_KERNELS)
 BOUNDS: tuple[type[Bound], ...] = (likelihoods.Bound, FeatureBound)
 MIXTURES: tuple[type[Model[MixtureState]], ...] = (
     HybridMixture, Algorithm8, AsynchronousMixture, Auxiliary, Subcluster, Uncollapsed,
