@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from unbounded import likelihoods
+from unbounded.arrays import Array
 from unbounded.contracts import (
     Bound,
     Engine,
@@ -42,9 +43,14 @@ from unbounded.models.features.samplers import FEATURES
 from unbounded.models.features.shard import FeatureShard
 from unbounded.models.features.state import FeatureState, FeatureTask
 from unbounded.models.groups.hybrid import HybridGroups
+from unbounded.models.groups.kernels import KERNELS as GROUP_KERNELS
+from unbounded.models.groups.measure import GroupHyper
+from unbounded.models.groups.measures import MEASURES as GROUP_MEASURES
+from unbounded.models.groups.message import GroupPart
 from unbounded.models.groups.model import Groups, GroupsState
 from unbounded.models.groups.rivals.asynchronous import AsynchronousGroups
 from unbounded.models.groups.samplers import HIERARCHICAL
+from unbounded.models.groups.shard import GroupShard
 from unbounded.models.groups.words.likelihood import Tokens
 from unbounded.models.labelled.atoms import Atoms
 from unbounded.models.labelled.shard import LabelShard
@@ -79,8 +85,10 @@ SLICES: type[Model[Any]] = Slice  # whose jump extends the state
 GROUPS: tuple[type[Model[GroupsState]], ...] = (HybridGroups, AsynchronousGroups)
 FEATURE_MODELS: tuple[type[Model[FeatureState]], ...] = (HybridFeatures, FiniteFeatures)
 PARTITIONS: tuple[type[Measure[PartitionHyper, int]], ...] = PARTITION_MEASURES
+HIERARCHIES: tuple[type[Measure[GroupHyper, Array]], ...] = GROUP_MEASURES
 MEASURES: tuple[type[Measure[FeatureHyper, int]], ...] = FEATURE_MEASURES
 LABEL_KERNELS: Mapping[str, Callable[..., Kernel[LabelShard, MixturePart, Any, Atoms]]] = MIXTURE_KERNELS
+TABLE_KERNELS: Mapping[str, Mapping[str, Callable[..., Kernel[GroupShard, GroupPart, Any, Atoms]]]] = GROUP_KERNELS
 ENTRY_KERNELS: Mapping[str, Callable[..., Kernel[FeatureShard, FeatureTask, Any, FeatureTask]]] = FEATURE_KERNELS
 SAMPLERS: tuple[dict[str, Sampler], ...] = (PITMAN_YOR, DIRICHLET, HIERARCHICAL, FEATURES)
 ALL: tuple[Family, ...] = FAMILIES

@@ -48,12 +48,10 @@ def test_all_samplers(proof):
 
 
 def test_all_measures(proof):
-    proved = {*proof.PARTITIONS, *proof.MEASURES}
-    assert {measure for family in FAMILIES if family.atoms != "topics" for measure in family.measures} == proved
+    proved = {*proof.PARTITIONS, *proof.HIERARCHIES, *proof.MEASURES}
+    assert {measure for family in FAMILIES for measure in family.measures} == proved
 
 
 def test_all_kernels(proof):
-    assert [family.choices.kernels for family in FAMILIES if family.atoms != "topics"] == [
-        proof.LABEL_KERNELS,
-        proof.ENTRY_KERNELS,
-    ]
+    proved = [proof.LABEL_KERNELS, proof.TABLE_KERNELS, proof.ENTRY_KERNELS]
+    assert [family.choices.kernels for family in FAMILIES] == proved

@@ -10,9 +10,9 @@ import numpy as np
 from unbounded.arrays import Array, Arrays
 from unbounded.contracts import Shown, WholeDraws
 from unbounded.models.groups import point_estimate as topics
-from unbounded.models.groups.measure import Hyper
-from unbounded.models.groups.model import unpacked
+from unbounded.models.groups.measure import GroupHyper
 from unbounded.models.groups.words.likelihood import Tokens
+from unbounded.models.labelled.packing import unpacked
 from unbounded.report import svg
 from unbounded.report.parts import bar, cell, charts, figure_with_legend, paragraph, row, table, text
 from unbounded.report.svg import Frame, Range
@@ -63,7 +63,7 @@ def show(run: WholeDraws, at_hand: Mapping[str, Any]) -> Shown:
 
 def _top_words(snapshots: Sequence[Arrays], spreads: Sequence[Array], vocabulary: list[str]) -> list[list[str]]:
     statistics = [unpacked(snapshot, len(vocabulary)) for snapshot in snapshots]
-    top = topics.top_words(spreads, statistics, [Hyper(*snapshot["hyper"]).eta for snapshot in snapshots])
+    top = topics.top_words(spreads, statistics, [GroupHyper(*snapshot["hyper"]).eta for snapshot in snapshots])
     return [[vocabulary[w] for w in words] for words in top]
 
 
