@@ -1,46 +1,17 @@
-"""Set up before anything imports numba: a compilation cache that notices every change of the sources, and Ctrl-C.
-
-Numba's own cache looks at the file of the cached function only, not at the modules it calls: after an edit of a
-likelihood, a kernel would run with the old one inside.
-"""
+"""Set up before anything imports numba: a folder for compiled code, and Ctrl-C."""
 
 from __future__ import annotations
 
-import hashlib
 import os
-import shutil
 import signal
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-CACHE = ROOT / ".numba_cache"
-KEEP_DAYS = 7
 
-
-def digest(folder: Path) -> str:
-    """A name for the state of all sources under a folder."""
-    state = hashlib.blake2b(digest_size=10)
-    for path in sorted(folder.rglob("*.py")):
-        state.update(str(path.relative_to(folder)).encode() + b"\0" + path.read_bytes() + b"\0")
-    return state.hexdigest()
-
-
-def forget_old_caches() -> None:
-    old = time.time() - KEEP_DAYS * 86400
-    for folder in CACHE.glob("*"):
-        if folder.is_dir() and folder.stat().st_mtime < old:
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-here = CACHE / digest(ROOT / "src" / "unbounded")
-here.mkdir(parents=True, exist_ok=True)
-os.utime(here)
-forget_old_caches()
-os.environ["NUMBA_CACHE_DIR"] = str(here)
+os.environ["NUMBA_CACHE_DIR"] = str(ROOT / ".numba_cache")
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
 if "numba" in sys.modules:
     sys.modules["numba"].config.reload_config()
@@ -48,8 +19,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a job in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-# What to begin with, where tests are spread over workers: the longest groups, on two workers in such an order that each
-# compiles kernels of its own, and finds those of the other one in the cache when it needs them.
+# What to begin with, where tests are spread over workers: long groups, in such an order that two workers compile
+# different kernels first, and find those of the other one in the cache when they need them.
 FIRST = (
     "features",
     "test_enumeration",
@@ -59,21 +30,34 @@ FIRST = (
     "test_groups",
     "engines",
 )
+TOGETHER = ("engines", "report", "features")  # folders
 
 
-def group_of(path: Path) -> str:
-    """Tests of a file stay together, on one worker. So do all that watch processes come and go, and all of features,
-    which share kernels with no other tests."""
-    folders = path.relative_to(ROOT / "tests").parts[:-1]
-    if "engines" in folders:
-        return "engines"
-    return "features" if "features" in folders or path.stem.startswith("test_feature") else path.stem
+def group_of(nodeid: str) -> str:
+    """What stays on one worker. Tests of a file share fixtures; those of engines watch processes come and go; those of
+    the report read the same runs; those of features share kernels with no others."""
+    path = Path(nodeid.partition("::")[0])
+    for folder in TOGETHER:
+        if folder in path.parts[:-1]:
+            return folder
+    return "features" if path.stem.startswith("test_feature") else path.stem
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    groups = [group_of(item.path) for item in items]
-    for item, group in zip(items, groups, strict=True):
-        item.add_marker(pytest.mark.xdist_group(group))
+    """Long groups first."""
+    groups = [group_of(item.nodeid) for item in items]
     ranks = [FIRST.index(group) if group in FIRST else len(FIRST) for group in groups]
     items[:] = [items[i] for i in sorted(range(len(items)), key=lambda i: ranks[i])]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Groups by path: a mark xdist_group does not reach the scheduler in every version of pytest."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Groups(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            return group_of(nodeid)
+
+    config.option.loadscopereorder = False  # the order is ours
+    return Groups(config, log)
