@@ -8,7 +8,20 @@ from __future__ import annotations
 from typing import Any
 
 from unbounded import likelihoods
-from unbounded.contracts import Bound, Engine, Family, Likelihood, Model, Recipe, Rule, Sampler, Shard, State
+from unbounded.contracts import (
+    Bound,
+    Engine,
+    Family,
+    Kernel,
+    Likelihood,
+    Measure,
+    Model,
+    Recipe,
+    Rule,
+    Sampler,
+    Shard,
+    State,
+)
 from unbounded.engines.local import Serial, Threads
 from unbounded.engines.mpi import Mpi
 from unbounded.engines.processes import Processes
@@ -17,11 +30,17 @@ from unbounded.instantiation import AsPublished, Ghosts, OneOpen
 from unbounded.likelihoods import Product
 from unbounded.models.families import FAMILIES
 from unbounded.models.features.hybrid import HybridFeatures
+from unbounded.models.features.kernel import CompiledFeatures
 from unbounded.models.features.likelihood import FeatureBound
 from unbounded.models.features.likelihoods import LIKELIHOODS as FEATURE_LIKELIHOODS
+from unbounded.models.features.measure import FeatureHyper
+from unbounded.models.features.measures import MEASURES
 from unbounded.models.features.model import Features, FeatureState
+from unbounded.models.features.reference import ReferenceFeatures
 from unbounded.models.features.rivals.uncollapsed import FiniteFeatures
 from unbounded.models.features.samplers import FEATURES
+from unbounded.models.features.shard import FeatureShard
+from unbounded.models.features.state import FeatureTask
 from unbounded.models.groups.hybrid import HybridGroups
 from unbounded.models.groups.model import Groups, GroupsState
 from unbounded.models.groups.rivals.asynchronous import AsynchronousGroups
@@ -53,6 +72,10 @@ MIXTURES: tuple[type[Model[MixtureState]], ...] = (
 SLICES: type[Model[Any]] = Slice  # whose jump extends the state
 GROUPS: tuple[type[Model[GroupsState]], ...] = (HybridGroups, AsynchronousGroups)
 FEATURE_MODELS: tuple[type[Model[FeatureState]], ...] = (HybridFeatures, FiniteFeatures)
+FEATURE_MEASURES: tuple[type[Measure[FeatureHyper, int]], ...] = MEASURES
+FEATURE_KERNELS: tuple[type[Kernel[FeatureShard, FeatureTask, Any, FeatureTask]], ...] = (
+    CompiledFeatures, ReferenceFeatures,
+)  # fmt: skip
 SAMPLERS: tuple[dict[str, Sampler], ...] = (PITMAN_YOR, DIRICHLET, HIERARCHICAL, FEATURES)
 ALL: tuple[Family, ...] = FAMILIES
 
