@@ -1,46 +1,17 @@
-"""Set up before anything imports numba: a compilation cache that notices every change of the sources, and Ctrl-C.
-
-Numba's own cache looks at the file of the cached function only, not at the modules it calls: after an edit of a
-likelihood, a kernel would run with the old one inside.
-"""
+"""Set up before anything imports numba: where compiled code is kept, and Ctrl-C. And how tests are spread."""
 
 from __future__ import annotations
 
-import hashlib
 import os
-import shutil
 import signal
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-CACHE = ROOT / ".numba_cache"
-KEEP_DAYS = 7
 
-
-def digest(folder: Path) -> str:
-    """A name for the state of all sources under a folder."""
-    state = hashlib.blake2b(digest_size=10)
-    for path in sorted(folder.rglob("*.py")):
-        state.update(str(path.relative_to(folder)).encode() + b"\0" + path.read_bytes() + b"\0")
-    return state.hexdigest()
-
-
-def forget_old_caches() -> None:
-    old = time.time() - KEEP_DAYS * 86400
-    for folder in CACHE.glob("*"):
-        if folder.is_dir() and folder.stat().st_mtime < old:
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-here = CACHE / digest(ROOT / "src" / "unbounded")
-here.mkdir(parents=True, exist_ok=True)
-os.utime(here)
-forget_old_caches()
-os.environ["NUMBA_CACHE_DIR"] = str(here)
+os.environ["NUMBA_CACHE_DIR"] = str(ROOT / ".numba_cache")
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
 if "numba" in sys.modules:
     sys.modules["numba"].config.reload_config()
