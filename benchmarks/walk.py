@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -51,12 +52,11 @@ def followed(fit: Callable[[], Any]) -> Walk:
 
     def watched(*args: Any) -> Iterator[Any]:
         chain = rounds(*args)
-        while True:
-            state = next(chain)
-            if state.round == FOLLOWED - 1:
+        for number in count():
+            if number == FOLLOWED:
                 sys.setprofile(walk)
-                state = next(chain)
-                sys.setprofile(None)
+            state = next(chain)
+            sys.setprofile(None)
             yield state
 
     run.rounds = watched
