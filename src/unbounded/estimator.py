@@ -359,7 +359,7 @@ class ChainEstimator(BaseEstimator):
 
 def _describe(thing: Any) -> Any:
     """A JSON-able description of a (nested) dataclass."""
-    name = type(thing).__name__
+    name = getattr(thing, "described_as", type(thing).__name__)
     fields = asdict(thing) if is_dataclass(thing) and not isinstance(thing, type) else {}
     return {"name": name} | {
         k: np.asarray(v).tolist() if isinstance(v, np.ndarray) else repr(v) for k, v in fields.items()

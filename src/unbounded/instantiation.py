@@ -123,7 +123,7 @@ def resolve(instantiate: Any) -> Rule:
 
 
 def classify(ghosts: Array, owner: Array, plan: Plan) -> tuple[Array, Array, Array]:
-    """Positions of mobile, held (frozen or stuck) and private atoms."""
+    """Positions of mobile, frozen and private atoms; a lone open shard may use frozen ones, which cannot die."""
     is_mobile = ghosts > 0  # mutant: classify is mobile
     is_private = ~is_mobile & ((owner == plan.lone) if plan.lone >= 0 else (owner >= 0))  # mutant: classify is private
     return tuple(np.flatnonzero(mask) for mask in (is_mobile, ~is_mobile & ~is_private, is_private))  # type: ignore[return-value]

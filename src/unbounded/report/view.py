@@ -163,7 +163,7 @@ def _n_words(snap: Any) -> int:
 
 
 def _topics(snaps: Any, vocabulary: list[str] | None) -> Topics:
-    from unbounded.models.groups.measure import Hyper
+    from unbounded.models.groups.measure import GroupHyper
     from unbounded.models.groups.model import unpacked
 
     named = topics.reference([snap["labels"] for snap in snaps])
@@ -173,7 +173,7 @@ def _topics(snaps: Any, vocabulary: list[str] | None) -> Topics:
     if vocabulary is None:
         return Topics(shares, np.array(history), None)
     statistics = [unpacked(snap, len(vocabulary)) for snap in snaps]
-    top = topics.top_words(spreads, statistics, [Hyper(*snap["hyper"]).eta for snap in snaps])
+    top = topics.top_words(spreads, statistics, [GroupHyper(*snap["hyper"]).eta for snap in snaps])
     return Topics(shares, np.array(history), [[vocabulary[w] for w in words] for words in top])
 
 

@@ -20,8 +20,7 @@ from unbounded.estimator import ChainEstimator
 from unbounded.likelihoods import Bound, Gaussian
 from unbounded.models.groups import point_estimate as topics
 from unbounded.models.groups import start as hierarchical_start
-from unbounded.models.groups.measure import HierarchicalDirichletProcess as Measure
-from unbounded.models.groups.measure import Hyper
+from unbounded.models.groups.measure import GroupHyper, HierarchicalMeasure
 from unbounded.models.groups.model import FORMS, Groups, GroupsState, unpacked
 from unbounded.models.groups.predictive import Draw, completion, fold_in
 from unbounded.models.groups.samplers import HIERARCHICAL
@@ -101,9 +100,9 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
     def _wanted(self) -> Any:
         return ("tokens" if self._words else "gaussian") if self.likelihood is None else self.likelihood
 
-    def _measure(self) -> Measure:
+    def _measure(self) -> HierarchicalMeasure:
         alpha, gamma = (Gamma() if v is None else v for v in (self.concentration, self.group_concentration))
-        return Measure(alpha, gamma)
+        return HierarchicalMeasure(alpha, gamma)
 
     def _moves(self) -> dict[str, Any]:
         return {"form": self.form}
@@ -190,7 +189,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         for snap in self._snapshots:
             share = topics.spread(snap["labels"], self._reference)
             statistics = unpacked(snap, self._likelihood.n_features).astype(float)
-            draw = Draw(snap["counts"], snap["tables"], statistics, Hyper(*snap["hyper"]))
+            draw = Draw(snap["counts"], snap["tables"], statistics, GroupHyper(*snap["hyper"]))
             yield draw, snap, share
 
     # ---- results
