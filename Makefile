@@ -5,7 +5,7 @@ DATA ?=
 SOURCES := src tests benchmarks examples experiments docs/skeletons
 export OPENBLAS_NUM_THREADS = 1
 
-.PHONY: demo test tests lint style types hooks walk exactness faults mutants bench bench-speed bench-features bench-peers bench-million bench-topics bench-topic-peers bench-engines paper paper-quick paper-docs clean
+.PHONY: demo test tests lint style types hooks walk exactness faults mutants bench bench-speed bench-features bench-peers bench-million bench-topics bench-topic-peers bench-engines bench-compile paper paper-quick paper-docs clean
 
 demo: .setup-done
 	$(BIN)/python examples/demo.py
@@ -59,6 +59,9 @@ bench-topic-peers: .setup-done
 bench-engines: .setup-done
 	$(BIN)/python benchmarks/engines.py serial threads processes ray
 	$(BIN)/mpiexec -n 2 $(BIN)/python -m unbounded.engines.mpi benchmarks/engines.py mpi
+
+bench-compile: .setup-done
+	$(BIN)/python benchmarks/compile.py
 
 bench-million: .setup-done
 	$(BIN)/python benchmarks/million.py

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import math
 import pickle
+import sys
+from typing import Any, NamedTuple
 
 import numpy as np
+import pytest
 
+from unbounded.compiled.contents import contents
 from unbounded.compiled.draws import LOW_BITS, low_bits, uniform
 from unbounded.compiled.jit import jit
 from unbounded.compiled.lanes import lane_sin
@@ -43,12 +47,75 @@ def test_low_bits_are_uniform_and_independent_of_the_high_ones():
     assert abs(np.corrcoef(high, low)[0, 1]) < 5 / math.sqrt(len(low))
 
 
-def test_a_cache_that_names_what_is_no_more_is_stale(monkeypatch):
-    """After an upgrade, old indices of the cache may name classes that are gone."""
-    file = _sines._cache._cache_file
+class _Pair(NamedTuple):
+    table: Any
+    row: Any
 
-    def gone(data):
-        raise AttributeError("Can't get attribute 'Gone'")
 
-    monkeypatch.setattr(pickle, "loads", gone)
-    assert file._load_index() == {}
+@jit
+def _product(pair, i):
+    row = pair.table[i]
+    total = 0.0
+    for j in range(row.size):
+        total += row[j] * pair.row[j]
+    return total
+
+
+@jit
+def _fresh(n):
+    return np.ones(n)
+
+
+@jit
+def _products(table, row):
+    pair = _Pair(table, row)
+    out = _fresh(len(table))
+    for i in range(len(table)):
+        out[i] += _product(pair, i)
+    return out, pair.table[0]
+
+
+def test_references_are_counted_where_arrays_are_made_or_returned():
+    """Functions that only look at arrays count no references; those around them must still get them right."""
+    table, row = np.arange(12.0).reshape(3, 4), np.ones(4)
+    before = sys.getrefcount(table), sys.getrefcount(row)
+    for _ in range(50):
+        out, first = _products(table, row)
+    np.testing.assert_array_equal(out, table.sum(1) + 1)
+    np.testing.assert_array_equal(first, table[0])
+    assert (sys.getrefcount(table), sys.getrefcount(row)) == (before[0] + 1, before[1])  # `first` holds the table
+    del first
+    assert (sys.getrefcount(table), sys.getrefcount(row)) == before
+
+
+@jit
+def _refuse(x):
+    if x < 0:
+        raise ValueError("negative")
+    return x
+
+
+@jit
+def _refuse_inside(x):
+    return _refuse(x) + 1
+
+
+def test_errors_of_parts_arrive():
+    assert _refuse_inside(1) == 2
+    with pytest.raises(ValueError, match="negative"):
+        _refuse_inside(-1)
+
+
+def test_a_compiled_function_pickles():
+    assert pickle.loads(pickle.dumps(_refuse))(3) == 3
+
+
+def test_unknown_constants_are_refused():
+    """Better no code than code of which nobody can tell whether it is old."""
+    unknown = object()
+
+    def function():
+        return unknown
+
+    with pytest.raises(TypeError, match="no digest can tell"):
+        contents(function, ())

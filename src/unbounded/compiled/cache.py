@@ -1,9 +1,9 @@
 """Compiled functions on disk, each in a file whose name says what it contains.
 
-Numba's own cache looks at the file of a function alone and keeps one index for all its signatures. But a kernel contains
-code of likelihoods and of other files, and most changes of a file change no compiled code. Here the name of a file is a
-digest of everything that was compiled into it (`contents`): what changed gets another name, so old code never runs, and
-nothing else is ever compiled again. There is no index that could be stale, and processes cannot get into each
+Numba's own cache looks at the file of a function alone, and keeps one index for all its signatures. But a kernel
+contains code of likelihoods and of other files, and most changes of a file change no compiled code. Here the name of a
+file is a digest of everything that was compiled into it (`contents`): what changed gets another name, so old code never
+runs, and nothing else is ever compiled again. There is no index that could be stale, and processes cannot get into each
 other's way.
 """
 

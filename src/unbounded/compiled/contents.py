@@ -57,10 +57,10 @@ class _Contents:
 
     def add_classes(self, kind: Any) -> None:
         """The NamedTuples anywhere in the type of an argument."""
+        if isinstance(kind, types.BaseNamedTuple):
+            self.add(getattr(kind, "instance_class", None))
         if isinstance(kind, types.BaseTuple):
-            if isinstance(kind, types.BaseNamedTuple):
-                self.add(kind.instance_class)
-            for part in kind.types:
+            for part in getattr(kind, "types", ()):
                 self.add_classes(part)
 
     def _add_function(self, function: FunctionType) -> None:

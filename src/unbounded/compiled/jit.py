@@ -16,12 +16,12 @@ from unbounded.compiled.pipeline import InlinedPart, Part, Whole
 FAST = {"contract", "reassoc", "nsz", "arcp", "afn"}
 
 
-_OPTIONS = {
+_OPTIONS: dict[str, Any] = {
     "nopython": True, "nogil": True, "fastmath": FAST, "error_model": "numpy",
     "no_cpython_wrapper": True, "no_cfunc_wrapper": True,
 }  # fmt: skip
-OVERLOAD = {"jit_options": {**_OPTIONS, "pipeline_class": Part}, "strict": False}
-INLINE = {"jit_options": {**_OPTIONS, "pipeline_class": InlinedPart}, "strict": False}
+OVERLOAD: dict[str, Any] = {"jit_options": {**_OPTIONS, "pipeline_class": Part}, "strict": False}
+INLINE: dict[str, Any] = {"jit_options": {**_OPTIONS, "pipeline_class": InlinedPart}, "strict": False}
 
 
 class Compiled(CPUDispatcher):
@@ -32,6 +32,7 @@ class Compiled(CPUDispatcher):
 
     def __init__(self, py_func: Callable[..., Any], part: type = Part) -> None:
         super().__init__(py_func, targetoptions=dict(_OPTIONS), pipeline_class=Whole)
+        self.part = part  # how it becomes part of its callers
         self._cache = Cache(py_func)
         self._part = CPUDispatcher(py_func, targetoptions=dict(_OPTIONS), pipeline_class=part)
 
@@ -41,11 +42,6 @@ class Compiled(CPUDispatcher):
 
     def get_overload(self, sig: Any) -> Any:
         return self._part.get_overload(sig)
-
-    @property
-    def part(self) -> type:
-        """How it becomes part of its callers."""
-        return self._part._compiler.pipeline_class
 
     def _reduce_states(self) -> dict[str, Any]:
         return {"py_func": self.py_func, "part": self.part}

@@ -121,7 +121,7 @@ def _views(expression: Any, state: Any) -> bool:
         return isinstance(state.typemap[expression.func.name], types.NamedTupleClass)
     if expression.op in ("getitem", "static_getitem", "typed_getitem"):
         index = state.calltypes[expression].args[1]
-        parts = index.types if isinstance(index, types.BaseTuple) else (index,)
+        parts = getattr(index, "types", (index,))
         return not any(isinstance(part, types.Array) for part in parts)
     return expression.op in ("getattr", "build_tuple", "cast", "exhaust_iter")
 
@@ -129,7 +129,7 @@ def _views(expression: Any, state: Any) -> bool:
 def _counted(kind: Any) -> bool:
     """Whether values of a type hold references: arrays, tuples of them, whatever is neither number nor empty."""
     if isinstance(kind, types.BaseTuple):
-        return any(map(_counted, kind.types))
+        return any(map(_counted, getattr(kind, "types", ())))
     if isinstance(kind, types.Pair):
         return _counted(kind.first_type) or _counted(kind.second_type)
     return not isinstance(

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import gammaln, multigammaln
 
 from unbounded.arrays import Array
@@ -21,6 +22,8 @@ from unbounded.likelihoods.gaussian_compiled import (
     STAGED_COLUMNS,
     GaussianFamily,
     GaussianTail,
+    Holes,
+    Normals,
     PlaneGaussian,
     StagedGaussian,
     draw_holes,
@@ -38,10 +41,10 @@ class Gaussian:
         each column's variance.
     """
 
-    mean: Any = None
+    mean: ArrayLike | None = None
     kappa: float = 0.05
     dof: float | None = None
-    scale: Any = None
+    scale: ArrayLike | None = None
 
     name: ClassVar[str] = "gaussian"
 
@@ -229,10 +232,8 @@ class BoundGaussian(Bound):
             column[self.columns.index] = np.arange(self.size)
             rows, starts = np.unique(own[:, 0], return_index=True)
             precision = parameters["factor"] @ np.swapaxes(parameters["factor"], 1, 2)
-            draw_holes(
-                data, rows, np.append(starts, len(own)), column[own[:, 1]], self.columns.index, labels,
-                parameters["mean"], precision, self.shift, self.inverse_scale, key, first,
-            )  # fmt: skip
+            found = Holes(rows, np.append(starts, len(own)), column[own[:, 1]])
+            draw_holes(self.family()[0], data, found, labels, Normals(parameters["mean"], precision), key, first)
 
     def log_predictive_missing(self, counts: Array, statistics: Array, X: Array) -> Array:
         """Log predictive [K, n] of rows with holes: the marginal of a multivariate t over the observed columns."""

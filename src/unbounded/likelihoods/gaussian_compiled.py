@@ -416,15 +416,31 @@ def _screen(family, tail, slot, block, begin, end, out):
     _student_lanes(family, tail, slot, features, begin, end, out, min(d, max(4, d // 3)))
 
 
+class Holes(NamedTuple):
+    """The holes of a table, by rows that have some: those of rows[q] are columns[starts[q] : starts[q + 1]]."""
+
+    rows: Array
+    starts: Array
+    columns: Array  # positions among the columns of the family
+
+
+class Normals(NamedTuple):
+    """The parameters of every atom."""
+
+    means: Array
+    precisions: Array
+
+
 @jit
-def draw_holes(data, rows, starts, holes, columns, labels, means, precisions, shift, inverse_scale, key, first):
+def draw_holes(family, data, holes, labels, atoms, key, first):
     """Draw the holes of each row from their normal law given its other columns and its atom's parameters."""
+    columns, shift, inverse_scale = family.columns, family.shift, family.inverse_scale
     d = columns.size
-    for q in range(rows.size):
-        i = rows[q]
-        hole = holes[starts[q] : starts[q + 1]]
+    for q in range(holes.rows.size):
+        i = holes.rows[q]
+        hole = holes.columns[holes.starts[q] : holes.starts[q + 1]]
         h = hole.size
-        mean, precision = means[labels[i]], precisions[labels[i]]
+        mean, precision = atoms.means[labels[i]], atoms.precisions[labels[i]]
         is_hole = np.zeros(d, np.bool_)
         for a in range(h):
             is_hole[hole[a]] = True
