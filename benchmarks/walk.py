@@ -87,7 +87,8 @@ def main() -> None:
     for name, fit in fits().items():
         walk = followed(fit)
         verdict = "" if len(walk.files) <= MOST else f", more than {MOST}"
-        print(f"{name}: {len(walk.files)} files{verdict}, {walk.changes} changes of file")
+        own = sum(file.startswith("models/") for file in walk.files)
+        print(f"{name}: {len(walk.files)} files{verdict}, {own} of them of models; {walk.changes} changes of file")
         for file in walk.files:
             print(f"    {file}")
 
