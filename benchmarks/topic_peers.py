@@ -24,8 +24,8 @@ from scipy.special import logsumexp
 
 from unbounded import HierarchicalDirichletProcess, datasets, engines
 from unbounded.models.groups.hybrid import HybridGroups
-from unbounded.models.groups.predictive import completion, gibbs
-from unbounded.models.groups.shard import Shards
+from unbounded.models.groups.predictive import Gibbs, Newcomers, completion, gibbs
+from unbounded.models.groups.shard import GroupShards
 from unbounded.randomness import key
 from unbounded.round import rounds
 from unbounded.setup import Setup
@@ -64,7 +64,7 @@ def split(X: Any, truth: Any = None, seed: int = 0) -> Corpus:
         return corpus
     masses, shares_of = truth.weights * truth.concentration, np.ascontiguousarray(truth.topics.T)
     words, sizes = tokens(corpus.seen)
-    _, shares = gibbs(shares_of, words, masses, sizes, 100, key(0, "truth"), 50)
+    _, shares = gibbs(Newcomers(shares_of, words, sizes), masses, Gibbs(100, 50, key(0, "truth")))
     return corpus._replace(truth=perplexity(corpus.rest, shares, truth.topics))
 
 
@@ -112,7 +112,7 @@ def seconds_of_a_round(model: Any, corpus: Corpus, n_rounds: int = 20) -> float:
     """CPU time of a round from the last draw on."""
     words, sizes = tokens(corpus.train)
     sampler = HybridGroups(Setup(model._prior, model._likelihood, sizes, model.n_shards, 1))
-    engine = engines.build("serial", Shards(words, sizes, model._likelihood, model.n_shards))
+    engine = engines.build("serial", GroupShards(words, sizes, model._likelihood, model.n_shards))
     chain = rounds(sampler, engine, sampler.begin(engine, model._snapshots[-1]["labels"]))
     next(islice(chain, 4, None))
     began = time.process_time()

@@ -20,12 +20,13 @@ from speed import Row, cpu_seconds
 from unbounded import datasets, engines
 from unbounded.columns import describe
 from unbounded.compiled.jit import jit
-from unbounded.models.groups import direct as table_kernel
+from unbounded.models.groups.direct import Rows, SweepKeys, Tail
 from unbounded.models.groups.hybrid import HybridGroups
-from unbounded.models.groups.measure import HierarchicalDirichletProcess
-from unbounded.models.groups.shard import Shards
+from unbounded.models.groups.measure import HierarchicalMeasure, Law
+from unbounded.models.groups.shard import GroupShards
 from unbounded.models.groups.words import alias
 from unbounded.models.groups.words import sweep as kernel
+from unbounded.models.groups.words.content import by_word
 from unbounded.models.groups.words.likelihood import Tokens
 from unbounded.randomness import key
 from unbounded.round import rounds
@@ -64,8 +65,8 @@ class Bench:
         data = datasets.topics(n_documents, 100, n_words, n_topics, 0.02)
         self.sizes = np.full(n_documents, 100)
         bound = Tokens(0.02).bind(describe(data.X))
-        self.model = HybridGroups(Setup(HierarchicalDirichletProcess(3.0, gamma), bound, self.sizes, 1, 0, dtype=dtype))
-        recipe = Shards(data.words, self.sizes, bound, 1)
+        self.model = HybridGroups(Setup(HierarchicalMeasure(3.0, gamma), bound, self.sizes, 1, 0, dtype=dtype))
+        recipe = GroupShards(data.words, self.sizes, bound, 1)
         self.engine = engines.build("serial", recipe)
         state = self.model.begin(self.engine, data.labels)
         state = next(islice(rounds(self.model, self.engine, state), 4, None))
@@ -76,8 +77,9 @@ class Bench:
         codes = self.own.codes[self.shard.labels]
         self.labels = np.where(codes < self.own.usable, codes, 0).astype(np.int32)  # no private atoms, none held
         self.eta, self.turn = bound.eta, 0
-        self.tail = bound.tail(17, 8)[0]
-        self.members, self.sticks = np.zeros(16, np.int64), np.full(17, -np.inf)
+        self.tail = Tail(bound.tail(17, 8)[0], np.zeros(16, np.int64), np.full(17, -np.inf))
+        side = 1 if self.own.usable == self.shared.n_shared else 0
+        self.sums = self.shared.finite.smooth[:, side].copy()
 
     @property
     def n(self) -> int:
@@ -86,16 +88,16 @@ class Bench:
     def aliases(self, tables: bool = True) -> alias.Aliases:
         parts = self.shared.finite.parts
         n = parts.shape[1]
-        return alias.build(parts, n, self.shard.frequency, alias.WORTH * n if tables else self.n + 1)
+        return alias.build(parts, n, self.shard.kept(by_word).frequency, alias.WORTH * n if tables else self.n + 1)
 
     def sweep(self, tables: bool = True) -> None:
         self.turn += 1
-        masses = table_kernel.Masses(self.shared.masses, 0.0, 1.0, 1.0)
-        kernel.sweep(
-            self.shard.data, self.labels, self.shard.offsets, 0, 0, self.shared.finite, self.aliases(tables),
-            self.own.usable, self.shared.n_shared, masses, self.eta, self.tail, self.members, self.sticks,
-            key(0, "label", self.turn), key(0, "stick", self.turn),
-        )  # fmt: skip
+        law = Law(self.shared.masses, 1.0, 0.0, 1.0, 1.0)
+        finite = kernel.WordFinite(
+            self.shared.finite, self.sums, self.aliases(tables), self.own.usable, self.shared.n_shared, law, self.eta
+        )
+        rows = Rows(self.shard.data, self.labels, self.shard.offsets, 0)
+        kernel.sweep(rows, 0, finite, self.tail, SweepKeys(key(0, "label", self.turn), key(0, "stick", self.turn)))
 
     def gather(self) -> Any:
         phi, smooth, _ = self.shared.finite
@@ -143,8 +145,8 @@ def two_threads(corpus: datasets.TopicsData, target: float = 0.0, turns: int = 1
     rng, columns = np.random.default_rng(0), 2 * len(corpus.topics) + 64  # more than there will be topics
     probe = partial(_gather_shard, rng.random((bound.n_features, columns)), rng.random((bound.n_features, 2)))
     for name, workers in (("serial", 1), ("threads", 2)):
-        model = HybridGroups(Setup(HierarchicalDirichletProcess(), bound, sizes, 8, 0))
-        engine = engines.build(name, Shards(corpus.words, sizes, bound, 8), workers)
+        model = HybridGroups(Setup(HierarchicalMeasure(), bound, sizes, 8, 0))
+        engine = engines.build(name, GroupShards(corpus.words, sizes, bound, 8), workers)
         chain = rounds(model, engine, model.begin(engine, corpus.labels))
         steps += [partial(next, chain), partial(engine.map, probe)]
     times: list[list[float]] = [[] for _ in steps]

@@ -9,7 +9,8 @@ from sklearn.metrics import adjusted_rand_score
 
 import unbounded as ub
 from unbounded.datasets import gaussian_mixture
-from unbounded.report import plots
+from unbounded.models.mixtures.plots import clusters
+from unbounded.report.plots import traces
 from unbounded.report.text import text
 
 out = Path("demo-run")
@@ -27,7 +28,7 @@ print(text(model))
 print(f"fitted in               {seconds:.1f} s")
 print(f"agreement with truth    {adjusted_rand_score(data.labels[:100_000], model.labels_):.3f} (adjusted Rand index)")
 print(f"held-out log density    {model.score(holdout):.4f} (the true mixture: {data.log_density(holdout).mean():.4f})")
-plots.clusters(X, model.labels_).savefig(out / "clusters.png", dpi=120)
-plots.traces(model.posterior_).savefig(out / "traces.png", dpi=120)
+clusters(X, model.labels_).savefig(out / "clusters.png", dpi=120)
+traces(model.posterior_).savefig(out / "traces.png", dpi=120)
 np.save(out / "labels.npy", model.labels_)
 print(f"pictures                {out / 'clusters.png'}, {out / 'traces.png'}")

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.linalg import eigh
 
 import unbounded as ub
-from unbounded.report import plots
+from unbounded.models.features import plots
 
 SIDE = 19
 

@@ -15,8 +15,8 @@ from experiments import data, figures
 from experiments.chains import GHOSTS, WARM, Plan, feature_trace
 from experiments.common import Experiment, Finding, Request, Rows, save_rows, say
 from unbounded.arrays import Array
+from unbounded.models.features import plots
 from unbounded.models.features.linear_gaussian import LinearGaussian
-from unbounded.report import plots
 
 METHODS = (WARM, GHOSTS)
 LIKELIHOOD = LinearGaussian(loading=0.1, intercept=True)

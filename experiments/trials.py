@@ -29,7 +29,7 @@ from unbounded.models.features.linear_gaussian import LinearGaussian
 from unbounded.models.features.measures import BetaBernoulli
 from unbounded.models.features.samplers import FEATURES
 from unbounded.models.groups import start as hierarchical_start
-from unbounded.models.groups.measure import HierarchicalDirichletProcess
+from unbounded.models.groups.measure import HierarchicalMeasure
 from unbounded.models.groups.samplers import HIERARCHICAL
 from unbounded.models.groups.words.likelihood import Tokens
 from unbounded.models.mixtures import start
@@ -93,7 +93,7 @@ def _documents(n: int) -> Problem:
     length = min(DOCUMENT, n // 10)
     data = datasets.topics(n // length, length, seed=0)
     sizes = np.full(n // length, length)
-    measure, likelihood = HierarchicalDirichletProcess(), Tokens().bind(describe(data.X))
+    measure, likelihood = HierarchicalMeasure(), Tokens().bind(describe(data.X))
     return Problem("HIERARCHICAL", measure, likelihood, data.words, sizes, data.labels)
 
 

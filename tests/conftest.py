@@ -19,8 +19,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a job in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-# What to begin with, where tests are spread over workers: the longest groups, on two workers in such an order that each
-# compiles kernels of its own, and finds those of the other one in the cache when it needs them.
+# What to begin with, where tests are spread over workers: long groups, in such an order that two workers compile
+# different kernels first, and find those of the other one in the cache when they need them.
 FIRST = (
     "features",
     "test_enumeration",
@@ -30,21 +30,34 @@ FIRST = (
     "test_groups",
     "engines",
 )
+TOGETHER = ("engines", "report", "features")  # folders
 
 
-def group_of(path: Path) -> str:
-    """Tests of a file stay together, on one worker. So do all that watch processes come and go, and all of features,
-    which share kernels with no other tests."""
-    folders = path.relative_to(ROOT / "tests").parts[:-1]
-    if "engines" in folders:
-        return "engines"
-    return "features" if "features" in folders or path.stem.startswith("test_feature") else path.stem
+def group_of(nodeid: str) -> str:
+    """What stays on one worker. Tests of a file share fixtures; those of engines watch processes come and go; those of
+    the report read the same runs; those of features share kernels with no others."""
+    path = Path(nodeid.partition("::")[0])
+    for folder in TOGETHER:
+        if folder in path.parts[:-1]:
+            return folder
+    return "features" if path.stem.startswith("test_feature") else path.stem
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    groups = [group_of(item.path) for item in items]
-    for item, group in zip(items, groups, strict=True):
-        item.add_marker(pytest.mark.xdist_group(group))
+    """Long groups first."""
+    groups = [group_of(item.nodeid) for item in items]
     ranks = [FIRST.index(group) if group in FIRST else len(FIRST) for group in groups]
     items[:] = [items[i] for i in sorted(range(len(items)), key=lambda i: ranks[i])]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Groups by path: a mark xdist_group does not reach the scheduler in every version of pytest."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Groups(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            return group_of(nodeid)
+
+    config.option.loadscopereorder = False  # the order is ours
+    return Groups(config, log)

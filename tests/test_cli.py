@@ -383,6 +383,7 @@ def test_data_that_cannot_be_read(tmp_path, content, name, word):
         (["--instantiate", "ghost"], ["instantiate", "ghost"]),
         (["--loss", "l2"], ["loss", "l2"]),
         (["--dtype", "half"], ["dtype", "half"]),
+        (["--device", "abacus"], ["device", "abacus", "cpu"]),
         (["--draws", "0"], ["n_draws", "at least 1"]),
         (["--shards", "61"], ["n_shards=61", "60 rows"]),
         (["--workers", "0"], ["n_workers"]),

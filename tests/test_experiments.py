@@ -14,7 +14,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from unbounded.cli import app
-from unbounded.contracts import Summary
+from unbounded.contracts import Sampler, Summary
 from unbounded.models.mixtures.hybrid import HybridMixture
 from unbounded.models.mixtures.samplers import DIRICHLET
 
@@ -207,7 +207,7 @@ class Whispering(HybridMixture):
 
 def test_shards_apart(monkeypatch):
     """Messages are all that travels; who needs more, or has one shard, is not distributed."""
-    monkeypatch.setitem(DIRICHLET, "whispering", lambda setup: Whispering(setup))
+    monkeypatch.setitem(DIRICHLET, "whispering", Sampler(Whispering))
     workers = trials.two_processes()
     try:
         assert trials.distributed("DP", GHOSTS, workers)

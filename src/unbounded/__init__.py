@@ -7,10 +7,10 @@ estimators nor scikit-learn and pandas, and without them it starts in a third of
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from unbounded.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from unbounded.public import *
-
-__version__ = "0.1.0"
 
 __all__ = [
     "AsPublished",

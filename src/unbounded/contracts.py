@@ -23,7 +23,8 @@ step on every shard, and what the shards report is summed along a fixed tree:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
@@ -103,6 +104,8 @@ class Engine(Protocol):
 
     Steps and functions are bound methods of models or shards, module-level functions, or partials of them.
     """
+
+    options: ClassVar[tuple[str, ...]]  # those that its user may give, beside the recipe and the number of workers
 
     @property
     def spread(self) -> Spread:
@@ -282,13 +285,109 @@ class Model(Protocol[StateT]):
         """The state whose `arrays()` these are."""
 
 
-class Family(Protocol):
+# ---- families
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """A sampler that can be chosen by name."""
+
+    build: Callable[..., Model[Any]]  # (setup, its options)
+    options: tuple[str, ...] = ()  # those that its user may give
+    takes_rule: bool = False  # of instantiation, as an option `rule`
+
+
+class Start(Protocol):
+    """Where chains begin; a module with this function will do."""
+
+    def begin(self, model: Any, engine: Engine, X: Any, init: Any) -> State: ...
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What the chains of an estimator are put together from."""
+
+    atoms: str  # what they are called, in the plural; their number is the scalar n_<atoms> of the trace
+    assignments: str  # what Z is called on disk
+    likelihoods: tuple[type[Likelihood], ...]  # those that have a name
+    bound: type  # what a likelihood must be once it is bound to columns
+    samplers: Mapping[str, Sampler]  # by name
+    kernels: Mapping[str, Any]  # by device
+    start: Start
+
+
+class Option(NamedTuple):
+    """An option of `unbounded fit` that not all models have."""
+
+    kind: type
+    help: str
+
+
+@dataclass(frozen=True)
+class Command:
+    """What `unbounded fit` was asked, as its run directory keeps it."""
+
+    model: str  # by its name of the command line
+    data: str
+    holdout: float  # the share of the data that is held out
+    settings: Mapping[str, Any]  # of the estimator
+    own: Mapping[str, str | None]  # options of families that are not settings
+
+    @property
+    def seed(self) -> int:
+        return int(self.settings["random_state"])
+
+
+class Training(NamedTuple):
+    """What a command gives to `fit`."""
+
+    rows: Any
+    arguments: tuple[Any, ...] = ()  # after the rows
+    holdout: Any = None
+
+
+@dataclass(frozen=True)
+class WholeDraws:
+    """What a run directory has of the draws that were kept whole."""
+
+    config: Mapping[str, Any]
+    about: Mapping[str, Any]
+    draws: Sequence[tuple[Arrays, Mapping[str, float]]]  # snapshots with their scalars
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The atoms of a run, as its report shows them."""
+
+    size: int  # their number in the point estimate
+    content: str  # HTML
+    notes: tuple[str, ...] = ()  # what the reader should know
+
+
+@dataclass(frozen=True)
+class Family:
     """A model's folder, as the estimator, the command line, the report and the progress bar see it."""
+
+    choices: Choices
+    measures: tuple[type[Measure[Any, Any]], ...]
+    estimators: Mapping[str, type]  # by the names of the command line
+    scored: str  # what a held-out score is the mean over: a row, a cell
+    captions: Mapping[str, str]  # scalars of the trace, with their units
+    units: Callable[[str], Mapping[str, str]]  # of a likelihood: what rows, columns and groups are called
+    summary: Callable[[Any], list[str]]  # a fitted estimator in words
+    show: Callable[[WholeDraws, Mapping[str, Any]], Shown]  # for the report, with what is at hand beside the run
+    table: Callable[[Any, Any], Any]  # what `predict` writes of new rows: a data frame
+    write: Callable[[Path, Any, Training, Command], None]  # files and pictures of a fit
+    training: Callable[[Command], Training]
+    at_hand: Callable[[Command], dict[str, Any]]  # what `show` can use, as far as it is still there
+    settings: Mapping[str, Option]  # of the command line: options of some of the estimators
+    options: Mapping[str, Option] = field(default_factory=dict)  # the same, of the command alone
 
     @property
     def atoms(self) -> str:
-        """What its atoms are called, in the plural; their number is the scalar n_<atoms> of the trace."""
+        return self.choices.atoms
 
     @property
-    def estimators(self) -> Mapping[str, type]:
-        """By the names of the command line."""
+    def counted(self) -> str:
+        """The scalar that counts atoms."""
+        return f"n_{self.atoms}"

@@ -6,12 +6,15 @@ the seed to the run directory, is here once.
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -19,23 +22,25 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from unbounded import engines
 from unbounded.arrays import Array, is_csr
 from unbounded.chain import export
-from unbounded.chain.progress import show_progress
+from unbounded.chain.progress import Report, show_progress
 from unbounded.chain.run import Chain, Length, run
 from unbounded.chain.store import RunError, RunStore
 from unbounded.chain.versions import versions
 from unbounded.columns import describe
-from unbounded.contracts import Engine
+from unbounded.contracts import Choices, Engine, Likelihood, Model, Rule
 from unbounded.instantiation import resolve as resolve_rule
 from unbounded.likelihoods import resolve as resolve_likelihood
 from unbounded.options import check_options
 from unbounded.randomness import generator, key
-from unbounded.report import page
 from unbounded.rows import fingerprint, row_blocks
 from unbounded.setup import Setup, build_sampler
-from unbounded.sources import Source, Words
+from unbounded.sources import Rows, Source, Words
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from arviz import InferenceData
 
 LARGEST = 1e100
-_COMMON = ("setup", "rule", "lanes")  # parameters of a sampler that are not its own options
 _LEAST = {
     "n_shards": 1, "sweeps_per_round": 1, "n_warmup": 0, "n_draws": 1, "thin": 1, "n_chains": 1, "n_snapshots": 1,
 }  # fmt: skip
@@ -45,9 +50,10 @@ _LEAST = {
 class ChainEstimator(BaseEstimator):
     """How chains run and where; a dataclass, so that scikit-learn finds every option in the constructor's signature."""
 
-    likelihood: Any
-    init: Any
+    likelihood: str | Likelihood | None
+    init: str | int | ArrayLike
     dtype: str = "float64"
+    device: str = "cpu"
     n_shards: int = 8
     sweeps_per_round: int = 1
     n_warmup: int = 250
@@ -56,26 +62,22 @@ class ChainEstimator(BaseEstimator):
     n_chains: int = 1
     engine: str = "threads"
     n_workers: int | None = None
-    engine_options: Any = None
+    engine_options: Mapping[str, Any] | None = None
     sampler: str = "hybrid"
-    sampler_options: Any = None
-    instantiate: Any = "ghosts"
+    sampler_options: Mapping[str, Any] | None = None
+    instantiate: str | Rule = "ghosts"
     n_snapshots: int = 32
     keep_assignments: bool = False
-    checkpoint: Any = None
-    random_state: Any = None
+    checkpoint: str | os.PathLike[str] | None = None
+    random_state: int | np.random.RandomState | None = None
     progress: bool = False
 
-    _likelihoods: ClassVar[Any]  # those that have a name
-    _kind: ClassVar[Any]  # what a likelihood is once it is bound to columns
-    _samplers: ClassVar[Any]  # those that have a name
-    _start: ClassVar[Any]  # a module: where chains begin
-    _of_rows: ClassVar[tuple[str, str]] = ("labels", "labels_")  # what is said of every row: its folder, the attribute
+    _choices: ClassVar[Choices]
 
     # ---- what each of them says
 
-    def _wanted(self) -> Any:
-        """The likelihood, as its name or an object."""
+    def _chosen_likelihood(self) -> Any:
+        """Its name, or an object."""
         return self.likelihood
 
     def _measure(self) -> Any:
@@ -103,29 +105,30 @@ class ChainEstimator(BaseEstimator):
         """Point estimates from the snapshots."""
         raise NotImplementedError
 
+    def _row_estimates(self) -> Array:
+        """What is said of every row."""
+        raise NotImplementedError
+
     # ---- fitting
 
-    def _sample(self, X: Any, held: Any) -> Any:
+    def _sample(self, X: Any, held: Any) -> Self:
         """Run all chains on checked rows; held: what is scored with every draw, if anything."""
         n_rows = X.shape[0]
-        length = Length(self.n_warmup, self.n_draws, self.thin, max(1, self.n_snapshots // self.n_chains))
-        setup = Setup(
-            self._measure(), self._likelihood, self._extent(X), self.n_shards, self.seed(), length.n_rounds,
-            self.sweeps_per_round, self.dtype,
-        )  # fmt: skip
-        rule, options = resolve_rule(self.instantiate), self._moves() | dict(self.sampler_options or {})
-        model = build_sampler(self._samplers, self.sampler, setup, rule, **options)
+        length = Length(
+            self.n_warmup, self.n_draws, self.thin, max(1, self.n_snapshots // self.n_chains), self.keep_assignments
+        )
+        model = self._build(X, length.n_rounds)
         if model.settled() > self.n_warmup:
             raise ValueError(
                 f"n_warmup must cover the schedule's first {model.settled()} rounds, whose draws are discarded, "
                 f"got {self.n_warmup}."
             )
-        self._prior, self._n_rows, self._seed = model.measure, n_rows, model.seed
+        self._n_rows, self._seed = n_rows, model.seed
         store = self._open_store(X, held, model)
-        if store and self.engine in engines.MORTAL:
-            print(engines.MORTAL[self.engine].format(store.path), file=sys.stderr, flush=True)
+        if store and self.engine in engines.AFTER_A_DEATH:
+            print(engines.AFTER_A_DEATH[self.engine].format(store.path), file=sys.stderr, flush=True)
         chains = []
-        with show_progress(self.progress, self.n_chains * length.n_rounds, n_rows) as report:
+        with show_progress(self.progress, self.n_chains * length.n_rounds, n_rows, self._choices.atoms) as report:
             for index in range(self.n_chains):
                 try:
                     chains.append(self._run_chain(model, X, index, length, store, held, report))
@@ -137,12 +140,27 @@ class ChainEstimator(BaseEstimator):
                     break
         self._finish(chains)
         if store and isinstance(X, Source | Words):
-            folder, name = self._of_rows
-            store.save_shards(folder, getattr(self, name), model.recipe(X).edges)
+            store.save_shards(self._choices.assignments, self._row_estimates(), model.recipe(X).edges)
         return self
 
+    def _build(self, X: Any, n_rounds: int) -> Model[Any]:
+        self._prior = self._measure()
+        setup = Setup(
+            self._prior, self._likelihood, self._extent(X), self.n_shards, self.seed(), n_rounds,
+            self.sweeps_per_round, self.dtype, self.device,
+        )  # fmt: skip
+        rule, options = resolve_rule(self.instantiate), self._moves() | dict(self.sampler_options or {})
+        return build_sampler(self._choices.samplers, self.sampler, setup, rule, **options)
+
     def _run_chain(
-        self, model: Any, X: Any, index: int, length: Length, store: RunStore | None, held: Any, report: Any
+        self,
+        model: Model[Any],
+        X: Any,
+        index: int,
+        length: Length,
+        store: RunStore | None,
+        held: Any,
+        report: Report | None,
     ) -> Chain:
         model = model.reseeded(int(key(model.seed, "chain", index) >> np.uint64(2)))
         engine = engines.build(self.engine, model.recipe(X), self.n_workers, **self.engine_options or {})
@@ -151,9 +169,8 @@ class ChainEstimator(BaseEstimator):
             extra = lambda state: {"holdout": self._score(model, engine, held, state)}  # noqa: E731
         try:
             return run(
-                model, engine, lambda: self._start.begin(model, engine, X, self.init), length,
+                model, engine, lambda: self._choices.start.begin(model, engine, X, self.init), length,
                 store=store.chain(index) if store else None,
-                keep_assignments=self.keep_assignments,
                 extra=extra,
                 report=(lambda done, scalars: report(index * length.n_rounds + done, scalars)) if report else None,
             )  # fmt: skip
@@ -173,32 +190,42 @@ class ChainEstimator(BaseEstimator):
 
     # ---- results that need no model
 
-    def score(self, X: Any, y: Any = None) -> float:
+    def score(self, X: Rows, y: None = None) -> float:
         """Mean log posterior predictive density of the rows."""
         return float(np.mean(self.score_samples(X)))
 
-    def score_samples(self, X: Any) -> Array:
+    def score_samples(self, X: Rows) -> Array:
         raise NotImplementedError
 
-    def summary(self) -> Any:
+    def summary(self) -> pd.DataFrame:
         """Posterior means, intervals, effective sample sizes and R-hat of every scalar trace, as a data frame."""
         check_is_fitted(self, "posterior_")
         return export.table(self.posterior_)
 
-    def to_arviz(self) -> Any:
+    def to_arviz(self) -> InferenceData:
         """The draws as an ArviZ InferenceData."""
         check_is_fitted(self, "posterior_")
         return export.to_arviz(self.posterior_)
 
-    def report(self, path: Any = None, X: Any = None, vocabulary: Any = None, shape: Any = None) -> Any:
+    def report(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        X: Rows | None = None,
+        vocabulary: Sequence[str] | None = None,
+        shape: tuple[int, int] | None = None,
+    ) -> Path:
         """Write the run directory of the fit as one HTML page, by default to its report.html (docs/report.md)."""
+        from unbounded.report import page  # which knows all families, and so all estimators
+
         check_is_fitted(self, "posterior_")
         if self.checkpoint is None:
             raise ValueError("a report is made from a run directory; fit with checkpoint=path.")
         words = getattr(self, "vocabulary_", None) if vocabulary is None else vocabulary
         return page.report(self.checkpoint, path, X, words, shape, getattr(self, "loss", "vi"))
 
-    def _sampling(self, n_samples: int, random_state: Any) -> tuple[np.random.Generator, Array]:
+    def _sampling(
+        self, n_samples: int, random_state: int | np.random.RandomState | None
+    ) -> tuple[np.random.Generator, Array]:
         """A generator, and which snapshot each of n new rows comes from."""
         check_is_fitted(self, "posterior_")
         if n_samples < 1:
@@ -228,7 +255,8 @@ class ChainEstimator(BaseEstimator):
         """A source by its header; its values are looked at when its columns are described."""
         if X.sparse and not self._sparse_ok():
             raise ValueError(
-                f"the rows of the source are sparse, which {self._wanted()!r} does not take; store dense ones."
+                f"the rows of the source are sparse, which {self._chosen_likelihood()!r} does not take; "
+                "store dense ones."
             )
         if X.n_rows < least:
             raise ValueError(f"the source has n_rows={X.n_rows}, a minimum of {least} is required.")
@@ -252,9 +280,9 @@ class ChainEstimator(BaseEstimator):
             raise ValueError("the rows have infinite values; NaN stands for a missing one.")
         if reach > LARGEST:
             raise ValueError(f"values beyond {LARGEST:g} in size overflow; rescale the columns.")
-        bound = resolve_likelihood(self._wanted(), self._likelihoods).bind(columns)
-        if not isinstance(bound, self._kind):
-            names = ", ".join(member.name for member in self._likelihoods)
+        bound = resolve_likelihood(self._chosen_likelihood(), self._choices.likelihoods).bind(columns)
+        if not isinstance(bound, self._choices.bound):
+            names = ", ".join(member.name for member in self._choices.likelihoods)
             raise ValueError(f"{type(self).__name__} takes a likelihood such as {names}, got {self.likelihood!r}.")
         return bound
 
@@ -280,16 +308,18 @@ class ChainEstimator(BaseEstimator):
         resolve_rule(self.instantiate).plan(0, 1, n_rows, self.n_shards, np.random.default_rng(0))
         if self.dtype not in ("float64", "float32"):
             raise ValueError(f"dtype must be 'float64' or 'float32', got {self.dtype!r}.")
+        if self.device not in self._choices.kernels:
+            raise ValueError(f"device must be one of {sorted(self._choices.kernels)}, got {self.device!r}.")
         self._check_init(n_rows)
         engines.check(self.engine, self.n_workers, self.engine_options)
 
     def _check_sampler(self) -> None:
-        if self.sampler not in self._samplers:
-            raise ValueError(f"sampler must be one of {sorted(self._samplers)}, got {self.sampler!r}.")
-        if self.sampler != "hybrid" and self.instantiate != "ghosts":
+        samplers = self._choices.samplers
+        if self.sampler not in samplers:
+            raise ValueError(f"sampler must be one of {sorted(samplers)}, got {self.sampler!r}.")
+        if not samplers[self.sampler].takes_rule and self.instantiate != "ghosts":
             raise ValueError(f"instantiate belongs to sampler='hybrid', not to {self.sampler!r}.")
-        others = {*_COMMON, *self._moves()}
-        check_options(f"sampler {self.sampler!r}", self._samplers[self.sampler], self.sampler_options, others)
+        check_options(f"sampler {self.sampler!r}", samplers[self.sampler].options, self.sampler_options)
 
     def _check_shards(self, n_rows: int) -> None:
         if self.n_shards > n_rows:
@@ -308,15 +338,15 @@ class ChainEstimator(BaseEstimator):
             return int(store.config()["seed"])
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
-    def _open_store(self, X: Any, held: Any, model: Any) -> RunStore | None:
+    def _open_store(self, X: Any, held: Any, model: Model[Any]) -> RunStore | None:
         if self.checkpoint is None:
             return None
         store = RunStore(self.checkpoint)
         config = self._config(X, held, model.seed)
         if store.exists():
-            saved = store.config()
+            saved, asked = ({"device": "cpu"} | one for one in (store.config(), config))
             free = ("n_draws",) if model.exact else ()  # published schedules depend on the length of the run
-            differs = [name for name in config if saved.get(name) != config[name] and name not in free]
+            differs = [name for name in asked if saved.get(name) != asked[name] and name not in free]
             if differs:
                 raise RunError(
                     f"{store.path} holds a run with other {', '.join(differs)}; use the same or another directory."
@@ -326,7 +356,7 @@ class ChainEstimator(BaseEstimator):
         store.note(self._about(X, model))
         return store
 
-    def _about(self, X: Any, model: Any) -> dict[str, Any]:
+    def _about(self, X: Any, model: Model[Any]) -> dict[str, Any]:
         """What a reader of the run directory may ask and no chain depends on."""
         return {
             "exact": bool(model.exact), "rows": int(X.shape[0]), "columns": int(self.n_features_in_),
@@ -337,12 +367,13 @@ class ChainEstimator(BaseEstimator):
         """Everything the chain is a function of, in plain words; engine and workers are not among it."""
         return {
             "model": type(self).__name__,
-            "likelihood": _describe(resolve_likelihood(self._wanted(), self._likelihoods)),
+            "likelihood": _describe(resolve_likelihood(self._chosen_likelihood(), self._choices.likelihoods)),
             "measure": _describe(self._measure()),
             "instantiate": _describe(resolve_rule(self.instantiate)),
-            "sampler": {"name": self.sampler} | (self.sampler_options or {}),
+            "sampler": {"name": self.sampler, **(self.sampler_options or {})},
             "init": self.init if isinstance(self.init, str | int) else fingerprint(np.asarray(self.init)),
             "dtype": self.dtype,
+            **({} if self.device == "cpu" else {"device": self.device}),  # older runs do not have it
             "seed": seed,
             **self._moves(),
             **{name: int(getattr(self, name)) for name in (*_LEAST, "keep_assignments")},
@@ -357,9 +388,9 @@ class ChainEstimator(BaseEstimator):
         return tags
 
 
-def _describe(thing: Any) -> Any:
-    """A JSON-able description of a (nested) dataclass."""
-    name = type(thing).__name__
+def _describe(thing: object) -> dict[str, Any]:
+    """A JSON-able description of a (nested) dataclass, by the name that it has on disk."""
+    name = getattr(thing, "described_as", type(thing).__name__)
     fields = asdict(thing) if is_dataclass(thing) and not isinstance(thing, type) else {}
     return {"name": name} | {
         k: np.asarray(v).tolist() if isinstance(v, np.ndarray) else repr(v) for k, v in fields.items()

@@ -7,28 +7,14 @@ never sees Z: that is what keeps the chain exact.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import ClassVar
 
 import numpy as np
 
 from unbounded.arrays import Array
+from unbounded.contracts import Plan, Rule
 
 SCHEDULES = ("cold", "warm", "decreasing", "hot")
-
-
-class Plan(NamedTuple):
-    ghosts: int
-    open: Any  # [P] which shards may create atoms
-    published: bool = False
-    lone: int = -1  # the only open shard, whose rows may also use atoms that are held elsewhere; -1: none such
-
-
-class Rule(Protocol):
-    exact: ClassVar[bool]
-
-    def plan(self, round_: int, n_rounds: int, n_rows: int, n_shards: int, rng: np.random.Generator) -> Plan: ...
-
-    def settled(self, n_rounds: int) -> int: ...
 
 
 def _count(ghosts: int | None, default: int, n_shards: int) -> int:
@@ -110,7 +96,7 @@ MEMBERS: dict[str, Rule] = {"ghosts": Ghosts(), "one_open": OneOpen()}
 MEMBERS |= {f"published-{schedule}": AsPublished(schedule) for schedule in SCHEDULES}
 
 
-def resolve(instantiate: Any) -> Rule:
+def resolve(instantiate: str | Rule) -> Rule:
     """A rule from its name ("ghosts", "one_open", "published-cold", ...), or the object itself."""
     if isinstance(instantiate, str):
         if instantiate not in MEMBERS:
@@ -118,12 +104,11 @@ def resolve(instantiate: Any) -> Rule:
         return MEMBERS[instantiate]
     if isinstance(instantiate, type) or not hasattr(instantiate, "plan"):
         raise ValueError(f"instantiate must be a name or a rule such as Ghosts(), got {instantiate!r}.")
-    rule: Rule = instantiate
-    return rule
+    return instantiate
 
 
 def classify(ghosts: Array, owner: Array, plan: Plan) -> tuple[Array, Array, Array]:
-    """Positions of mobile, held (frozen or stuck) and private atoms."""
+    """Positions of mobile, frozen and private atoms; a lone open shard may use frozen ones, which cannot die."""
     is_mobile = ghosts > 0  # mutant: classify is mobile
     is_private = ~is_mobile & ((owner == plan.lone) if plan.lone >= 0 else (owner >= 0))  # mutant: classify is private
     return tuple(np.flatnonzero(mask) for mask in (is_mobile, ~is_mobile & ~is_private, is_private))  # type: ignore[return-value]

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from inspect import signature
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 
-def check_options(
-    what: str, maker: Callable[..., Any], given: Mapping[str, Any] | None, others: Collection[str]
-) -> None:
-    """Refuse options that `maker` does not have; others: its parameters that are not options."""
+def check_options(what: str, known: Sequence[str], given: Mapping[str, Any] | None) -> None:
+    """Refuse options that are not among the known ones."""
     if given is not None and not isinstance(given, Mapping):
         raise ValueError(f"options of {what} come as a dictionary, got {given!r}.")
-    known = [name for name in signature(maker).parameters if name not in others]
     for name in given or {}:
         if name not in known:
             raise ValueError(

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from unbounded.chain.clock import Clock
-from unbounded.contracts import Engine, Model
+from unbounded.contracts import Engine, Model, StateT
 
 
-def rounds(model: Model, engine: Engine, state: Any, clock: Clock | None = None) -> Iterator[Any]:
+def rounds(model: Model[StateT], engine: Engine, state: StateT, clock: Clock | None = None) -> Iterator[StateT]:
     """The chain as a generator of states; the n-th one depends on (data, model, seed, P, L) and n only."""
     clock = clock or Clock()
     while True:

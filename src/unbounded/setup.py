@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Self, TypeVar
 
-from unbounded.instantiation import Rule
+from unbounded.contracts import Model, Rule, Sampler
 
 MeasureT = TypeVar("MeasureT")
 LikelihoodT = TypeVar("LikelihoodT")
@@ -58,8 +58,12 @@ class Built(Generic[MeasureT, LikelihoodT, ExtentT]):
 
 
 def build_sampler(
-    samplers: Mapping[str, Callable[..., Any]], name: str, setup: Setup[Any, Any, Any], rule: Rule, **options: Any
-) -> Any:
-    """The sampler of this name; the rule is the hybrid sampler's, others have none."""
-    own = {"rule": rule} if name == "hybrid" else {}
-    return samplers[name](setup, **own, **options)
+    samplers: Mapping[str, Sampler],
+    name: str,
+    setup: Setup[Any, Any, Any],
+    rule: Rule,
+    **options: Any,
+) -> Model[Any]:
+    """The sampler of this name, with the rule if it takes one."""
+    chosen = samplers[name]
+    return chosen.build(setup, **({"rule": rule} if chosen.takes_rule else {}), **options)

@@ -22,8 +22,8 @@ from scipy.special import gammaincinv
 from unbounded.columns import describe
 from unbounded.engines import build
 from unbounded.models.groups.hybrid import HybridGroups
-from unbounded.models.groups.measure import HierarchicalDirichletProcess, Hyper
-from unbounded.models.groups.shard import Shards
+from unbounded.models.groups.measure import GroupHyper, HierarchicalMeasure
+from unbounded.models.groups.shard import GroupShards
 from unbounded.models.groups.words.likelihood import Tokens
 from unbounded.priors import Gamma
 from unbounded.setup import Setup
@@ -65,15 +65,15 @@ def count_tables(sizes: Array, seats: Array) -> int:
     return len(np.unique(np.repeat(np.arange(len(sizes)), sizes) * 100 + seats))
 
 
-def draw_hypers(kind: str, size: int, rng: np.random.Generator) -> list[Hyper]:
+def draw_hypers(kind: str, size: int, rng: np.random.Generator) -> list[GroupHyper]:
     """Each of the priors cut into strata of equal probability, one draw from each, in random order."""
     priors = [CONCENTRATION, GROUP_CONCENTRATION] + [ETA] * (kind == "words")
     shares = [(rng.permutation(size) + rng.random(size)) / size for _ in priors]
     columns = [gammaincinv(prior.shape, u) / prior.rate for prior, u in zip(priors, shares, strict=True)]
-    return [Hyper(*map(float, values)) for values in zip(*columns, strict=True)]
+    return [GroupHyper(*map(float, values)) for values in zip(*columns, strict=True)]
 
 
-def rows(kind: str, labels: Array, hyper: Hyper, rng: np.random.Generator) -> Array:
+def rows(kind: str, labels: Array, hyper: GroupHyper, rng: np.random.Generator) -> Array:
     """New rows given labels: parameters from their prior, then data."""
     if kind != "words":
         return (rows_bernoulli if kind == "bernoulli" else rows_gaussian)(labels, rng)
@@ -93,7 +93,7 @@ def bind(kind: str) -> Any:
 class Draw(NamedTuple):
     labels: Array
     n_tables: int
-    hyper: Hyper
+    hyper: GroupHyper
     X: Array
 
 
@@ -126,7 +126,7 @@ def moments(draw: Draw) -> dict[str, float]:
     return {name: float(value) for name, value in values.items()}
 
 
-def prior_draw(kind: str, hyper: Hyper, rng: np.random.Generator) -> tuple[Draw, Array]:
+def prior_draw(kind: str, hyper: GroupHyper, rng: np.random.Generator) -> tuple[Draw, Array]:
     seats, labels = franchise(SIZES, hyper.alpha, hyper.gamma, rng)
     return Draw(labels, count_tables(SIZES, seats), hyper, rows(kind, labels, hyper, rng)), seats
 
@@ -160,11 +160,10 @@ class Joint:
 
 
 def put(shard: Any, X: Array, labels: Array) -> None:
-    """New data and labels; rows of a shard are sorted by word, too."""
+    """New data and labels."""
     own = slice(shard.first, shard.first + len(shard.labels))
-    shard.data[:], shard.labels[:] = X[own], labels[own]
-    if shard.by_word is not None:
-        shard.by_word[:] = np.argsort(shard.data, kind="stable")
+    shard.replace(X[own])
+    shard.labels[:] = labels[own]
 
 
 def seats_of(shard: Any) -> Array:
@@ -175,10 +174,10 @@ def replicate(joint: Joint, likelihood: Any, seed: int) -> Array:
     """Mean moments over the rounds of one simulator that starts from a prior draw."""
     rng = np.random.default_rng([joint.seed, seed])
     draw, seats = prior_draw(joint.kind, draw_hypers(joint.kind, 1, rng)[0], rng)
-    engine = build("serial", Shards(draw.X.copy(), SIZES, likelihood, joint.n_shards, joint.form))
+    engine = build("serial", GroupShards(draw.X.copy(), SIZES, likelihood, joint.n_shards, joint.form))
     model = HybridGroups(
         Setup(
-            HierarchicalDirichletProcess(CONCENTRATION, GROUP_CONCENTRATION),
+            HierarchicalMeasure(CONCENTRATION, GROUP_CONCENTRATION),
             likelihood,
             SIZES,
             joint.n_shards,

@@ -11,16 +11,16 @@ from scipy import sparse
 
 from unbounded.columns import describe
 from unbounded.likelihoods import Bernoulli
-from unbounded.models.groups.measure import HierarchicalDirichletProcess
+from unbounded.models.groups.measure import HierarchicalMeasure
 from unbounded.models.groups.words.likelihood import Tokens
 from unbounded.priors import Gamma
 
 SIZES = (2, 3)
 MEASURES = {
-    "fixed": HierarchicalDirichletProcess(1.0, 1.5),
-    "sampled": HierarchicalDirichletProcess(Gamma(2.0, 1.5), Gamma(2.0, 1.0)),
+    "fixed": HierarchicalMeasure(1.0, 1.5),
+    "sampled": HierarchicalMeasure(Gamma(2.0, 1.5), Gamma(2.0, 1.0)),
 }
-CROWDED = {"crowded": HierarchicalDirichletProcess(20.0, 1.5)}  # with 100 ghosts, some 36 mobile atoms
+CROWDED = {"crowded": HierarchicalMeasure(20.0, 1.5)}  # with 100 ghosts, some 36 mobile atoms
 WORDS = np.array([0, 1, 1, 2, 0], np.int32)
 N_WORDS = 3
 CASES: dict[str, tuple[Any, Any]] = {

@@ -17,7 +17,7 @@ from enumeration import Array, Run, Tally, Verdict, canonical, hole_nodes, judge
 from scipy import special
 
 from unbounded.engines import build
-from unbounded.models.groups.measure import HierarchicalDirichletProcess, Hyper
+from unbounded.models.groups.measure import GroupHyper, HierarchicalMeasure
 from unbounded.models.groups.samplers import HIERARCHICAL
 from unbounded.models.groups.words.likelihood import ETA_RANGE
 from unbounded.priors import Gamma
@@ -42,7 +42,7 @@ class Franchise:
     X: Array
     sizes: tuple[int, ...]
     likelihood: Any
-    measure: HierarchicalDirichletProcess
+    measure: HierarchicalMeasure
 
     def __str__(self) -> str:
         return self.name
@@ -158,7 +158,7 @@ class Franchise:
             means |= {"eta": float(given @ self.nodes[0][:, 0]), "log eta": float(given @ np.log(self.nodes[0][:, 0]))}
         return means
 
-    def draw(self, rng: np.random.Generator) -> tuple[Array, Array, Hyper, Array]:
+    def draw(self, rng: np.random.Generator) -> tuple[Array, Array, GroupHyper, Array]:
         """An exact posterior draw: seats, labels, hyper-parameters (resampled from prior draws), values of holes."""
         b = rng.choice(len(self.probabilities), p=self.probabilities)
         seats, labels = self.configurations[b]
@@ -166,7 +166,7 @@ class Franchise:
         hypers = np.array([self.measure.draw_prior(rng)[:2] for _ in range(500 if self._sampled else 1)])
         log_w = self._log_seating(seats, labels, *hypers.T) * np.ones(len(hypers))
         eta = float(value[0]) if self.samples_eta else getattr(self.likelihood, "eta", 0.0)
-        return seats, labels, Hyper(*hypers[rng.choice(len(hypers), p=special.softmax(log_w))], eta), value
+        return seats, labels, GroupHyper(*hypers[rng.choice(len(hypers), p=special.softmax(log_w))], eta), value
 
 
 @dataclass(frozen=True)

@@ -225,7 +225,7 @@ MUTANTS = [
     ),
     Mutant(
         "hierarchical: new dishes at alpha / P", "dish weights mass",
-        "mass = np.float64(served[slot]) if slot < served.size else masses.share", "franchise",
+        "mass = np.float64(tail.tables[slot]) if slot < tail.tables.size else law.share", "franchise",
     ),
     Mutant(
         "hierarchical: new atoms at alpha / P", "move log beta",
@@ -233,11 +233,11 @@ MUTANTS = [
     ),
     Mutant(
         "hierarchical: new topics at alpha / P", "birth result 3",
-        "return math.exp(masses.log_gamma + sticks[sticks.size - 1]) / n_words", "words",
+        "return math.exp(law.log_gamma + sticks[sticks.size - 1]) / n_words", "words",
     ),
     Mutant(
         "hierarchical: rows count themselves at mobile atoms", "move counts",
-        "counts[z] -= z >= shared", "direct",
+        "work.counts[z] -= z >= shared", "direct",
     ),
     Mutant(
         "hierarchical: words count themselves at mobile topics", "sweep total",
@@ -245,11 +245,11 @@ MUTANTS = [
     ),
     Mutant(
         "hierarchical: private topics of the group overlooked", "sweep near",
-        "near = alive > 0 and (within[w] > 0)", "words",
+        "if near.alive[0] > 0 and near.within[w] > 0:", "words",
     ),
     Mutant(
         "hierarchical: private topics with the word overlooked", "sweep near",
-        "near = alive > 0 and (n_private > 0)", "page",
+        "if near.alive[0] > 0 and near.alive[1] > 0:", "page",
     ),
     Mutant(
         "hierarchical: a dead private atom keeps its stick", "move sticks",
@@ -269,7 +269,7 @@ MUTANTS = [
     ),
     Mutant(
         "hierarchical: a table counts itself among its dish's", "change dishes served",
-        "_table_joins(families, data, seats, begin, end, i, tail, members, dish - shared, -1, single)", "served", span=2,
+        "_table_joins(families, seating, group.end, i, tail, dish - shared, -1, work.single)", "served", span=2,
     ),
     Mutant(
         "hierarchical: one table for each atom of a group", "draw tables tables",
@@ -277,7 +277,7 @@ MUTANTS = [
     ),
     Mutant(
         "hierarchical: tables of private atoms by their number", "assign masses",
-        "masses = np.append(shared.masses, np.full(len(alive), shared.hyper.gamma / max(len(alive), 1)))", "direct",
+        "masses = np.append(part.law.masses, np.full(len(alive), part.law.gamma / max(len(alive), 1)))", "direct",
     ),
     Mutant(
         "hierarchical: phi without the counts of one word", "draw end",
@@ -285,7 +285,7 @@ MUTANTS = [
     ),
     Mutant(
         "hierarchical: ghost-only topics have the words of the first", "global step usable",
-        "usable = np.concatenate([atoms[0], np.zeros(len(extra), np.int64), atoms[1] if plan.lone >= 0 else live[:0]])", "crowd",
+        "usable = np.concatenate([chosen.mobile, 0 * none, chosen.frozen if chosen.lone else chosen.frozen[:0]])", "crowd",
     ),
     Mutant(
         "hierarchical: words that two shards have are counted on one of them", "merge new times",
@@ -301,7 +301,7 @@ MUTANTS = [
     ),
     Mutant(
         "hierarchical: the first topic of the chunk that the alias table gives", "sweep z",
-        "z = _within(phi[w], shares, c * CHUNK, usable, 0.0)", "tables",
+        "return _within(phi[w], masses, c * CHUNK, usable, 0.0)", "tables",
     ),
     Mutant(
         "hierarchical: log eta without its Jacobian", "log density result 2",
@@ -309,28 +309,28 @@ MUTANTS = [
     ),
     Mutant(
         "hierarchical: mobile weights sum to one", "weights result 2",
-        "return share, hyper.gamma * np.exp(logs - np.logaddexp.reduce(logs, initial=-np.inf)), sticks", "franchise",
+        "return TopWeights(share, hyper.gamma * np.exp(logs - np.logaddexp.reduce(logs, initial=-np.inf)), sticks)", "franchise",
     ),
     Mutant(
         "hierarchical: ghosts of rows, not of tables", "global step ghosts 2",
-        "ghosts, extra = self.measure.ghosts(hyper, counts.astype(float), plan.ghosts, rng(\"ghosts\"))", "crowd",
+        "ghosts, extra = self.measure.ghosts(hyper, table.counts[live].astype(float), self.sizes, plan.ghosts, seed.rng(\"ghosts\"))", "crowd",
     ),
     Mutant(
         "hierarchical: ghosts chosen by looking at the tables", "global step ghosts 2",
-        "ghosts, extra = self.measure.ghosts(hyper, tables, 1 + 40 * int(tables.sum() > 3), rng(\"ghosts\"))", "words",
+        "ghosts, extra = self.measure.ghosts(hyper, tables, self.sizes, 1 + 40 * int(tables.sum() > 3), seed.rng(\"ghosts\"))", "words",
     ),
     Mutant(
         "hierarchical: rows join frozen atoms", "global step mobile 3",
-        "mobile, held, private = classify(ghosts + (owner < 0), owner, plan)", "words",
+        "mobile, frozen, private = classify(ghosts + (owner < 0), owner, plan)", "words",
     ),
     Mutant(
         "hierarchical: every atom mobile (J = K) under ghosts", "global step mobile 3",
-        "mobile, held, private = classify(ghosts + 1, owner, plan)", "franchise",
+        "mobile, frozen, private = classify(ghosts + 1, owner, plan)", "franchise",
     ),
     Mutant(
         "hierarchical: ghost-only atoms dropped", "global step mobile 3",
         "extra = extra[:0]\n"
-        "mobile, held, private = classify(ghosts, owner, plan)", "words",
+        "mobile, frozen, private = classify(ghosts, owner, plan)", "words",
     ),
     Mutant(
         "hierarchical: weights without ghost tables", "global step tables",
@@ -342,27 +342,23 @@ MUTANTS = [
     ),
     Mutant(
         "hierarchical: closed shards use stuck atoms", "global step n own 2",
-        "n_own = n_shared if plan.lone >= 0 else n_mobile", "lone",
+        "usable = n_shared if plan.lone >= 0 else n_mobile", "lone",
     ),
     Mutant(
-        "hierarchical: the same numbers on every shard", "sweeps row",
-        "row = token_kernel.sweep(\n"
-        "    shard.data, shard.labels, shard.offsets, 0, row, shared.finite, aliases, own.usable,\n"
-        "    n_shared, self._masses(shared, own), shared.hyper.eta, tail[0], members, sticks, label_key,\n"
-        "    stick_key,\n"
-        ")  # fmt: skip", "words",
+        "hierarchical: the same numbers on every shard", "sweeps first",
+        "first, (now, finite) = 0, tail", "words",
     ),
     Mutant(
         "hierarchical: gamma without one table of every group", "update gamma",
-        "gamma = _group_concentration(self.group_concentration, gamma, float(tables.sum() - len(sizes)), sizes, rng)", "eta",
+        "gamma = _group_concentration(self.group_concentration, gamma, _Seatings(counts.sum() - (extent > 0).sum(), extent), rng)", "eta",
     ),
     Mutant(
         "hierarchical: gamma without its Jacobian", "log density result 3",
-        "return prior.log_density(g) + n_tables * math.log(g) + float(seatings)", "eta",
+        "return prior.log_density(g) + tables + groups", "eta",
     ),
     Mutant(
         "hierarchical: concentrations updated with rows", "global step hyper 2",
-        "hyper = self.measure.update(state.hyper, counts.astype(float), self.sizes[self.sizes > 0], rng(\"hyper\"))", "eta",
+        "hyper = self.measure.update(state.hyper, state.table.counts[state.occupied].astype(float), self.sizes, seed.rng(\"hyper\"))", "eta",
     ),
     Mutant(
         "algorithm 8: a lone row's own atom is discarded", "pick weights",
@@ -415,7 +411,7 @@ MUTANTS = [
     ),
     Mutant(
         "asynchronous: weights of topics by rows, not by tables", "global step logs",
-        "logs = log_gamma_draws(np.append(table.counts[live].astype(float), hyper.alpha), rng(\"weights\"))", "gossip-words",
+        "logs, share = self.measure.sticks(hyper, table.counts[live].astype(float), seed.rng(\"weights\"))", "gossip-words",
     ),
     Mutant(
         "asynchronous: words count themselves among their topic's", "leave slot, w]",

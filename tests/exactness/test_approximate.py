@@ -302,7 +302,7 @@ def built(model: str, sampler: str) -> Any:
     measure = kind()._measure()
     extent = np.ones(P, int) if model == "topics" else N
     return build_sampler(
-        kind._samplers, sampler, Setup(measure, None, extent, P, 0, n_rounds=10, sweeps=1, dtype="float64"), ANY
+        kind._choices.samplers, sampler, Setup(measure, None, extent, P, 0, n_rounds=10, sweeps=1, dtype="float64"), ANY
     )
 
 

@@ -52,6 +52,8 @@ SHORT = [
     ("poisson", "gp-5", 3, FeatureRun(Ghosts(), 3, 3)),
     ("poisson-holes-background", "bnb-1", 2, FeatureRun(Ghosts(0), 1, 3)),
     ("poisson", "bnb-6", 3, FeatureRun(Ghosts(), 2, lanes=1)),
+    ("gaussian-3", "bb-2", 3, FeatureRun(Ghosts(), 2, device="reference", chains=40, rounds=30)),
+    ("poisson", "gp-1", 2, FeatureRun(Ghosts(1), 1, device="reference", chains=40, rounds=30)),
 ]
 
 

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from unbounded.models.features import plots as feature_plots
+from unbounded.models.mixtures import plots as cluster_plots
 from unbounded.report import plots
 
 pytestmark = [  # files that other tests left open are closed at any time, also here
@@ -67,7 +69,7 @@ def test_clusters_of_any_width_with_holes(n_columns: int, missing: float) -> Non
     labels = rng.integers(0, 5, 300)
     X = rng.normal(size=(300, n_columns)) + 5 * labels[:, None]
     X[rng.random(X.shape) < missing] = np.nan
-    figure = plots.clusters(X, labels)
+    figure = cluster_plots.clusters(X, labels)
     saved(figure)
     sizes = np.sort(np.bincount(labels))[::-1]
     assert [text.split()[1] for text in legend_texts(figure)] == [f"({size})" for size in sizes]
@@ -80,7 +82,7 @@ def test_axes_are_named_after_columns_or_components() -> None:
     names = ["length (cm)", "width (cm)", "mass (g)"]
 
     def axis_names(D: int) -> tuple[str, str]:
-        axes = plots.clusters(X[:, :D], labels, names[:D]).axes[0]
+        axes = cluster_plots.clusters(X[:, :D], labels, names[:D]).axes[0]
         return axes.get_xlabel(), axes.get_ylabel()
 
     assert axis_names(1) == ("length (cm)", "rows per bin")
@@ -91,30 +93,30 @@ def test_axes_are_named_after_columns_or_components() -> None:
 @pytest.mark.parametrize("n_columns", [1, 2])
 def test_many_clusters_end_the_legend_with_dots(n_columns: int) -> None:
     labels = np.arange(400) % 80
-    figure = plots.clusters(np.random.default_rng(2).normal(size=(400, n_columns)), labels)
+    figure = cluster_plots.clusters(np.random.default_rng(2).normal(size=(400, n_columns)), labels)
     saved(figure)
     assert len(legend_texts(figure)) == 21
     assert legend_texts(figure)[-1] == "..."
 
 
 def test_large_data_are_thinned_but_counted() -> None:
-    figure = plots.clusters(np.random.default_rng(3).normal(size=(5000, 2)), np.arange(5000) % 2, max_rows=100)
+    figure = cluster_plots.clusters(np.random.default_rng(3).normal(size=(5000, 2)), np.arange(5000) % 2, max_rows=100)
     assert sum(len(dots.get_offsets()) for dots in figure.axes[0].collections) == 100
     assert legend_texts(figure) == ["0 (2,500)", "1 (2,500)"]
 
 
 def test_odd_data_are_drawn_too() -> None:
-    saved(plots.clusters(np.ones(20), np.zeros(20, int)))
-    saved(plots.clusters(np.ones((20, 5)), np.array(["left", "right"] * 10)))
-    saved(plots.clusters(np.ones((1, 2), np.int32), np.zeros(1, int)))
+    saved(cluster_plots.clusters(np.ones(20), np.zeros(20, int)))
+    saved(cluster_plots.clusters(np.ones((20, 5)), np.array(["left", "right"] * 10)))
+    saved(cluster_plots.clusters(np.ones((1, 2), np.int32), np.zeros(1, int)))
     with pytest.raises(ValueError, match="3 labels for 2 rows"):
-        plots.clusters(np.ones((2, 2)), np.zeros(3))
+        cluster_plots.clusters(np.ones((2, 2)), np.zeros(3))
 
 
 def test_similarity_orders_rows_by_label() -> None:
     labels = np.array([1, 0, 1, 0, 2])
     matrix = (labels[:, None] == labels[None, :]).astype(float)
-    plain, ordered = plots.similarity(matrix), plots.similarity(matrix, labels)
+    plain, ordered = cluster_plots.similarity(matrix), cluster_plots.similarity(matrix, labels)
     saved(plain)
     saved(ordered)
     np.testing.assert_array_equal(plain.axes[0].get_images()[0].get_array(), matrix)
@@ -127,7 +129,7 @@ def test_similarity_orders_rows_by_label() -> None:
 @pytest.mark.parametrize("shape", [(6, 6), (3, 12), None])
 def test_features_share_one_scale_around_zero(n_features: int, shape: tuple[int, int] | None) -> None:
     components = np.random.default_rng(0).normal(size=(n_features, 36))
-    figure = plots.features(components, shape, usage=np.full(n_features, 0.25))
+    figure = feature_plots.features(components, shape, usage=np.full(n_features, 0.25))
     saved(figure)
     images = [image for axes in figure.axes for image in axes.get_images()]
     assert len(images) == (n_features if shape and n_features else 1)
@@ -140,7 +142,7 @@ def test_features_share_one_scale_around_zero(n_features: int, shape: tuple[int,
 
 def test_features_that_do_not_fit_their_shape() -> None:
     with pytest.raises(ValueError, match="5 x 7 does not fit 36 columns"):
-        plots.features(np.ones((2, 36)), (5, 7))
+        feature_plots.features(np.ones((2, 36)), (5, 7))
 
 
 @pytest.mark.parametrize("n_features", [0, 1, 5, 60])
@@ -148,7 +150,7 @@ def test_features_that_do_not_fit_their_shape() -> None:
 def test_assignments_of_any_number_of_rows(n_rows: int, n_features: int) -> None:
     """Columns by use, rows sorted; thousands of rows are averaged to as many lines as a picture can show."""
     Z = np.random.default_rng(0).poisson(np.linspace(0.1, 1.5, n_features), (n_rows, n_features))
-    figure = plots.assignments(Z, max_lines=400)
+    figure = feature_plots.assignments(Z, max_lines=400)
     saved(figure)
     shown = figure.axes[0].get_images()[0].get_array()
     assert shown.shape == (min(n_rows, 400), max(n_features, 1))

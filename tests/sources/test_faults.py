@@ -14,6 +14,7 @@ import pytest
 import unbounded as ub
 from unbounded.chain.run import run
 from unbounded.chain.store import RunError
+from unbounded.models.mixtures.hybrid import HybridMixture
 from unbounded.models.mixtures.model import Mixture
 
 X = np.random.default_rng(0).normal(size=(600, 2)) + 5.0 * (np.arange(600) % 3)[:, None]
@@ -66,14 +67,14 @@ def same(a, b):
 
 def at_round_three(monkeypatch, disturb):
     """Do something in the driver when three rounds are done and, since every one of them is, in the checkpoint."""
-    step = Mixture.global_step
+    step = HybridMixture.global_step
 
     def disturbed(self, state, spread):
         if self.n_shards == 4 and state.round == 3:
             disturb()
         return step(self, state, spread)
 
-    monkeypatch.setattr(Mixture, "global_step", disturbed)
+    monkeypatch.setattr(HybridMixture, "global_step", disturbed)
     monkeypatch.setitem(run.__kwdefaults__, "checkpoint_seconds", 0.0)
 
 

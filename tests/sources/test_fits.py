@@ -85,8 +85,8 @@ def written(run, model):
 
 def test_words_of_a_large_source_start_on_the_workers(tmp_path, monkeypatch):
     """Where the pilot is not all there is, the others join it; the same for documents and for rows in groups."""
-    monkeypatch.setattr("unbounded.models.groups.start.PILOT_TOKENS", 1000)
-    monkeypatch.setattr("unbounded.models.groups.start.PILOT_ROUNDS", (5, 3))
+    monkeypatch.setattr("unbounded.models.groups.words.start.PILOT_TOKENS", 1000)
+    monkeypatch.setattr("unbounded.models.groups.words.start.PILOT_ROUNDS", (5, 3))
     make = partial(ub.HierarchicalDirichletProcess, **BRIEF, engine="serial")
     same_chain(make().fit(EMPTY), make(engine="processes", n_workers=2).fit(pieces(tmp_path / "a", EMPTY)))
     monkeypatch.setattr("unbounded.models.mixtures.start.PILOT_ROWS", 300)

@@ -1,17 +1,23 @@
-"""A progress bar that says what people wait for: rounds, atoms, held-out score, rows per second, time left."""
+"""A progress bar that says what people wait for: rounds, atoms, held-out score, rows per second, time left.
+
+Before the first round it says "starting", and "compiling" whenever that is what takes the time.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-Report = Callable[[int, dict[str, float]], None]
+from unbounded.compiled.watch import watch_compilation
+
+Report = Callable[[int, Mapping[str, float]], None]  # (rounds done, scalars of the last draw)
 
 
 @contextmanager
-def show_progress(wanted: bool, n_rounds: int, n_rows: int) -> Iterator[Report | None]:
+def show_progress(wanted: bool, n_rounds: int, n_rows: int, atoms: str) -> Iterator[Report | None]:
+    """atoms: what they are called; their number is the scalar n_<atoms>."""
     if not wanted:
         yield None
         return
@@ -22,19 +28,24 @@ def show_progress(wanted: bool, n_rounds: int, n_rows: int) -> Iterator[Report |
     ]  # fmt: skip
     with Progress(*columns) as bar:
         task = bar.add_task("starting", total=n_rounds)
-        began, first = time.monotonic(), [-1]
+        began, first, said = time.monotonic(), [-1], ["starting"]
 
-        def report(round_: int, scalars: dict[str, float]) -> None:
+        def report(round_: int, scalars: Mapping[str, float]) -> None:
             if first[0] < 0:
                 first[0] = round_ - 1
             speed = (round_ - first[0]) * n_rows / max(time.monotonic() - began, 1e-9)
-            bar.update(task, completed=round_, description=describe(scalars, speed))
+            said[0] = describe(scalars, atoms, speed)
+            bar.update(task, completed=round_, description=said[0])
 
-        yield report
+        def compiling(busy: bool) -> None:
+            bar.update(task, description="compiling" if busy else said[0])
+
+        with watch_compilation(compiling):
+            yield report
 
 
-def describe(scalars: dict[str, float], rows_per_second: float) -> str:
-    words = [f"{scalars[f'n_{atoms}']:.0f} {atoms}" for atoms in ("clusters", "features") if f"n_{atoms}" in scalars]
+def describe(scalars: Mapping[str, float], atoms: str, rows_per_second: float) -> str:
+    words = [f"{scalars[f'n_{atoms}']:.0f} {atoms}"]
     if "holdout" in scalars:
         words.append(f"held-out {scalars['holdout']:.3f}")
     return ", ".join([*words, f"{rows_per_second:,.0f} rows/s"])

@@ -9,25 +9,27 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from types import FrameType
 
 import numpy as np
 
 from unbounded.arrays import Array
 from unbounded.chain.clock import Clock
+from unbounded.chain.progress import Report
 from unbounded.chain.store import ChainStore, RunError
-from unbounded.contracts import Engine, Model
+from unbounded.contracts import Engine, Model, State, StateT
 from unbounded.round import rounds
 
 
 @dataclass(frozen=True)
 class Length:
-    """How long a chain runs, in rounds; draw d is the state after round n_warmup + (d + 1) thin."""
+    """How long a chain runs, in rounds, and what is kept; draw d is the state after round n_warmup + (d + 1) thin."""
 
     n_warmup: int
     n_draws: int
     thin: int = 1
     n_snapshots: int = 32
+    keep_assignments: bool = False  # of every draw
 
     @property
     def n_rounds(self) -> int:
@@ -56,23 +58,22 @@ class Chain:
 
 
 def run(
-    model: Model,
+    model: Model[StateT],
     engine: Engine,
-    start: Callable[[], Any],
+    start: Callable[[], StateT],
     length: Length,
     *,
     store: ChainStore | None = None,
-    keep_assignments: bool = False,
-    extra: Callable[[Any], dict[str, float]] | None = None,
-    report: Callable[[int, dict[str, float]], None] | None = None,
+    extra: Callable[[StateT], dict[str, float]] | None = None,
+    report: Report | None = None,
     checkpoint_seconds: float = 20.0,
 ) -> Chain:
     """Run (or resume, where the store has a checkpoint) until all draws are made or the user interrupts.
 
     start: makes the first state; not called when resuming. extra: further scalars of a draw, such as a held-out score.
     """
-    chain = Chain(model.exact, assignments=[] if keep_assignments else None)
-    state = _resume(chain, model, engine, store, length) if store else None
+    chain = Chain(model.exact, assignments=[] if length.keep_assignments else None)
+    state = _resume(chain, model, engine, store) if store else None
     clock = Clock() if store is None or state is None else store.clock()
     if state is None:
         with clock.phase("start"):
@@ -107,9 +108,9 @@ def run(
 
 def _record(
     chain: Chain,
-    model: Model,
+    model: Model[StateT],
     engine: Engine,
-    state: Any,
+    state: StateT,
     draw: int,
     length: Length,
     store: ChainStore | None,
@@ -129,14 +130,14 @@ def _record(
         chain.snapshots[draw] = whole
 
 
-def _checkpoint(state: Any, engine: Engine, n_draws: int) -> dict[str, Array]:
+def _checkpoint(state: State, engine: Engine, n_draws: int) -> dict[str, Array]:
     arrays = {f"state/{name}": value for name, value in state.arrays().items()}
     for p, part in enumerate(engine.save()):
         arrays |= {f"shard{p}/{name}": value for name, value in part.items()}
     return arrays | {"n_draws": np.array(n_draws)}
 
 
-def _resume(chain: Chain, model: Model, engine: Engine, store: ChainStore, length: Length) -> Any:
+def _resume(chain: Chain, model: Model[StateT], engine: Engine, store: ChainStore) -> StateT | None:
     """Restore the last complete round, or None where there is none."""
     saved = store.checkpoint()
     if saved is None:
@@ -166,7 +167,7 @@ def _stop_flag() -> Iterator[threading.Event]:
         yield flag
         return
 
-    def ask(signum: int, frame: Any) -> None:
+    def ask(signum: int, frame: FrameType | None) -> None:
         if flag.is_set():
             raise KeyboardInterrupt
         flag.set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
@@ -16,19 +17,19 @@ MEMBERS = {
     "mpi": "mpi.Mpi",
 }
 
-MORTAL = {  # those that end with a worker, so that nobody is left to say what to do then
+AFTER_A_DEATH = {  # engines that end with the first worker that dies: what to do then must be said before
     "mpi": "If a rank dies, the job ends; start it again, with any number of ranks, and it goes on from {0} "
     "(a job of `unbounded fit` with `unbounded resume {0}`)."
 }
 
 
-def check(name: str, n_workers: int | None = None, options: Any = None) -> None:
+def check(name: str, n_workers: int | None = None, options: Mapping[str, Any] | None = None) -> None:
     """Before anything is read or written."""
     if name not in MEMBERS:
         raise ValueError(f"engine must be one of {sorted(MEMBERS)}, got {name!r}.")
     if n_workers is not None and n_workers < 1:
         raise ValueError(f"n_workers must be at least 1, got {n_workers}.")
-    check_options(f"engine {name!r}", _member(name), options, ("recipe", "n_workers"))
+    check_options(f"engine {name!r}", _member(name).options, options)
     getattr(_member(name), "check", lambda n_workers: None)(n_workers)
 
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import repeat
-from typing import Any
+from typing import Any, ClassVar
 
 import scipy.linalg  # noqa: F401  (loads the BLAS that compiled code calls, so that the limit below reaches it)
 from threadpoolctl import threadpool_limits
@@ -40,6 +40,8 @@ class Helpers:
 
 class Serial:
     """One shard after another, in the calling thread: for debugging."""
+
+    options: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, recipe: Recipe, n_workers: int | None = None):
         self._limits, self.spread = one_blas_thread(), Helpers(1)

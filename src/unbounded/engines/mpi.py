@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 from unbounded.arrays import Arrays
 from unbounded.contracts import Gathered, Message, Recipe, Step, restore, state_of
@@ -66,7 +66,7 @@ class _World:
         return [answers[rank] for rank in range(self.size)]
 
     def tell(self, thing: Any) -> None:
-        """What nobody answers."""
+        """Said to all ranks, without waiting for an answer."""
         with self._whole():
             post.broadcast(self.comm, post.pack(thing, [None] * self.size))
 
@@ -136,6 +136,8 @@ def join() -> bool:
 
 class Mpi:
     """Blocks of shards on ranks; surplus ranks have none."""
+
+    options: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, recipe: Recipe, n_workers: int | None = None):
         self._limits = one_blas_thread()

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
-from typing import Any
+from typing import Any, ClassVar
 
 from unbounded.contracts import Recipe
 from unbounded.engines import parcels
@@ -34,6 +34,8 @@ CLOSING = 2.0
 
 class Processes(Remote):
     """Blocks of shards on processes. timeout: seconds without a sign of life after which a worker counts as dead."""
+
+    options: ClassVar[tuple[str, ...]] = ("timeout",)
 
     def __init__(self, recipe: Recipe, n_workers: int | None = None, timeout: float = 60.0):
         if getattr(multiprocessing.current_process(), "_inheriting", False):

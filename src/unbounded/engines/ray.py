@@ -17,7 +17,7 @@ import warnings
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from unbounded.contracts import Recipe
 from unbounded.engines.local import available_cores
@@ -42,6 +42,8 @@ class Ray(Remote):
     ray.init has been called already, that is where we are. timeout: seconds in which an actor must find a free CPU and
     start.
     """
+
+    options: ClassVar[tuple[str, ...]] = ("address", "timeout")
 
     def __init__(
         self, recipe: Recipe, n_workers: int | None = None, address: str | None = None, timeout: float = 600.0

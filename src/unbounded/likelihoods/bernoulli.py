@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import betaln
 
 from unbounded.arrays import Array
@@ -27,8 +28,8 @@ class Bernoulli:
     By default yes + no = 2 and the prior mean is the column's (slightly smoothed) mean.
     """
 
-    yes: Any = None
-    no: Any = None
+    yes: ArrayLike | None = None
+    no: ArrayLike | None = None
 
     name: ClassVar[str] = "bernoulli"
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import gammaln
 
 from unbounded.arrays import Array
@@ -29,8 +30,8 @@ class Categorical:
     levels: number of levels per column, when the data may lack some; default the highest code plus one.
     """
 
-    concentration: Any = None
-    levels: Any = None
+    concentration: ArrayLike | None = None
+    levels: ArrayLike | None = None
 
     name: ClassVar[str] = "categorical"
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import gammaln
 
 from unbounded.arrays import Array
@@ -30,10 +31,10 @@ class DiagonalGaussian:
     shape, scale: of the inverse gamma; by default shape 2 and a scale that expects half of the column's variance.
     """
 
-    mean: Any = None
+    mean: ArrayLike | None = None
     kappa: float = 0.05
     shape: float = 2.0
-    scale: Any = None
+    scale: ArrayLike | None = None
 
     name: ClassVar[str] = "diagonal_gaussian"
 

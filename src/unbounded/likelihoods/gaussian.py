@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import gammaln, multigammaln
 
 from unbounded.arrays import Array
@@ -40,10 +41,10 @@ class Gaussian:
         each column's variance.
     """
 
-    mean: Any = None
+    mean: ArrayLike | None = None
     kappa: float = 0.05
     dof: float | None = None
-    scale: Any = None
+    scale: ArrayLike | None = None
 
     name: ClassVar[str] = "gaussian"
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import gammaln
 
 from unbounded.arrays import Array, is_csr
@@ -27,7 +28,7 @@ class Multinomial:
     """
 
     concentration: float | None = None
-    centre: Any = None
+    centre: ArrayLike | None = None
 
     name: ClassVar[str] = "multinomial"
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import gammaln
 
 from unbounded.arrays import Array
@@ -27,8 +28,8 @@ class Poisson:
     shape: default 1. mean: prior mean of a rate; default the column's (slightly smoothed) mean.
     """
 
-    shape: Any = 1.0
-    mean: Any = None
+    shape: ArrayLike = 1.0
+    mean: ArrayLike | None = None
 
     name: ClassVar[str] = "poisson"
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from unbounded.arrays import Array
 from unbounded.chain import export
@@ -17,18 +18,15 @@ from unbounded.report import parts, svg, tables, view
 from unbounded.report.parts import charts, figure, number, paragraph, section, text
 from unbounded.report.svg import Frame, Range
 from unbounded.report.view import View
+from unbounded.sources import Rows
 
-_WHAT = {
-    "n_clusters": "number of clusters", "n_topics": "number of topics", "n_features": "number of features",
-    "holdout": "held-out score (nats)", "log_joint": "log_joint (nats)", "log_likelihood": "log_likelihood (nats)",
-    "entropy": "entropy (nats)", "largest": "largest (share of rows)", "per_row": "per_row (features)",
-}  # fmt: skip
+_CAPTIONS = {"holdout": "held-out score (nats)", "log_joint": "log_joint (nats)"}
 
 
 def report(
-    run: str | Path,
-    out: str | Path | None = None,
-    X: Any = None,
+    run: str | os.PathLike[str],
+    out: str | os.PathLike[str] | None = None,
+    X: Rows | None = None,
     vocabulary: Sequence[str] | None = None,
     shape: tuple[int, int] | None = None,
     loss: str = "vi",
@@ -39,7 +37,8 @@ def report(
     images. loss: what the point estimate of a partition minimises.
     """
     path = Path(run) / "report.html" if out is None else Path(out)
-    content = render(view.read(run, X, vocabulary, shape, loss))
+    at_hand = {"X": X, "vocabulary": vocabulary, "shape": shape, "loss": loss}
+    content = render(view.read(run, at_hand))
     try:
         path.write_text(content, encoding="utf-8")
     except OSError as error:
@@ -51,7 +50,7 @@ def render(run: View) -> str:
     found = tables.diagnostics(run)
     body = [
         _header(run), _concerns(run, found), _numbers(run), _count(run), _traces(run), _score(run),
-        tables.scalars(run, found), parts.atoms(run), tables.time(run), tables.settings(run),
+        tables.scalars(run, found), _atoms(run), tables.time(run), tables.settings(run),
     ]  # fmt: skip
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -88,8 +87,7 @@ def _header(run: View) -> str:
 
 def _size(run: View) -> str:
     likelihood = tables.named(run.config["likelihood"]).partition("(")[0]
-    words = likelihood == "Tokens"
-    units = {"rows": "tokens", "columns": "words in the vocabulary", "groups": "documents"} if words else {}
+    units = run.family.units(likelihood)
     sizes = {"rows": _n_rows(run)} | {
         name: run.about[name] for name in ("rows", "columns", "groups") if name in run.about
     }
@@ -99,15 +97,15 @@ def _size(run: View) -> str:
 
 def _n_rows(run: View) -> int:
     for snap in (snap for chain in run.chains for snap in chain.snapshots.values()):
-        return len(snap["labels" if "labels" in snap else "Z"])
+        return len(snap[run.family.choices.assignments])
     return 0
 
 
-def _concerns(run: View, found: Any) -> str:
+def _concerns(run: View, found: pd.DataFrame) -> str:
     """What a reader must know before believing a number."""
     said = [] if run.exact else [export.FLAG]
     if not run.complete:
-        said.append(f"Interrupted or still running: {_draws(run)} draws so far of {_wanted(run)}.")
+        said.append(f"Interrupted or still running: {_draws(run)} draws so far of {_asked_for(run)}.")
     if len(run.chains) == 1:
         said.append(
             "One chain only: R-hat is not available, and nothing shows whether chains would agree. Run several."
@@ -115,7 +113,7 @@ def _concerns(run: View, found: Any) -> str:
     bad = [str(name) for name, line in found.iterrows() if tables.flags(line, run)]
     if bad:
         said.append(f"Not yet reliable, see the table of diagnostics: {', '.join(bad)}.")
-    listed = "".join(f"<li>{text(words)}</li>" for words in said + run.notes)
+    listed = "".join(f"<li>{text(words)}</li>" for words in [*said, *run.notes])
     return f'<div class="warn" role="note"><ul>{listed}</ul></div>' if listed else ""
 
 
@@ -125,17 +123,17 @@ def _draws(run: View) -> str:
     return f"{len(lengths)} x {lengths[0]:,}" if same else " + ".join(f"{n:,}" for n in lengths)
 
 
-def _wanted(run: View) -> str:
+def _asked_for(run: View) -> str:
     return f"{run.config['n_chains']} x {run.config['n_draws']:,}"
 
 
 def _numbers(run: View) -> str:
-    counts = np.concatenate(run.trace(run.counted))
+    family = run.family
+    counts = np.concatenate(run.trace(family.counted))
     low, high = np.quantile(counts, [0.05, 0.95])
-    listed = [(_WHAT[run.counted], f"{counts.mean():.2f}", f"90% interval {low:.0f} to {high:.0f}")]
-    estimate = _estimated(run)
-    if estimate is not None:
-        listed.append(("point estimate", str(estimate), f"{run.counted[2:]}, from the whole draws kept"))
+    listed = [(f"number of {family.atoms}", f"{counts.mean():.2f}", f"90% interval {low:.0f} to {high:.0f}")]
+    if run.atoms is not None:
+        listed.append(("point estimate", str(run.atoms.size), f"{family.atoms}, from the whole draws kept"))
     if "holdout" in run.names:
         score = np.concatenate(run.trace("holdout"))
         listed.append(("held-out score", number(np.nanmean(score), 5), "nats, mean over draws"))
@@ -150,23 +148,14 @@ def _numbers(run: View) -> str:
     return f'<dl class="numbers">{"".join(cards)}</dl>'
 
 
-def _estimated(run: View) -> int | None:
-    atoms = run.atoms
-    if isinstance(atoms, view.Clusters):
-        return int(atoms.labels.max()) + 1
-    if isinstance(atoms, view.Topics):
-        return len(atoms.shares)
-    return len(atoms.components) if isinstance(atoms, view.Features) else None
-
-
 # ---- draws
 
 
 def _count(run: View) -> str:
-    counts = np.concatenate(run.trace(run.counted))
+    counts = np.concatenate(run.trace(run.family.counted))
     edges = svg.steps(counts)
     shares = np.histogram(counts, edges)[0] / len(counts)
-    name = _WHAT[run.counted]
+    name = f"number of {run.family.atoms}"
     low, high = edges[0] - max(0.0, (6 - len(edges)) / 2), edges[-1] + max(0.0, (6 - len(edges)) / 2)
     frame = Frame(
         Range(low, high, name, svg.ticks(max(low, 0.0), high, 7, whole=True)),
@@ -190,11 +179,17 @@ def _trace(run: View, name: str, height: int = 190) -> str:
     whole = bool(len(finite)) and bool((finite == np.rint(finite)).all())
     frame = Frame(
         Range.around(np.arange(1, max(map(len, series)) + 1), "draw", whole=True),
-        Range.around(values, _WHAT.get(name, name), whole),
+        Range.around(values, _caption(run, name), whole),
         height,
     )
     marks = [svg.line(frame, np.arange(1, len(one) + 1), one, c) for c, one in enumerate(series)]
     return frame.chart(marks, f"Trace of {name}: {len(series)} chains, mean {number(_mean(finite))}.")
+
+
+def _caption(run: View, name: str) -> str:
+    if name == run.family.counted:
+        return f"number of {run.family.atoms}"
+    return (_CAPTIONS | dict(run.family.captions)).get(name, name)
 
 
 def _mean(values: Array) -> float:
@@ -204,6 +199,12 @@ def _mean(values: Array) -> float:
 def _score(run: View) -> str:
     if "holdout" not in run.names:
         return ""
-    unit = "cell" if run.counted == "n_features" else "token or row" if run.counted == "n_topics" else "row"
-    said = f"Mean log predictive density of a held-out {unit}, in nats, with every draw. Higher is better."
+    said = f"Mean log predictive density of a held-out {run.family.scored}, in nats, with every draw. Higher is better."
     return section("Held-out score", paragraph(said, quiet=True), charts([figure(_trace(run, "holdout", 220))]))
+
+
+# ---- atoms
+
+
+def _atoms(run: View) -> str:
+    return section(run.family.atoms.capitalize(), run.atoms.content) if run.atoms else ""

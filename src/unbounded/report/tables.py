@@ -5,6 +5,8 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+import pandas as pd
+
 from unbounded.chain import export
 from unbounded.chain.clock import PHASES
 from unbounded.report import parts
@@ -31,14 +33,14 @@ def named(thing: Any) -> str:
     return f"{thing.get('name', '')}({options})" if options else str(thing.get("name", ""))
 
 
-def diagnostics(run: View) -> Any:
+def diagnostics(run: View) -> pd.DataFrame:
     """ArviZ's table, of the chains that are long enough to be compared."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return export.table(export.to_dataset(run.long_chains()))
 
 
-def flags(line: Any, run: View) -> set[str]:
+def flags(line: pd.Series, run: View) -> set[str]:
     """Which of a scalar's diagnostics are bad; one that never moved has none."""
     if not line["sd"] > 0:
         return set()
@@ -47,7 +49,7 @@ def flags(line: Any, run: View) -> set[str]:
     return bad | ({"r_hat"} if line["r_hat"] > R_HAT else set())
 
 
-def scalars(run: View, found: Any) -> str:
+def scalars(run: View, found: pd.DataFrame) -> str:
     used = run.long_chains()
     rows = [row(str(name), *_statistics(line, flags(line, run))) for name, line in found.iterrows()]
     n_draws = min(len(chain.draws) for chain in used)
@@ -62,7 +64,7 @@ def scalars(run: View, found: Any) -> str:
     return section("Diagnostics", paragraph(" ".join(said), quiet=True), table(["", *_STATISTICS.values()], rows))
 
 
-def _statistics(line: Any, bad: set[str]) -> list[str]:
+def _statistics(line: pd.Series, bad: set[str]) -> list[str]:
     fixed = not line["sd"] > 0
     cells = []
     for key, name in _STATISTICS.items():

@@ -10,9 +10,16 @@
 - `words.py` reads documents as their words.
 """
 
+from typing import TypeAlias
+
+from numpy.typing import ArrayLike
+from scipy import sparse
+
 from unbounded.sources.files import SourceError
 from unbounded.sources.source import Source, open
 from unbounded.sources.words import Words
 from unbounded.sources.writing import shard
 
-__all__ = ["Source", "SourceError", "Words", "open", "shard"]
+Rows: TypeAlias = ArrayLike | sparse.csr_matrix | sparse.csr_array | Source  # what a fit takes
+
+__all__ = ["Rows", "Source", "SourceError", "Words", "open", "shard"]

@@ -10,6 +10,7 @@ from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import sparse
 
 from unbounded.arrays import Array, block_rows
@@ -64,19 +65,21 @@ class Source:
 
     # ---- rows
 
-    def rows(self, start: int, stop: int) -> Any:
+    def rows(self, start: int, stop: int) -> Array | sparse.csr_matrix:
         """Rows start .. stop, in C order or CSR, in memory that may be written to; a map of the file where possible."""
         start, stop, _ = slice(start, stop).indices(self.n_rows)
         return self._joined(self._parts(start, stop), max(0, stop - start))
 
-    def take(self, indices: Any) -> Any:
+    def take(self, indices: ArrayLike) -> Array | sparse.csr_matrix:
         """The rows with these numbers, in ascending order, gathered window by window."""
-        indices = np.asarray(indices, np.int64)
-        if len(indices) and (indices[0] < 0 or indices[-1] >= self.n_rows or (np.diff(indices) < 0).any()):
+        chosen = np.asarray(indices, np.int64)
+        if len(chosen) and (chosen[0] < 0 or chosen[-1] >= self.n_rows or (np.diff(chosen) < 0).any()):
             raise SourceError(f"row numbers must ascend within 0 .. {self.n_rows - 1}.")
-        return self._joined(self._gathered(indices), len(indices))
+        return self._joined(self._gathered(chosen), len(chosen))
 
-    def blocks(self, start: int = 0, stop: int | None = None, size: int | None = None) -> Iterator[tuple[int, Any]]:
+    def blocks(
+        self, start: int = 0, stop: int | None = None, size: int | None = None
+    ) -> Iterator[tuple[int, Array | sparse.csr_matrix]]:
         """(first, rows) of the whole source or a part of it, once, a block at a time."""
         stop, size = self.n_rows if stop is None else stop, size or self._block
         for first in range(start, stop, size):
@@ -176,15 +179,15 @@ class Source:
         return json.dumps(about | {"pieces": pieces}, indent=1) + "\n"
 
 
-def open(where: Any) -> Source:
+def open(where: str | Path | Sequence[str | Path]) -> Source:
     """A source from a file (.npy, CSR .npz, .parquet, .csv, .zarr), a folder of such pieces, a glob or a list of paths.
 
     Paths are local or URLs that fsspec knows. Pieces of a folder or a glob are in the order that people count in.
     """
-    several = isinstance(where, list | tuple)
-    if not all(isinstance(path, str | Path) for path in (where if several else [where])):
+    listed = where if isinstance(where, list | tuple) else [where]
+    if not all(isinstance(path, str | Path) for path in listed):
         raise SourceError(f"a source is opened from a path, a glob or a list of paths, got {where!r}.")
-    if several:
+    if isinstance(where, list | tuple):
         paths = [files.absolute(path) for path in where]
         if not paths:
             raise SourceError("a source needs at least one piece, the list is empty.")

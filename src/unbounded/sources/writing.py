@@ -14,7 +14,7 @@ from typing import IO, Any
 import numpy as np
 from scipy import sparse
 
-from unbounded.arrays import Array, block_rows, is_csr
+from unbounded.arrays import Array, block_rows
 from unbounded.disk import write_whole
 from unbounded.sources.files import SourceError
 from unbounded.sources.source import MANIFEST, UNFINISHED, Source, scan
@@ -76,7 +76,10 @@ def _prepare(folder: Path, plan: str) -> None:
 
 def _balanced(source: Source, n_pieces: int) -> Array:
     """Edges between rows with about equally many stored values on each side; a row itself counts for one."""
-    stored = [np.diff(rows.indptr) if is_csr(rows) else np.count_nonzero(rows, axis=1) for _, rows in source.blocks()]
+    stored = [
+        np.count_nonzero(rows, axis=1) if isinstance(rows, np.ndarray) else np.diff(rows.indptr)
+        for _, rows in source.blocks()
+    ]
     weight = np.cumsum(np.concatenate(stored) + 1)
     number = np.arange(n_pieces + 1)
     edges = np.searchsorted(weight, number * weight[-1] / n_pieces, "right")
@@ -88,7 +91,9 @@ def _write_npy(file: IO[bytes], source: Source, start: int, stop: int, dtype: np
     header = {"descr": dtype.str, "fortran_order": False, "shape": (stop - start, source.shape[1])}
     np.lib.format.write_array_header_1_0(file, header)
     for _, rows in source.blocks(start, stop, block_rows(source.shape[1])):
-        file.write(np.ascontiguousarray(_narrowed(rows.toarray() if is_csr(rows) else rows, dtype)).data)
+        file.write(
+            np.ascontiguousarray(_narrowed(rows if isinstance(rows, np.ndarray) else rows.toarray(), dtype)).data
+        )
 
 
 def _write_npz(file: IO[bytes], source: Source, start: int, stop: int, dtype: np.dtype[Any]) -> None:

@@ -13,6 +13,7 @@ from unbounded.engines.local import Serial
 from unbounded.instantiation import Ghosts, OneOpen
 from unbounded.models.features.hybrid import HybridFeatures
 from unbounded.models.features.kernels import KERNELS
+from unbounded.models.features.likelihoods import LIKELIHOODS
 from unbounded.models.features.linear_gaussian import LinearGaussian
 from unbounded.models.features.measures import MEASURES
 from unbounded.models.features.poisson_factors import PoissonFactors
@@ -41,6 +42,10 @@ def chain(device, measure, case, rule, sweeps):
     engine = Serial(model.recipe(X))
     states = islice(rounds(model, engine, model.begin(engine, np.ones((N, 1), int))), ROUNDS)
     return [(model.assignments(state, engine), int(state.n_private.sum())) for state in states]
+
+
+def test_every_likelihood_comes_to_the_test():
+    assert set(LIKELIHOODS) == {type(likelihood) for likelihood, _ in CASES.values()}
 
 
 @pytest.mark.parametrize("case", CASES)

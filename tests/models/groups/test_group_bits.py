@@ -13,8 +13,8 @@ from unbounded.engines import build
 from unbounded.instantiation import Ghosts, OneOpen
 from unbounded.likelihoods import resolve
 from unbounded.models.groups.hybrid import HybridGroups
-from unbounded.models.groups.measure import HierarchicalDirichletProcess
-from unbounded.models.groups.shard import Shards
+from unbounded.models.groups.measure import HierarchicalMeasure
+from unbounded.models.groups.shard import GroupShards
 from unbounded.models.groups.words.likelihood import Tokens
 from unbounded.round import rounds
 from unbounded.setup import Setup
@@ -46,11 +46,11 @@ class Chain:
     def __init__(self, rows, form, rule, engine="serial", workers=None, seed=5):
         X, likelihood = ROWS[rows]
         self.model = HybridGroups(
-            Setup(HierarchicalDirichletProcess(), likelihood, SIZES, P, seed, n_rounds=ROUNDS, sweeps=2),
+            Setup(HierarchicalMeasure(), likelihood, SIZES, P, seed, n_rounds=ROUNDS, sweeps=2),
             rule=RULES[rule],
             form=form,
         )
-        self.engine = build(engine, Shards(X, SIZES, likelihood, P, form), workers)
+        self.engine = build(engine, GroupShards(X, SIZES, likelihood, P, form), workers)
 
     def begin(self):
         return self.model.begin(self.engine, np.arange(N) % 5 + 5 * (GROUP == 3))

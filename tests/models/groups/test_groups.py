@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from unbounded import Gamma, HierarchicalDirichletProcess, OneOpen, RunError, Tokens, datasets
-from unbounded.models.groups.predictive import completion, gibbs
+from unbounded.models.groups.predictive import Gibbs, Newcomers, completion, gibbs
 from unbounded.randomness import key
 
 QUICK = {"n_warmup": 5, "n_draws": 8, "random_state": 0}
@@ -73,7 +73,8 @@ def test_perplexity_is_close_to_that_of_the_true_topics(fitted, corpus):
     new = corpus.X[1_200:]
     seen, rest = fitted._halves(fitted._read(new, None, reset=False))
     table = np.ascontiguousarray(corpus.topics.T)
-    _, shares = gibbs(table, seen[0], corpus.weights * corpus.concentration, seen[1], 60, key(0, "truth"), 40)
+    masses, how = corpus.weights * corpus.concentration, Gibbs(60, 40, key(0, "truth"))
+    _, shares = gibbs(Newcomers(table, *seen), masses, how)
     group = np.repeat(np.arange(len(rest[1])), rest[1])
     truth = np.exp(-np.log(np.einsum("ik,ik->i", table[rest[0]], shares[group])).mean())
     assert truth < fitted.perplexity(new) < 1.05 * truth

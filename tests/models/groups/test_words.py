@@ -9,7 +9,8 @@ from scipy import sparse, stats
 from unbounded.columns import describe
 from unbounded.contracts import alone
 from unbounded.engines.local import Helpers
-from unbounded.models.groups import direct as tables
+from unbounded.models.groups.direct import Rows, SweepKeys, Tail
+from unbounded.models.groups.measure import Law
 from unbounded.models.groups.words import alias, topics
 from unbounded.models.groups.words import counts as words
 from unbounded.models.groups.words import sweep as tokens
@@ -108,14 +109,15 @@ def test_tokens_alone_join_topics_by_their_masses(least, dtype):
     phi, masses = rng.gamma(0.5, size=(3, atoms)).astype(dtype), rng.gamma(1.0, size=atoms)
     rows, labels = np.sort(rng.choice(3, n, p=[0.3, 0.2, 0.5])).astype(np.int32), np.zeros(n, np.int32)
     found = topics.Topics(phi, np.empty((3, 2)), np.empty((3, 3)))
-    topics.finish(np.array([0, 3]), 0, 1, phi, np.ones(atoms), masses, atoms, found.smooth, found.parts)
+    topics.finish(np.array([0, 3]), np.ones(atoms), masses, atoms, found, 0, 1)
     aliases = alias.build(found.parts, 3, np.bincount(rows), least)
     assert (aliases.row >= 0).tolist() == (np.bincount(rows) >= least).tolist()
-    tail = Tokens(0.1).bind(describe(sparse.csr_matrix(np.ones((2, 3))))).tail(17, 8)[0]
-    tokens.sweep(
-        rows, labels, np.arange(n + 1), 0, 0, found, aliases, atoms, atoms, tables.Masses(masses, 0.0, 1.0, 1.0), 0.1,
-        tail, np.zeros(16, np.int64), np.full(17, -np.inf), key(1, "label"), key(1, "stick"),
-    )  # fmt: skip
+    words_of_tail = Tokens(0.1).bind(describe(sparse.csr_matrix(np.ones((2, 3))))).tail(17, 8)[0]
+    tail = Tail(words_of_tail, np.zeros(16, np.int64), np.full(17, -np.inf))
+    law = Law(masses, 1.0, 0.0, 1.0, 1.0)
+    finite = tokens.WordFinite(found, found.smooth[:, 1].copy(), aliases, atoms, atoms, law, 0.1)
+    keys = SweepKeys(key(1, "label"), key(1, "stick"))
+    tokens.sweep(Rows(rows, labels, np.arange(n + 1), 0), 0, finite, tail, keys)
     for w in range(3):
         expected = masses * phi[w] * (rows == w).sum() / (masses @ phi[w])
         seen = np.bincount(labels[rows == w], minlength=atoms)

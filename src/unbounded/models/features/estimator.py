@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from unbounded.arrays import Array
 from unbounded.chain.run import Chain
-from unbounded.contracts import Engine
+from unbounded.contracts import Choices, Engine, Likelihood
 from unbounded.estimator import ChainEstimator
 from unbounded.models.features import predictive as feature_predictive
 from unbounded.models.features import start as feature_start
 from unbounded.models.features.beta_bernoulli import BetaBernoulli
 from unbounded.models.features.beta_negative_binomial import BetaNegativeBinomial
 from unbounded.models.features.gamma_poisson import GammaPoisson
+from unbounded.models.features.kernels import KERNELS
 from unbounded.models.features.likelihood import FeatureBound
 from unbounded.models.features.likelihoods import LIKELIHOODS
 from unbounded.models.features.measure import FeatureMeasure
@@ -30,46 +32,52 @@ from unbounded.models.features.state import FeatureState
 from unbounded.priors import Gamma
 from unbounded.randomness import key
 from unbounded.rows import fingerprint, row_blocks
-from unbounded.sources import Source
+from unbounded.sources import Rows, Source
 
 _BLOCK = 16384
 
+CHOICES = Choices(
+    atoms="features",
+    assignments="Z",
+    likelihoods=LIKELIHOODS,
+    bound=FeatureBound,
+    samplers=FEATURES,
+    kernels=KERNELS,
+    start=feature_start,
+)
+
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class _FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChainEstimator):
+class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChainEstimator):
     """What the three feature models share; subclasses differ in their measure only."""
 
-    likelihood: Any = "linear_gaussian"
+    likelihood: str | Likelihood = "linear_gaussian"
     mass: float | Gamma | None = None
     concentration: float | Gamma | None = None
-    init: Any = "grown"
+    init: str | ArrayLike = "grown"
 
-    _likelihoods: ClassVar[Any] = LIKELIHOODS
-    _kind: ClassVar[Any] = FeatureBound
-    _samplers: ClassVar[Any] = FEATURES
-    _start: ClassVar[Any] = feature_start
-    _of_rows: ClassVar[tuple[str, str]] = ("Z", "assignments_")
+    _choices: ClassVar[Choices] = CHOICES
 
-    def _hyper_priors(self) -> tuple[Any, Any]:
+    def _hyper_priors(self) -> tuple[float | Gamma, float | Gamma]:
         mass, concentration = (Gamma() if v is None else v for v in (self.mass, self.concentration))
         return mass, concentration
 
     # ---- fitting
 
-    def fit(self, X: Any, y: Any = None, *, holdout: Any = None) -> Any:
+    def fit(self, X: Rows, y: None = None, *, holdout: ArrayLike | None = None) -> Self:
         """Sample the posterior of the features of X, an array or a source (docs/data.md); NaN is a missing value.
 
         holdout: a boolean mask of cells that are hidden from the fit; their mean log density given Z, and loadings that
         are drawn for the purpose, is recorded with every draw.
         With `checkpoint`, a run that was interrupted there is resumed and ends as if it never stopped.
         """
-        X = self._check_array(X, reset=True)
-        X, held = (X, None) if holdout is None else _hide(X, holdout)
-        self._likelihood = self._bind(X, training=True)
+        data = self._check_array(X, reset=True)
+        data, held = (data, None) if holdout is None else _hide(data, holdout)
+        self._likelihood = self._bind(data, training=True)
         if held is not None:
             self._likelihood.check(held.values)
-        self._check_settings(X.shape[0])
-        return self._sample(X, held)
+        self._check_settings(data.shape[0])
+        return self._sample(data, held)
 
     def _check_init(self, n_rows: int) -> None:
         feature_start.check(self.init, n_rows, self._measure().binary)
@@ -95,52 +103,55 @@ class _FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Chain
         self.n_atoms_ = len(self.components_)
         self.intercept_ = np.mean([self._draw(s).base for s in range(len(pairs))], axis=0)
 
+    def _row_estimates(self) -> Array:
+        return self.assignments_
+
     # ---- results
 
-    def transform(self, X: Any) -> Array:
+    def transform(self, X: Rows) -> Array:
         """Posterior mean of the entries of rows, in terms of `components_`, averaged over draws."""
-        X = self._check_new(X)
-        out = np.zeros((X.shape[0], self.n_atoms_))
-        for rows, s, draw in self._blocks(X):
-            self._add_entries(out[rows], feature_predictive.explain(draw, X[rows], rows.start).Z, s)
+        data = self._check_new(X)
+        out = np.zeros((data.shape[0], self.n_atoms_))
+        for rows, s, draw in self._blocks(data):
+            self._add_entries(out[rows], feature_predictive.explain(draw, data[rows], rows.start).Z, s)
         return out
 
-    def inverse_transform(self, Z: Any) -> Array:
+    def inverse_transform(self, Z: ArrayLike) -> Array:
         """Expectation of rows with these entries of `components_`."""
         check_is_fitted(self, "posterior_")
-        Z = check_array(Z, dtype=np.float64, ensure_min_features=0)
-        if Z.shape[1] != self.n_atoms_:
-            raise ValueError(f"Z has {Z.shape[1]} columns, but there are {self.n_atoms_} components.")
-        value: Array = Z @ self.components_ + self.intercept_
+        entries = check_array(Z, dtype=np.float64, ensure_min_features=0)
+        if entries.shape[1] != self.n_atoms_:
+            raise ValueError(f"Z has {entries.shape[1]} columns, but there are {self.n_atoms_} components.")
+        value: Array = entries @ self.components_ + self.intercept_
         return value
 
-    def impute(self, X: Any) -> Array:
+    def impute(self, X: Rows) -> Array:
         """The rows, with each missing value replaced by the posterior mean of its expectation."""
-        X = self._check_new(X)
-        if isinstance(X, Source):
+        data = self._check_new(X)
+        if isinstance(data, Source):
             raise ValueError("impute gives all rows in memory; give it those you need, source[start:stop].")
-        out = X.copy()
-        holes = np.isnan(X)
+        out = data.copy()
+        holes = np.isnan(data)
         out[holes] = 0.0
-        for rows, _, draw in self._blocks(X):
-            entries = feature_predictive.explain(draw, X[rows], rows.start)
+        for rows, _, draw in self._blocks(data):
+            entries = feature_predictive.explain(draw, data[rows], rows.start)
             out[rows][holes[rows]] += entries.holes / len(self._snapshots)
         return out
 
-    def score_samples(self, X: Any) -> Array:
+    def score_samples(self, X: Rows) -> Array:
         """Log posterior predictive density of each row, averaged (as a density) over draws.
 
         Exact given a draw when entries are 0 or 1 and its features are 10 at most; otherwise an unbiased estimate of
         the density by annealed importance sampling.
         """
-        X = self._check_new(X)
-        total = np.full(X.shape[0], -np.inf)
-        for rows, _, draw in self._blocks(X):
-            total[rows] = np.logaddexp(total[rows], feature_predictive.log_density(draw, X[rows], rows.start))
+        data = self._check_new(X)
+        total = np.full(data.shape[0], -np.inf)
+        for rows, _, draw in self._blocks(data):
+            total[rows] = np.logaddexp(total[rows], feature_predictive.log_density(draw, data[rows], rows.start))
         value: Array = total - np.log(len(self._snapshots))
         return value
 
-    def sample(self, n_samples: int = 1, random_state: Any = None) -> Array:
+    def sample(self, n_samples: int = 1, random_state: int | np.random.RandomState | None = None) -> Array:
         """New rows from the posterior predictive distribution."""
         rng, which = self._sampling(n_samples, random_state)
         rows = np.empty((n_samples, self.n_features_in_))
@@ -177,7 +188,7 @@ class _FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Chain
         return tags
 
 
-def _hide(X: Any, holdout: Any) -> tuple[Array, Cells]:
+def _hide(X: Any, holdout: ArrayLike) -> tuple[Array, Cells]:
     """A copy of the rows in which the masked cells are missing, and those of them that were observed."""
     if isinstance(X, Source):
         raise ValueError("cells of a source cannot be held out; store them as missing, or hold out of an array.")
@@ -191,7 +202,7 @@ def _hide(X: Any, holdout: Any) -> tuple[Array, Cells]:
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class BetaBernoulliFeatures(_FeatureEstimator):
+class BetaBernoulliFeatures(FeatureEstimator):
     """Beta-Bernoulli process (Indian buffet process): a row has a feature or not; how many there are, the data decide.
 
     Parameters
@@ -221,7 +232,7 @@ class BetaBernoulliFeatures(_FeatureEstimator):
     ----------
     components_ : array of shape (n_atoms_, n_columns)
         Loadings of the features that at least half of the snapshots have, the most used first: means over snapshots
-        whose features were matched with those of one of them (`summary/features.py`).
+        whose features were matched with those of one of them.
     n_atoms_ : int
         Number of components; the posterior of the number of features is `posterior_["n_features"]`.
     assignments_ : array of shape (n_rows, n_atoms_)
@@ -233,7 +244,7 @@ class BetaBernoulliFeatures(_FeatureEstimator):
     exact_, interrupted_ : bool
     """
 
-    likelihood: Any = field(default="linear_gaussian", kw_only=False)
+    likelihood: str | Likelihood = field(default="linear_gaussian", kw_only=False)
     jumps: bool = True
 
     def _measure(self) -> FeatureMeasure:
@@ -244,7 +255,7 @@ class BetaBernoulliFeatures(_FeatureEstimator):
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class GammaPoissonFeatures(_FeatureEstimator):
+class GammaPoissonFeatures(FeatureEstimator):
     """Gamma-Poisson process: a row has a feature 0, 1, 2, ... times.
 
     mass, concentration : float or Gamma, default None
@@ -253,14 +264,14 @@ class GammaPoissonFeatures(_FeatureEstimator):
     All other parameters and attributes are those of `BetaBernoulliFeatures`.
     """
 
-    likelihood: Any = field(default="linear_gaussian", kw_only=False)
+    likelihood: str | Likelihood = field(default="linear_gaussian", kw_only=False)
 
     def _measure(self) -> FeatureMeasure:
         return GammaPoisson(*self._hyper_priors())
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class BetaNegativeBinomialFeatures(_FeatureEstimator):
+class BetaNegativeBinomialFeatures(FeatureEstimator):
     """Beta-negative-binomial process: counts of features that vary more than Poisson ones.
 
     failures : float, default 1.0
@@ -269,7 +280,7 @@ class BetaNegativeBinomialFeatures(_FeatureEstimator):
     All other parameters and attributes are those of `BetaBernoulliFeatures`.
     """
 
-    likelihood: Any = field(default="linear_gaussian", kw_only=False)
+    likelihood: str | Likelihood = field(default="linear_gaussian", kw_only=False)
     failures: float = 1.0
 
     def _measure(self) -> FeatureMeasure:

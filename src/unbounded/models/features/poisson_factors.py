@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import gammaln, xlogy
 
 from unbounded.arrays import Array
@@ -39,8 +40,8 @@ class PoissonFactors:
     """
 
     shape: float = 0.5
-    rate: Any = None
-    background: Any = None
+    rate: ArrayLike | None = None
+    background: ArrayLike | None = None
     name: ClassVar[str] = "poisson_factors"
 
     def __post_init__(self) -> None:

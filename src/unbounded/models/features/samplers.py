@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from unbounded.contracts import Sampler
 from unbounded.models.features.hybrid import HybridFeatures
 from unbounded.models.features.rivals.always_hot import always_hot
 from unbounded.models.features.rivals.collapsed import collapsed
 from unbounded.models.features.rivals.uncollapsed import FiniteFeatures
 
-FEATURES = {
-    "hybrid": HybridFeatures,
-    "collapsed": collapsed,
-    "always_hot": always_hot,
-    "uncollapsed": FiniteFeatures,
+FEATURES: dict[str, Sampler] = {
+    "hybrid": Sampler(HybridFeatures, takes_rule=True),
+    "collapsed": Sampler(collapsed),
+    "always_hot": Sampler(always_hot),
+    "uncollapsed": Sampler(FiniteFeatures, ("size",)),
 }

@@ -1,11 +1,11 @@
-"""The local step for grouped rows: every row sits at a table of its group, every table has one atom, its dish.
+"""Direct assignment: the local step for grouped rows that have a label each and no seat (docs/topics.md).
 
-Two exact forms of the same chain (docs/topics.md). *Direct assignment*, here, integrates the seating out: a row has a
-label only, and `draw_tables` recovers the numbers of tables. The *franchise* (franchise.py) keeps seats. Labels and
-dishes are coded as in `labels`: 0 .. usable-1 mobile, up to shared-1 held, shared + slot private.
+One of two exact forms of the same chain. This one integrates the seating out, and `draw_tables` recovers the numbers of
+tables; the other one (franchise.py) keeps seats. Labels are coded as in a mixture: 0 .. usable-1 mobile, up to
+shared-1 frozen, shared + slot private.
 
-Rows of a group are contiguous: group g is rows offsets[g] .. offsets[g + 1]. Likelihoods of a block of rows under the
-mobile atoms are computed at once; the draws go row by row, since each changes the weights of its group.
+Likelihoods of a block of rows under the mobile atoms are computed at once; the draws go row by row, since each changes
+the weights of its group.
 """
 
 from __future__ import annotations
@@ -19,17 +19,47 @@ from unbounded.compiled.draws import uniform
 from unbounded.compiled.jit import inline, jit
 from unbounded.compiled.lanes import lane_exp
 from unbounded.likelihoods.operations import Block, clear, logits, refresh, update
+from unbounded.models.groups.measure import Law
 
 LOOK_AHEAD = 16
 
 
-class Masses(NamedTuple):
-    """What a shard knows of the top process: gamma beta_k of shared atoms; its own tail has concentration `share`."""
+class Rows(NamedTuple):
+    """The rows of a shard: group g is rows offsets[g] .. offsets[g + 1], and row i is row first + i of all data."""
 
-    shared: Any  # [n_shared]
-    log_gamma: float
-    alpha: float
-    share: float  # alpha / P under ghosts
+    data: Any
+    labels: Any
+    offsets: Any
+    first: int
+
+
+class Group(NamedTuple):
+    """Where the rows of a group begin and end."""
+
+    begin: int
+    end: int
+
+
+class Finite(NamedTuple):
+    """The finite part: rows may use the first `usable` of the `shared` atoms."""
+
+    atoms: Any  # what `logits` takes
+    usable: int
+    shared: int
+    law: Law
+
+
+class Tail(NamedTuple):
+    """Private atoms: their collapsed state, rows, and log beta; the last stick is what is left of the shard's tail."""
+
+    collapsed: Any
+    members: Any  # [slots]
+    sticks: Any  # [slots + 1]
+
+
+class SweepKeys(NamedTuple):
+    label: Any
+    stick: Any
 
 
 class Scratch(NamedTuple):
@@ -61,12 +91,11 @@ def scratch(features: int, atoms: int, shared: int, slots: int, lanes: int, dtyp
 
 
 @jit
-def likelihoods(finite, families, data, start, size, work):
+def likelihoods(atoms, families, block, work):
     """Likelihoods of a block under mobile atoms, and no valid column of a private one."""
-    logits(finite, families, Block(data, start, size, work.features), work.logits, work.top)
-    atoms = work.logits.shape[0]
-    for k in range(atoms):
-        for r in range(size):
+    logits(atoms, families, block, work.logits, work.top)
+    for k in range(work.logits.shape[0]):
+        for r in range(block.size):
             work.plain[r, k] = lane_exp(work.logits[k, r] - work.top[r])
     for slot in range(work.fresh.size):
         work.fresh[slot] = 0
@@ -92,83 +121,78 @@ def log_sum(a, b):
     return high if high == -np.inf else high + math.log(math.exp(a - high) + math.exp(b - high))
 
 
-# ---- direct assignment
+# ---- the sweep
 
 
 @jit
-def assign(
-    families, data, labels, offsets, first, begin, finite, usable, shared, masses, tail, members, sticks, label_key,
-    stick_key, work,
-):  # fmt: skip
-    """One sweep over the rows begin .. n of a shard; returns n, or the row at which a free slot was missing.
-
-    sticks: log beta of private atoms and, last, of what is left of the shard's tail.
-    """
-    n = labels.size
-    lanes = work.top.size
+def assign(families, rows, begin, finite, tail, keys, work):
+    """One sweep over the rows begin .. n of a shard; returns n, or the row at which a free slot was missing."""
+    labels, offsets, members = rows.labels, rows.offsets, tail.members
+    n, lanes, shared, first = labels.size, work.top.size, finite.shared, rows.first
     stop = 0
     for start in range(begin, n, lanes):
-        size = min(lanes, n - start)
-        likelihoods(finite, families, data, start, size, work)
-        for r in range(size):
+        block = Block(rows.data, start, min(lanes, n - start), work.features)
+        likelihoods(finite.atoms, families, block, work)
+        for r in range(block.size):
             i = start + r
             if i >= stop:
-                g = group_of(offsets, i)
-                work.counts[:] = 0
-                stop = offsets[g + 1]
-                for q in range(offsets[g], stop):
-                    work.counts[labels[q]] += 1
+                stop = _count_group(labels, offsets, group_of(offsets, i), work.counts)
             z = labels[i]
-            if usable <= z < shared:  # mutant: assign condition
+            if finite.usable <= z < shared:  # mutant: assign condition
                 continue
             free = free_slot(members)
             if free < 0 and (z < shared or members[z - shared] > 1):
                 return i
-            _move(
-                families, data, labels, start, r, size, usable, shared, masses, tail, members, sticks, free,
-                uniform(label_key, first + i), uniform(stick_key, first + i), work,
-            )  # fmt: skip
+            if z >= shared:
+                free = _leave(families, block, r, z - shared, free, tail, work.fresh)
+            work.counts[z] -= 1  # mutant: move counts
+            z = _draw(families, block, r, uniform(keys.label, first + i), finite, tail, work)
+            if z == shared + members.size:
+                z = shared + free
+                clear(families, tail.collapsed, free)
+                break_stick(tail.sticks, free, finite.law.share, uniform(keys.stick, first + i))
+            if z >= shared:
+                members[z - shared] += 1
+                update(families, tail.collapsed, z - shared, block, r, 1)
+                work.fresh[z - shared] = 0
+            labels[i] = z
+            work.counts[z] += 1
     return n
 
 
 @jit
-def _move(
-    families, data, labels, start, r, size, usable, shared, masses, tail, members, sticks, free, u, v, work
-):  # fmt: skip
-    """Gibbs move of one row over mobile, private and new atoms, its group's counts and beta given."""
-    i = start + r
-    slots = members.size
-    counts, weights, columns, fresh = work.counts, work.weights, work.columns, work.fresh
-    z = labels[i]
-    counts[z] -= 1  # mutant: move counts
-    if z >= shared:
-        old = z - shared
-        members[old] -= 1
-        update(families, tail, old, Block(data, start, size, work.features), r, -1)
-        fresh[old] = 0
-        if members[old] == 0:
-            sticks[slots] = log_sum(sticks[slots], sticks[old])  # mutant: move sticks
-            free = old
-    best = np.float64(work.top[r]) if usable > 0 else -np.inf
-    for slot in range(slots + 1):
-        weights[slot] = -np.inf
-        if slot == slots or members[slot] > 0:
-            if slot == slots and sticks[slots] == -np.inf:
-                continue
-            if fresh[slot] <= r:
-                end = size if slot == slots else min(size, r + LOOK_AHEAD)
-                refresh(families, tail, slot, Block(data, start, size, work.features), r, end, columns, fresh)
-            log_beta = masses.log_gamma + sticks[slot]
-            if slot == slots:
-                log_beta += math.log(masses.alpha / masses.share)  # mutant: move log beta
-            elif counts[shared + slot] > 0:
-                log_beta = math.log(counts[shared + slot] + math.exp(log_beta))
-            weights[slot] = columns[slot, r] + log_beta
-            best = max(best, weights[slot])
+def _count_group(labels, offsets, g, counts):
+    """Rows of a group by code, and where the group ends."""
+    counts[:] = 0
+    for q in range(offsets[g], offsets[g + 1]):
+        counts[labels[q]] += 1
+    return offsets[g + 1]
+
+
+@jit
+def _leave(families, block, r, slot, free, tail, fresh):
+    """A row leaves a private atom; returns a free slot, which is this one if that was its last row."""
+    members, sticks = tail.members, tail.sticks
+    members[slot] -= 1
+    update(families, tail.collapsed, slot, block, r, -1)
+    fresh[slot] = 0
+    if members[slot] > 0:
+        return free
+    sticks[members.size] = log_sum(sticks[members.size], sticks[slot])  # mutant: move sticks
+    return slot
+
+
+@jit
+def _draw(families, block, r, u, finite, tail, work):
+    """A label from its conditional, the row's group's counts and beta given; shared + slots is a new atom."""
+    usable, masses = finite.usable, finite.law.masses
+    counts, weights = work.counts, work.weights
+    slots = tail.members.size
+    best = _weigh_private(families, block, r, finite, tail, work)
     scale = math.exp(np.float64(work.top[r]) - best) if usable > 0 else 0.0
     mobile = 0.0
     for k in range(usable):
-        mobile += (counts[k] + masses.shared[k]) * work.plain[r, k]
+        mobile += (counts[k] + masses[k]) * work.plain[r, k]
     total = mobile * scale
     for slot in range(slots + 1):
         weights[slot] = math.exp(weights[slot] - best)
@@ -178,15 +202,13 @@ def _move(
     if aim < mobile * scale:
         aim /= scale
         for k in range(usable):
-            weight = (counts[k] + masses.shared[k]) * work.plain[r, k]
+            weight = (counts[k] + masses[k]) * work.plain[r, k]
             if weight > 0.0:
                 chosen = k
                 aim -= weight
                 if aim < 0.0:
                     break
-        labels[i] = chosen
-        counts[chosen] += 1
-        return
+        return chosen
     aim -= mobile * scale
     for slot in range(slots + 1):
         if weights[slot] > 0.0:
@@ -194,15 +216,31 @@ def _move(
             aim -= weights[slot]
             if aim < 0.0:
                 break
-    if chosen == slots:
-        chosen = free
-        clear(families, tail, chosen)
-        break_stick(sticks, chosen, masses.share, v)
-    members[chosen] += 1
-    update(families, tail, chosen, Block(data, start, size, work.features), r, 1)
-    fresh[chosen] = 0
-    labels[i] = shared + chosen
-    counts[shared + chosen] += 1
+    return finite.shared + chosen
+
+
+@jit
+def _weigh_private(families, block, r, finite, tail, work):
+    """Log weights of private atoms and (last) of a new one; returns the largest of all, mobile atoms among them."""
+    weights, columns, fresh, sticks, law = work.weights, work.columns, work.fresh, tail.sticks, finite.law
+    slots = tail.members.size
+    best = np.float64(work.top[r]) if finite.usable > 0 else -np.inf
+    for slot in range(slots + 1):
+        weights[slot] = -np.inf
+        if slot == slots or tail.members[slot] > 0:
+            if slot == slots and sticks[slots] == -np.inf:
+                continue
+            if fresh[slot] <= r:
+                end = block.size if slot == slots else min(block.size, r + LOOK_AHEAD)
+                refresh(families, tail.collapsed, slot, block, r, end, columns, fresh)
+            log_beta = law.log_gamma + sticks[slot]
+            if slot == slots:
+                log_beta += math.log(law.alpha / law.share)  # mutant: move log beta
+            elif work.counts[finite.shared + slot] > 0:
+                log_beta = math.log(work.counts[finite.shared + slot] + math.exp(log_beta))
+            weights[slot] = columns[slot, r] + log_beta
+            best = max(best, weights[slot])
+    return best
 
 
 @inline
@@ -230,39 +268,3 @@ def draw_tables(labels, offsets, masses, first, key):
         for i in range(offsets[g], offsets[g + 1]):
             counts[np.uint64(labels[np.uint64(i)])] = 0
     return tables
-
-
-# ---- new groups
-
-
-@jit
-def sit_down(table, index, offsets, masses, labels, sweeps, keep, key, shares, first, total_rows):
-    """Gibbs sweeps over the labels of new rows, everything but them fixed: row i has likelihoods table[index[i]].
-
-    masses: gamma beta. Rows join one after another in the first sweep. shares[g] is the mean over the last `keep`
-    sweeps of (n_gk + masses_k) / (n_g + gamma). The rows are first, first + 1, ... of total_rows, all of which have
-    random numbers of their own.
-    """
-    atoms = masses.size
-    counts = np.zeros(atoms)
-    running = np.empty(atoms)
-    gamma = masses.sum()
-    for g in range(offsets.size - 1):
-        counts[:] = masses
-        rows = offsets[g + 1] - offsets[g]
-        for sweep in range(sweeps):
-            for i in range(offsets[g], offsets[g + 1]):
-                if sweep > 0:
-                    counts[labels[i]] -= 1.0
-                row = table[index[i]]
-                total = 0.0
-                for k in range(atoms):
-                    total += counts[k] * row[k]
-                    running[k] = total
-                aim = uniform(key, sweep * total_rows + first + i) * total
-                k = np.searchsorted(running, aim, side="right")
-                labels[i] = min(k, atoms - 1)
-                counts[labels[i]] += 1.0
-            if sweep >= sweeps - keep:
-                for k in range(atoms):
-                    shares[g, k] += counts[k] / (keep * (rows + gamma))

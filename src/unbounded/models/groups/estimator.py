@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.special import logsumexp
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -15,37 +16,40 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from unbounded import likelihoods
 from unbounded.arrays import Array, is_sparse
 from unbounded.chain.run import Chain
-from unbounded.contracts import Engine
+from unbounded.contracts import Choices, Engine, Likelihood
 from unbounded.estimator import ChainEstimator
 from unbounded.likelihoods import Bound, Gaussian
 from unbounded.models.groups import point_estimate as topics
+from unbounded.models.groups import reading
 from unbounded.models.groups import start as hierarchical_start
-from unbounded.models.groups.measure import HierarchicalDirichletProcess as Measure
-from unbounded.models.groups.measure import Hyper
+from unbounded.models.groups.measure import GroupHyper, HierarchicalMeasure
 from unbounded.models.groups.model import FORMS, Groups, GroupsState, unpacked
 from unbounded.models.groups.predictive import Draw, completion, fold_in
+from unbounded.models.groups.reading import GroupedRows
 from unbounded.models.groups.samplers import HIERARCHICAL
 from unbounded.models.groups.words.likelihood import Tokens
 from unbounded.priors import Gamma
-from unbounded.randomness import generator, key
+from unbounded.randomness import key
 from unbounded.rows import fingerprint
-from unbounded.sources import Source, Words
+from unbounded.sources import Rows, Source, Words
 from unbounded.sources.words import lengths
 
 _SWEEPS = 20
 
-
-class GroupedRows(NamedTuple):
-    """Rows (of documents: words) group after group, the groups' sizes, and which row of the input each of them was."""
-
-    rows: Any
-    sizes: Array
-    order: Any  # or all of them, as they were
+CHOICES = Choices(
+    atoms="topics",
+    assignments="labels",
+    likelihoods=(Tokens, *likelihoods.MEMBERS),
+    bound=Bound,
+    samplers=HIERARCHICAL,
+    kernels={"cpu": None},
+    start=hierarchical_start,
+)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChainEstimator):
-    """Groups Dirichlet process: topics of documents, or atoms that groups of rows share, as many as needed.
+    """Hierarchical Dirichlet process: topics of documents, or atoms that groups of rows share, as many as needed.
 
     Parameters
     ----------
@@ -87,23 +91,20 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         Documents without words; they are kept, with the proportions of a new document.
     """
 
-    likelihood: Any = field(default=None, kw_only=False)
+    likelihood: str | Likelihood | None = field(default=None, kw_only=False)
     concentration: float | Gamma | None = None
     group_concentration: float | Gamma | None = None
     form: str = "direct"
-    init: Any = "grown"
+    init: str | int | ArrayLike = "grown"
 
-    _likelihoods: ClassVar[Any] = (Tokens, *likelihoods.MEMBERS)
-    _kind: ClassVar[Any] = Bound
-    _samplers: ClassVar[Any] = HIERARCHICAL
-    _start: ClassVar[Any] = hierarchical_start
+    _choices: ClassVar[Choices] = CHOICES
 
-    def _wanted(self) -> Any:
+    def _chosen_likelihood(self) -> Any:
         return ("tokens" if self._words else "gaussian") if self.likelihood is None else self.likelihood
 
-    def _measure(self) -> Measure:
+    def _measure(self) -> HierarchicalMeasure:
         alpha, gamma = (Gamma() if v is None else v for v in (self.concentration, self.group_concentration))
-        return Measure(alpha, gamma)
+        return HierarchicalMeasure(alpha, gamma)
 
     def _moves(self) -> dict[str, Any]:
         return {"form": self.form}
@@ -113,7 +114,9 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
 
     # ---- fitting
 
-    def fit(self, X: Any, groups: Any = None, *, holdout: Any = None) -> Any:
+    def fit(
+        self, X: Rows, groups: ArrayLike | None = None, *, holdout: Rows | tuple[Rows, ArrayLike] | None = None
+    ) -> Self:
         """Sample the posterior of topics.
 
         X: documents as counts of words (CSR, array or a source) or as lists of words; or, with `groups`, rows and the
@@ -128,10 +131,11 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
             raise ValueError("the documents have no words.")
         self._sizes, self._order = data.sizes, data.order
         self._check_settings(data.rows.shape[0])
-        held = None if holdout is None else self._halves(self._read(*self._pair(holdout), reset=False))
+        held = None if holdout is None else reading.halves(self._read(*self._pair(holdout), reset=False))
         return self._sample(data.rows, held)
 
-    def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> Any:
+    def fit_transform(self, X: Rows, y: ArrayLike | None = None, **fit_params: Any) -> Array:
+        """y: the groups of rows."""
         return self.fit(X, y, **fit_params).transform(X)
 
     def _pair(self, X: Any) -> tuple[Any, Any]:
@@ -190,12 +194,15 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         for snap in self._snapshots:
             share = topics.spread(snap["labels"], self._reference)
             statistics = unpacked(snap, self._likelihood.n_features).astype(float)
-            draw = Draw(snap["counts"], snap["tables"], statistics, Hyper(*snap["hyper"]))
+            draw = Draw(snap["counts"], snap["tables"], statistics, GroupHyper(*snap["hyper"]))
             yield draw, snap, share
+
+    def _row_estimates(self) -> Array:
+        return self.labels_
 
     # ---- results
 
-    def transform(self, X: Any, groups: Any = None) -> Any:
+    def transform(self, X: Rows, groups: ArrayLike | None = None) -> Array:
         """Posterior mean of each new group's shares of the topics, averaged over draws.
 
         Documents: one row each; words that fit never saw are left out. Rows: one row for each group in the order of
@@ -213,7 +220,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
             total += (shares[:, :-1] / shares[:, :-1].sum(1, keepdims=True)) @ share
         return total / len(self._snapshots)
 
-    def score_samples(self, X: Any, groups: Any = None) -> Array:
+    def score_samples(self, X: Rows, groups: ArrayLike | None = None) -> Array:
         """Log probabilities of the rows or tokens of the second halves of new groups given their first halves.
 
         Rows of a group are split at random, always in the same way. The shares of a group's topics come from the rows
@@ -223,22 +230,22 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         check_is_fitted(self, "posterior_")
         if isinstance(X, Source):
             return _by_blocks(self.score_samples, X, groups)
-        seen, rest = self._halves(self._read(X, groups, reset=False))
+        seen, rest = reading.halves(self._read(X, groups, reset=False))
         logs = [
             completion(self._likelihood, draw, seen, rest, _SWEEPS, key(self._seed, "score", j))
             for j, (draw, _, _) in enumerate(self._draws())
         ]
         return logsumexp(logs, axis=0) - np.log(len(logs))
 
-    def score(self, X: Any, groups: Any = None) -> float:
+    def score(self, X: Rows, groups: ArrayLike | None = None) -> float:
         """Mean of `score_samples`: log probability per held-out token or row."""
         return float(np.mean(self.score_samples(X, groups)))
 
-    def perplexity(self, X: Any, groups: Any = None) -> float:
+    def perplexity(self, X: Rows, groups: ArrayLike | None = None) -> float:
         """exp(-score): how many words are as good as equally likely."""
         return float(np.exp(-self.score(X, groups)))
 
-    def top_words(self, vocabulary: Any = None, n_words: int = 10) -> list[list[str]]:
+    def top_words(self, vocabulary: Sequence[str] | None = None, n_words: int = 10) -> list[list[str]]:
         """The most probable words of every topic, largest topics first."""
         check_is_fitted(self, "components_")
         words = getattr(self, "vocabulary_", None) if vocabulary is None else list(vocabulary)
@@ -250,8 +257,8 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
 
     # ---- reading
 
-    def _read(self, X: Any, groups: Any, reset: bool) -> GroupedRows:
-        if self._words != isinstance(likelihoods.resolve(self._wanted(), self._likelihoods), Tokens):
+    def _read(self, X: Any, groups: ArrayLike | None, reset: bool) -> GroupedRows:
+        if self._words != isinstance(likelihoods.resolve(self._chosen_likelihood(), self._choices.likelihoods), Tokens):
             raise ValueError("documents take Tokens; any other likelihood takes rows and their groups: fit(X, groups).")
         if isinstance(X, Source) and not reset:
             X = X[:]
@@ -261,32 +268,17 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
             return self._read_source(X) if isinstance(X, Source) else self._read_documents(X, reset)
         return self._read_rows(X, groups, reset)
 
-    def _read_rows(self, X: Any, groups: Any, reset: bool) -> GroupedRows:
+    def _read_rows(self, X: Any, groups: ArrayLike | None, reset: bool) -> GroupedRows:
         X = self._check_array(X, reset)
-        if is_sparse(X) and isinstance(likelihoods.resolve(self._wanted()), Gaussian):
+        if is_sparse(X) and isinstance(likelihoods.resolve(self._chosen_likelihood()), Gaussian):
             raise ValueError("sparse rows take the multinomial likelihood; give an array for any other.")
-        if groups is None:
-            groups = np.arange(X.shape[0])
-        groups = np.asarray(groups)
-        if groups.shape != (X.shape[0],):
-            raise ValueError(f"groups must be one id for each of the {X.shape[0]} rows, got shape {groups.shape}.")
-        missing = groups != groups
-        if groups.dtype == object:
-            missing = np.array([g is None or g != g for g in groups.tolist()])
-        if missing.any():
-            raise ValueError(f"row {int(np.flatnonzero(missing)[0])} has no group.")
+        ids = reading.checked_groups(groups, X.shape[0])
         if reset:
             self._likelihood = self._bind(X, training=True)
         else:
             self._bind(X, training=False)
             self._likelihood.check(X)
-        _, where, sizes = np.unique(groups, return_inverse=True, return_counts=True)
-        if isinstance(X, Source):
-            if (np.diff(where) < 0).any():
-                raise ValueError("the rows of a source must be sorted by group; sort them, or give an array.")
-            return GroupedRows(X, sizes, slice(None))
-        order = np.argsort(where, kind="stable")
-        return GroupedRows(X[order], sizes, order)
+        return reading.sorted_by_group(X, ids)
 
     def _read_source(self, X: Source) -> GroupedRows:
         """Documents of a source, whose words are nowhere in memory."""
@@ -296,70 +288,32 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         return GroupedRows(Words(X, sizes), sizes, slice(None))
 
     def _read_documents(self, X: Any, reset: bool) -> GroupedRows:
-        counts = self._counts(X, reset)
-        if reset:
-            if counts.shape[0] < 1:
-                raise ValueError("there are no documents.")
-            self._likelihood = self._bind(counts, training=True)
-        else:
-            self._bind(counts, training=False)
-        times = counts.data.astype(np.int64)
-        sizes = np.asarray(counts.sum(1)).ravel().astype(np.int64)
-        if reset:
-            self.n_empty_ = int((sizes == 0).sum())
-        return GroupedRows(np.repeat(counts.indices, times).astype(np.int32), sizes, slice(None))
-
-    def _counts(self, X: Any, reset: bool) -> Any:
-        """Documents as a CSR table of counts, words in order."""
-        if isinstance(X, list | tuple) and all(isinstance(doc, list | tuple) for doc in X) and _has_words(X):
-            X = self._count_words(X, reset)
-        counts = validate_data(
-            self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=1,
-            ensure_all_finite=True,
+        if reading.are_words(X):
+            if reset:
+                self.vocabulary_ = sorted({word for document in X for word in document})
+            if not hasattr(self, "vocabulary_"):
+                raise ValueError("fit took counts of words; give counts here, too.")
+            X = reading.count_words(X, self.vocabulary_)
+        counts = reading.checked_counts(
+            validate_data(
+                self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=1,
+                ensure_all_finite=True,
+            )
         )  # fmt: skip
-        counts = sparse.csr_matrix(counts)
-        if counts.data.size and counts.data.min() < 0:
-            raise ValueError("counts of words cannot be negative.")
-        if (counts.data != np.rint(counts.data)).any():
-            raise ValueError("counts of words must be whole numbers.")
-        counts = counts.copy()
-        counts.sum_duplicates()
-        counts.eliminate_zeros()
-        return counts
-
-    def _count_words(self, documents: Any, reset: bool) -> Any:
+        if reset and counts.shape[0] < 1:
+            raise ValueError("there are no documents.")
+        bound = self._bind(counts, training=reset)
+        data = reading.words_of(counts)
         if reset:
-            self.vocabulary_ = sorted({word for document in documents for word in document})
-        if not hasattr(self, "vocabulary_"):
-            raise ValueError("fit took counts of words; give counts here, too.")
-        column = {word: w for w, word in enumerate(self.vocabulary_)}
-        pairs = [(d, column[w]) for d, document in enumerate(documents) for w in document if w in column]
-        rows, columns = np.array(pairs, np.int64).reshape(-1, 2).T
-        shape = (len(documents), max(len(column), 1))
-        return sparse.csr_matrix((np.ones(len(rows)), (rows, columns)), shape=shape)
-
-    def _halves(self, data: GroupedRows) -> tuple[Any, Any]:
-        """Of each group's rows one half at random to be seen and one to be scored; groups of one row have no second."""
-        rng = generator(0, "halves", data.rows.shape[0])
-        group = np.repeat(np.arange(len(data.sizes)), data.sizes)
-        order = np.lexsort([rng.random(len(group)), group])
-        place = np.arange(len(group)) - np.repeat(np.cumsum(data.sizes) - data.sizes, data.sizes)
-        first = np.zeros(len(group), bool)
-        first[order] = place < (data.sizes[group] + 1) // 2
-        if first.all():
-            raise ValueError("document completion needs a group of at least two rows.")
-
-        def part(chosen: Array) -> tuple[Any, Array]:
-            return data.rows[chosen], np.bincount(group[chosen], minlength=len(data.sizes))
-
-        return part(first), part(~first)
+            self._likelihood, self.n_empty_ = bound, int((data.sizes == 0).sum())
+        return data
 
     # ---- checks
 
     def _sparse_ok(self) -> bool:
         if self.likelihood is None:
             return True
-        return likelihoods.resolve(self.likelihood, self._likelihoods).name in ("tokens", "multinomial")
+        return likelihoods.resolve(self.likelihood, self._choices.likelihoods).name in ("tokens", "multinomial")
 
     def _check_init(self, n_rows: int) -> None:
         hierarchical_start.check(self.init, n_rows)
@@ -373,11 +327,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
             raise ValueError(f"form must be one of {FORMS}, got {self.form!r}.")
 
 
-def _has_words(X: Any) -> bool:
-    return any(isinstance(word, str) for document in X for word in document[:1])
-
-
-def _by_blocks(function: Any, X: Source, groups: Any) -> Array:
+def _by_blocks(function: Callable[[Any], Array], X: Source, groups: ArrayLike | None) -> Array:
     """A function of groups, block by block; the randomness of a group belongs to its place in the block."""
     if groups is not None:
         raise ValueError("rows of a source in groups are too many at once; give those of some groups, as an array.")

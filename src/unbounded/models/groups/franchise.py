@@ -1,23 +1,50 @@
 """The local step of the franchise: rows move between the tables of their group, then whole tables change their dish.
 
-Table j of group g has position offsets[g] + j in `heads` and `dishes`; dishes are coded as labels are (tables.py).
+A dish is an atom. Table j of group g has position offsets[g] + j in `heads` and `dishes`; dishes are coded as labels
+are (direct.py).
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from unbounded.compiled.draws import uniform
 from unbounded.compiled.jit import inline, jit
 from unbounded.likelihoods.operations import Block, clear, evaluate, featurise, logits, refresh, update
-from unbounded.models.groups.direct import LOOK_AHEAD, free_slot, group_of, likelihoods
+from unbounded.models.groups.direct import LOOK_AHEAD, Group, free_slot, group_of, likelihoods
+
+
+class Seating(NamedTuple):
+    """Who sits where on a shard; row i is row first + i of all data."""
+
+    data: Any
+    seats: Any  # table of each row, within its group
+    dishes: Any
+    heads: Any  # rows at each table
+    offsets: Any
+    first: int
+
+
+class DishTail(NamedTuple):
+    """Private dishes: their collapsed state, rows and tables; log_rest: log beta of all of the shard's tail."""
+
+    collapsed: Any
+    members: Any
+    tables: Any
+    log_rest: float
+
+
+class FranchiseKeys(NamedTuple):
+    seat: Any
+    dish: Any
 
 
 @jit
 def count_heads(seats, offsets):
-    """Customers of every table; table j of group g has position offsets[g] + j."""
+    """Rows at every table; table j of group g has position offsets[g] + j."""
     heads = np.zeros(seats.size, np.int64)
     for g in range(offsets.size - 1):
         for i in range(offsets[g], offsets[g + 1]):
@@ -26,14 +53,7 @@ def count_heads(seats, offsets):
 
 
 @jit
-def relabel_tables(dishes, heads, codes):
-    for t in range(heads.size):
-        if heads[t] > 0:
-            dishes[t] = codes[dishes[t]]
-
-
-@jit
-def count_dishes(dishes, heads, codes):
+def count_tables(dishes, heads, codes):
     """Tables of every code."""
     tables = np.zeros(codes, np.int64)
     for t in range(heads.size):
@@ -43,256 +63,321 @@ def count_dishes(dishes, heads, codes):
 
 
 @jit
-def eaten(seats, dishes, offsets, labels):
-    """The dish of every row."""
+def dishes_to_labels(seats, dishes, offsets, labels):
+    """Every row has the dish of its table."""
     for g in range(offsets.size - 1):
         for i in range(offsets[g], offsets[g + 1]):
             labels[i] = dishes[offsets[g] + seats[i]]
 
 
 @jit
-def serve(
-    families, data, seats, dishes, heads, offsets, first, cursor, finite, usable, shared, masses, log_rest, tail,
-    members, served, seat_key, dish_key, work,
-):  # fmt: skip
+def labels_to_dishes(seats, labels, offsets, dishes):
+    """Every table has the dish of its rows."""
+    for g in range(offsets.size - 1):
+        for i in range(offsets[g], offsets[g + 1]):
+            dishes[offsets[g] + seats[i]] = labels[i]
+
+
+# ---- the sweep
+
+
+@jit
+def reseat(families, seating, cursor, finite, tail, keys, work):
     """Rows move between tables, then tables between dishes, group by group; False where a free slot was missing.
 
-    cursor: (row, phase) to go on from. served: tables of private dishes. log_rest: log mass of the shard's tail.
+    cursor: (row, phase) to go on from.
     """
-    lanes = work.top.size
+    lanes, offsets = work.top.size, seating.offsets
     row, phase = cursor[0], cursor[1]
     for g in range(group_of(offsets, row), offsets.size - 1):
-        begin, end = offsets[g], offsets[g + 1]
+        group = Group(offsets[g], offsets[g + 1])
         if phase == 0:
-            for start in range(max(row, begin), end, lanes):
-                size = min(lanes, end - start)
-                likelihoods(finite, families, data, start, size, work)
-                for r in range(size):
-                    if not _seat(
-                        families, data, seats, dishes, heads, begin, end, start, r, size, usable, shared, masses,
-                        log_rest, tail, members, served, uniform(seat_key, first + start + r), work,
-                    ):  # fmt: skip
-                        cursor[0], cursor[1] = start + r, 0
-                        return False
-            row = begin
-        stopped = _change_dishes(
-            families, data, seats, dishes, heads, begin, end, row, first, finite, usable, shared, masses, log_rest,
-            tail, members, served, dish_key, work,
-        )  # fmt: skip
+            for start in range(max(row, group.begin), group.end, lanes):
+                block = Block(seating.data, start, min(lanes, group.end - start), work.features)
+                likelihoods(finite.atoms, families, block, work)
+                stopped = _seat_block(families, block, seating, group, finite, tail, keys.seat, work)
+                if stopped >= 0:
+                    cursor[0], cursor[1] = stopped, 0
+                    return False
+            row = group.begin
+        stopped = _change_dishes(families, seating, group, row, finite, tail, keys.dish, work)
         if stopped >= 0:
             cursor[0], cursor[1] = stopped, 1
             return False
         phase = 0
-        row = end
+        row = group.end
     return True
 
 
 @inline
-def _tables_of(served):
+def _n_tables(tail):
     total = 0
-    for slot in range(served.size):
-        total += served[slot]
+    for slot in range(tail.tables.size):
+        total += tail.tables[slot]
     return total
 
 
 @jit
-def _dish_weights(masses, log_rest, served, slot):
+def _log_new_table(law, tail, slot):
     """Log weight of a new table with a private dish, or (slot = slots) a new one."""
-    mass = np.float64(served[slot]) if slot < served.size else masses.alpha  # mutant: dish weights mass
-    return log_rest + math.log(mass / (_tables_of(served) + masses.share))
+    mass = np.float64(tail.tables[slot]) if slot < tail.tables.size else law.alpha  # mutant: dish weights mass
+    return tail.log_rest + math.log(mass / (_n_tables(tail) + law.share))
+
+
+# ---- rows
+
+
+class Scaled(NamedTuple):
+    """Weights of row r of the block are relative to exp(best): those under mobile atoms, to their own best, by `by`."""
+
+    r: int
+    best: float
+    by: float
 
 
 @jit
-def _seat(
-    families, data, seats, dishes, heads, begin, end, start, r, size, usable, shared, masses, log_rest, tail, members,
-    served, u, work,
-):  # fmt: skip
-    """Gibbs move of one row over tables and new tables; False if there is no slot for a new dish."""
-    i = start + r
-    slots = members.size
-    weights, columns, fresh = work.weights, work.columns, work.fresh
-    table = begin + seats[i]
-    dish = dishes[table]
-    if usable <= dish < shared:
-        return True
-    free = free_slot(members)
-    if free < 0 and (dish < shared or members[dish - shared] > 1):
-        return False
-    heads[table] -= 1
-    if dish >= shared:
-        old = dish - shared
-        members[old] -= 1
-        update(families, tail, old, Block(data, start, size, work.features), r, -1)
-        fresh[old] = 0
-        served[old] -= heads[table] == 0
-        if members[old] == 0:
-            free = old
+def _seat_block(families, block, seating, group, finite, tail, key, work):
+    """Gibbs moves of rows over tables and new tables; the row for whose new dish a slot was missing, or -1."""
+    seats, dishes, heads, members = seating.seats, seating.dishes, seating.heads, tail.members
+    shared = finite.shared
+    for r in range(block.size):
+        i = block.start + r
+        table = group.begin + seats[i]
+        dish = dishes[table]
+        if finite.usable <= dish < shared:
+            continue
+        free = free_slot(members)
+        if free < 0 and (dish < shared or members[dish - shared] > 1):
+            return i
+        heads[table] -= 1
+        if dish >= shared:
+            tail.tables[dish - shared] -= heads[table] == 0
+            _row_joins(families, block, r, tail, dish - shared, -1, work)
+            if members[dish - shared] == 0:
+                free = dish - shared
+        row = _scaled(families, block, r, finite.usable, tail, work)
+        aim = uniform(key, seating.first + i) * _total(seating, group, row, finite, tail, work)
+        table, aim = _pick_table(seating, group, row, finite, aim, work)
+        if aim >= 0.0:
+            dish = _pick_dish(row, finite, aim, work)
+            if dish == shared + members.size:
+                dish = shared + free
+                clear(families, tail.collapsed, free)
+            table = group.begin
+            while heads[table] > 0:
+                table += 1
+            dishes[table] = dish
+            if dish >= shared:
+                tail.tables[dish - shared] += 1
+        heads[table] += 1
+        seats[i] = table - group.begin
+        if dishes[table] >= shared:
+            _row_joins(families, block, r, tail, dishes[table] - shared, 1, work)
+    return -1
+
+
+@inline
+def _row_joins(families, block, r, tail, slot, sign, work):
+    """Add a row to a private dish, or remove it."""
+    tail.members[slot] += sign
+    update(families, tail.collapsed, slot, block, r, sign)
+    work.fresh[slot] = 0
+
+
+@jit
+def _scaled(families, block, r, usable, tail, work):
+    """The row's log predictives under private dishes and a new one, made valid; and the largest of all."""
+    columns, fresh = work.columns, work.fresh
+    slots = tail.members.size
     best = np.float64(work.top[r]) if usable > 0 else -np.inf
     for slot in range(slots + 1):
-        if slot == slots or members[slot] > 0:
+        if slot == slots or tail.members[slot] > 0:
             if fresh[slot] <= r:
-                last = size if slot == slots else min(size, r + LOOK_AHEAD)
-                refresh(families, tail, slot, Block(data, start, size, work.features), r, last, columns, fresh)
+                last = block.size if slot == slots else min(block.size, r + LOOK_AHEAD)
+                refresh(families, tail.collapsed, slot, block, r, last, columns, fresh)
             best = max(best, columns[slot, r])
-    scale = math.exp(np.float64(work.top[r]) - best) if usable > 0 else 0.0
+    return Scaled(r, best, math.exp(np.float64(work.top[r]) - best) if usable > 0 else 0.0)
+
+
+@jit
+def _total(seating, group, row, finite, tail, work):
+    """Weight of all tables, and of new ones: with private dishes, whose weights are kept, and with mobile ones."""
+    slots, law, weights = tail.members.size, finite.law, work.weights
     total = 0.0
     for slot in range(slots + 1):
         weights[slot] = 0.0
-        if log_rest > -np.inf and (slot == slots or members[slot] > 0):
-            log_weight = masses.log_gamma + _dish_weights(masses, log_rest, served, slot)
-            weights[slot] = math.exp(log_weight + columns[slot, r] - best)
+        if tail.log_rest > -np.inf and (slot == slots or tail.members[slot] > 0):
+            log_weight = law.log_gamma + _log_new_table(law, tail, slot)
+            weights[slot] = math.exp(log_weight + work.columns[slot, row.r] - row.best)
         total += weights[slot]
-    for t in range(begin, end):
-        total += _at_table(heads, dishes, t, r, usable, shared, columns, best, scale, work)
-    for k in range(usable):
-        total += masses.shared[k] * work.plain[r, k] * scale
-    aim = u * total
+    for t in range(group.begin, group.end):
+        total += _at_table(seating, t, row, finite, work)
+    for k in range(finite.usable):
+        total += law.masses[k] * work.plain[row.r, k] * row.by
+    return total
+
+
+@inline
+def _at_table(seating, t, row, finite, work):
+    """Weight of an existing table for the row."""
+    weight = 0.0
+    if seating.heads[t] > 0:
+        dish = seating.dishes[t]
+        if dish < finite.usable:
+            weight = seating.heads[t] * work.plain[row.r, dish] * row.by
+        elif dish >= finite.shared:
+            # mutant: at table weight
+            weight = seating.heads[t] * math.exp(work.columns[dish - finite.shared, row.r] - row.best)
+    return weight
+
+
+@jit
+def _pick_table(seating, group, row, finite, aim, work):
+    """(the table at `aim`, what is left of aim: not below 0 if it was beyond all tables)."""
     last = -1
-    for t in range(begin, end):
-        weight = _at_table(heads, dishes, t, r, usable, shared, columns, best, scale, work)
+    for t in range(group.begin, group.end):
+        weight = _at_table(seating, t, row, finite, work)
         if weight > 0.0:
             last = t
             aim -= weight
             if aim < 0.0:
                 break
-    if aim >= 0.0:
-        dish = -1
-        for k in range(usable):
-            weight = masses.shared[k] * work.plain[r, k] * scale
-            if weight > 0.0:
-                dish = k
-                aim -= weight
-                if aim < 0.0:
-                    break
-        if aim >= 0.0:
-            for slot in range(slots + 1):
-                if weights[slot] > 0.0:
-                    dish = shared + slot
-                    aim -= weights[slot]
-                    if aim < 0.0:
-                        break
-        last = begin
-        while heads[last] > 0:
-            last += 1
-        if dish == shared + slots:
-            dish = shared + free
-            clear(families, tail, free)
-        dishes[last] = dish
-        if dish >= shared:
-            served[dish - shared] += 1
-    heads[last] += 1
-    seats[i] = last - begin
-    joined = dishes[last] - shared
-    if joined >= 0:
-        members[joined] += 1
-        update(families, tail, joined, Block(data, start, size, work.features), r, 1)
-        fresh[joined] = 0
-    return True
-
-
-@inline
-def _at_table(heads, dishes, t, r, usable, shared, columns, best, scale, work):
-    """Weight of an existing table for row r."""
-    weight = 0.0
-    if heads[t] > 0:
-        dish = dishes[t]
-        if dish < usable:
-            weight = heads[t] * work.plain[r, dish] * scale
-        elif dish >= shared:
-            weight = heads[t] * math.exp(columns[dish - shared, r] - best)  # mutant: at table weight
-    return weight
+    return last, aim
 
 
 @jit
-def _change_dishes(
-    families, data, seats, dishes, heads, begin, end, row, first, finite, usable, shared, masses, log_rest, tail,
-    members, served, key, work,
-):  # fmt: skip
-    """Gibbs moves of the dishes of a group's tables, in the order of their first customers, from those at `row` on.
+def _pick_dish(row, finite, aim, work):
+    """The dish of a new table; shared + slots is a new one."""
+    dish = -1
+    for k in range(finite.usable):
+        weight = finite.law.masses[k] * work.plain[row.r, k] * row.by
+        if weight > 0.0:
+            dish = k
+            aim -= weight
+            if aim < 0.0:
+                break
+    if aim >= 0.0:
+        for slot in range(work.weights.size):
+            if work.weights[slot] > 0.0:
+                dish = finite.shared + slot
+                aim -= work.weights[slot]
+                if aim < 0.0:
+                    break
+    return dish
+
+
+# ---- tables
+
+
+@jit
+def _change_dishes(families, seating, group, row, finite, tail, key, work):
+    """Gibbs moves of the dishes of a group's tables, in the order of their first rows, from those at `row` on.
 
     Returns the row at which a free slot was missing, or -1.
     """
-    slots = members.size
-    lanes = work.top.size
-    weights, single = work.weights, work.single
-    tables = 0
-    for i in range(begin, end):
-        tables = max(tables, seats[i] + 1)
-    together = np.zeros((tables, usable))
-    for start in range(begin, end if usable > 0 else begin, lanes):
-        size = min(lanes, end - start)
-        logits(finite, families, Block(data, start, size, work.features), work.logits, work.top)
-        for r in range(size):
-            for k in range(usable):
-                together[seats[start + r], k] += work.logits[k, r]
-    done = np.zeros(tables, np.bool_)
-    for i in range(begin, row):
+    seats, dishes, members, shared = seating.seats, seating.dishes, tail.members, finite.shared
+    together = _tables_under_atoms(families, seating, group, finite, work)
+    done = np.zeros(together.shape[0], np.bool_)
+    for i in range(group.begin, row):
         done[seats[i]] = True
-    for i in range(row, end):
+    for i in range(row, group.end):
         t = seats[i]
-        dish = dishes[begin + t]
-        if done[t] or usable <= dish < shared:
+        dish = dishes[group.begin + t]
+        if done[t] or finite.usable <= dish < shared:
             continue
         done[t] = True
         free = free_slot(members)
-        if free < 0 and (dish < shared or served[dish - shared] > 1):
+        if free < 0 and (dish < shared or tail.tables[dish - shared] > 1):
             return i
         if dish >= shared:
-            served[dish - shared] -= 1  # mutant: change dishes served
-            _table_joins(families, data, seats, begin, end, i, tail, members, dish - shared, -1, single)
+            tail.tables[dish - shared] -= 1  # mutant: change dishes served
+            _table_joins(families, seating, group.end, i, tail, dish - shared, -1, work.single)
             if members[dish - shared] == 0:
                 free = dish - shared
-        best = -np.inf
-        for k in range(usable):
-            together[t, k] += math.log(masses.shared[k]) - masses.log_gamma
-            best = max(best, together[t, k])
-        for slot in range(slots + 1):
-            weights[slot] = -np.inf
-            if log_rest > -np.inf and (slot == slots or members[slot] > 0):
-                weights[slot] = _dish_weights(masses, log_rest, served, slot)
-                place = slot
-                if slot == slots:
-                    place = free
-                    clear(families, tail, free)
-                weights[slot] += _table_joins(families, data, seats, begin, end, i, tail, members, place, 1, single)
-                _table_joins(families, data, seats, begin, end, i, tail, members, place, -1, single)
-                best = max(best, weights[slot])
-        total = 0.0
-        for k in range(usable):
-            together[t, k] = math.exp(together[t, k] - best)
-            total += together[t, k]
-        for slot in range(slots + 1):
-            weights[slot] = math.exp(weights[slot] - best)
-            total += weights[slot]
-        aim = uniform(key, first + i) * total
-        for k in range(usable):
+        _weigh_new_tables(families, seating, group.end, i, finite.law, tail, free, work)
+        aim = uniform(key, seating.first + i) * _exponentiate(together[t], finite.law, work.weights)
+        for k in range(finite.usable):
             if aim >= 0.0 and together[t, k] > 0.0:
                 dish = k
                 aim -= together[t, k]
-        for slot in range(slots + 1):
-            if aim >= 0.0 and weights[slot] > 0.0:
+        for slot in range(work.weights.size):
+            if aim >= 0.0 and work.weights[slot] > 0.0:
                 dish = shared + slot
-                aim -= weights[slot]
-        if dish == shared + slots:
+                aim -= work.weights[slot]
+        if dish == shared + members.size:
             dish = shared + free
-            clear(families, tail, free)
-        dishes[begin + t] = dish
+            clear(families, tail.collapsed, free)
+        dishes[group.begin + t] = dish
         if dish >= shared:
-            served[dish - shared] += 1
-            _table_joins(families, data, seats, begin, end, i, tail, members, dish - shared, 1, single)
+            tail.tables[dish - shared] += 1
+            _table_joins(families, seating, group.end, i, tail, dish - shared, 1, work.single)
     return -1
 
 
 @jit
-def _table_joins(families, data, seats, begin, end, i, tail, members, slot, sign, single):
-    """Add (or remove) all customers at the table of row i, the first of them; log predictive of those added."""
+def _tables_under_atoms(families, seating, group, finite, work):
+    """[tables, usable]: log likelihoods of all rows of each table under the mobile atoms."""
+    seats, lanes = seating.seats, work.top.size
+    tables = 0
+    for i in range(group.begin, group.end):
+        tables = max(tables, seats[i] + 1)
+    together = np.zeros((tables, finite.usable))
+    for start in range(group.begin, group.end if finite.usable > 0 else group.begin, lanes):
+        block = Block(seating.data, start, min(lanes, group.end - start), work.features)
+        logits(finite.atoms, families, block, work.logits, work.top)
+        for r in range(block.size):
+            for k in range(finite.usable):
+                together[seats[start + r], k] += work.logits[k, r]
+    return together
+
+
+@jit
+def _weigh_new_tables(families, seating, end, i, law, tail, free, work):
+    """Log weights of the table of row i, its first one, under private dishes and (last) a new one."""
+    weights, members = work.weights, tail.members
+    slots = members.size
+    for slot in range(slots + 1):
+        weights[slot] = -np.inf
+        if tail.log_rest > -np.inf and (slot == slots or members[slot] > 0):
+            weights[slot] = _log_new_table(law, tail, slot)
+            place = slot
+            if slot == slots:
+                place = free
+                clear(families, tail.collapsed, free)
+            weights[slot] += _table_joins(families, seating, end, i, tail, place, 1, work.single)
+            _table_joins(families, seating, end, i, tail, place, -1, work.single)
+
+
+@jit
+def _exponentiate(mobile, law, private):
+    """Log weights become weights, those of mobile atoms times beta; returns their sum."""
+    best = -np.inf
+    for k in range(mobile.size):
+        mobile[k] += math.log(law.masses[k]) - law.log_gamma
+        best = max(best, mobile[k])
+    for slot in range(private.size):
+        best = max(best, private[slot])
+    total = 0.0
+    for k in range(mobile.size):
+        mobile[k] = math.exp(mobile[k] - best)
+        total += mobile[k]
+    for slot in range(private.size):
+        private[slot] = math.exp(private[slot] - best)
+        total += private[slot]
+    return total
+
+
+@jit
+def _table_joins(families, seating, end, i, tail, slot, sign, single):
+    """Add (or remove) all rows at the table of row i, the first of them; log predictive of those added."""
     value = np.zeros(1)
+    seats = seating.seats
     for q in range(i, end):
         if seats[q] == seats[i]:
-            block = Block(data, q, 1, single)
+            block = Block(seating.data, q, 1, single)
             featurise(families, block)
             if sign > 0:
-                evaluate(families, tail, slot, block, 0, 1, value)
-            update(families, tail, slot, block, 0, sign)
-            members[slot] += sign
+                evaluate(families, tail.collapsed, slot, block, 0, 1, value)
+            update(families, tail.collapsed, slot, block, 0, sign)
+            tail.members[slot] += sign
     return value[0]

@@ -2,7 +2,7 @@
 
 H ~ DP(alpha, D0) and, for every group, D_s ~ DP(gamma, H). In restaurant terms the rows of a group sit at tables, a
 table serves one dish (atom), and the tables of all groups are the "rows" of the top process: what counts, weights and
-ghosts are for a mixture, they are here for table counts.
+ghosts are for a mixture, they are here for table counts. The extent of the data are the sizes of the groups.
 """
 
 from __future__ import annotations
@@ -11,28 +11,61 @@ import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from numbers import Real
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.special import gammaln
 
 from unbounded.arrays import Array
+from unbounded.instantiation import Plan
 from unbounded.models.mixtures.measure import PartitionHyper, PitmanYor
-from unbounded.priors import Gamma, slice_within
+from unbounded.priors import Gamma, log_gamma_draws, slice_within
 
 
-class Hyper(NamedTuple):
+class GroupHyper(NamedTuple):
     alpha: float
     gamma: float
     eta: float = 0.0  # concentration of the topics over words, where the likelihood has one
 
 
+class Law(NamedTuple):
+    """What a shard knows of the top process: gamma beta_k of shared atoms; its own tail has concentration `share`."""
+
+    masses: Any  # [n_shared]
+    gamma: float
+    log_gamma: float
+    alpha: float
+    share: float  # alpha / P under ghosts
+
+    def with_private(self, log_weights: Array) -> Array:
+        """gamma beta of shared atoms and of private ones, whose log beta are given."""
+        return np.append(self.masses, self.gamma * np.exp(log_weights))
+
+
+class TopTables(NamedTuple):
+    """Tables, those of ghosts among them, of the atoms that all shards share, and of private ones with their shards."""
+
+    shared: Array
+    private: Array
+    owner: Array
+
+
+class TopWeights(NamedTuple):
+    """A draw of the top weights beta."""
+
+    share: float  # concentration of a shard's tail
+    masses: Array  # gamma beta of shared atoms
+    sticks: list[Array]  # of every shard: log beta of private atoms (direct assignment), and of the rest of its tail
+
+
 @dataclass(frozen=True)
-class HierarchicalDirichletProcess:
+class HierarchicalMeasure:
     """Concentrations of the top process and of the groups: each a number (fixed) or a Gamma prior (sampled)."""
 
     concentration: float | Gamma = field(default_factory=Gamma)
     group_concentration: float | Gamma = field(default_factory=Gamma)
+
+    described_as: ClassVar[str] = "HierarchicalDirichletProcess"  # in the description of a run
 
     def __post_init__(self) -> None:
         for name in ("concentration", "group_concentration"):
@@ -48,44 +81,138 @@ class HierarchicalDirichletProcess:
     def _priors(self) -> tuple[float | Gamma, float | Gamma]:
         return self.concentration, self.group_concentration
 
-    def start(self) -> Hyper:
-        return Hyper(*(prior.mean if isinstance(prior, Gamma) else float(prior) for prior in self._priors))
+    # ---- hyper-parameters
 
-    def draw_prior(self, rng: np.random.Generator) -> Hyper:
-        return Hyper(*(prior.draw(rng) if isinstance(prior, Gamma) else float(prior) for prior in self._priors))
+    def start(self) -> GroupHyper:
+        return GroupHyper(*(prior.mean if isinstance(prior, Gamma) else float(prior) for prior in self._priors))
 
-    def log_prior(self, hyper: Hyper) -> float:
+    def draw_prior(self, rng: np.random.Generator) -> GroupHyper:
+        return GroupHyper(*(prior.draw(rng) if isinstance(prior, Gamma) else float(prior) for prior in self._priors))
+
+    def log_prior(self, hyper: GroupHyper) -> float:
         pairs = zip(self._priors, hyper, strict=False)
         return sum(prior.log_density(value) for prior, value in pairs if isinstance(prior, Gamma))
 
-    def update(self, hyper: Hyper, tables: Array, sizes: Array, rng: np.random.Generator) -> Hyper:
+    def log_prob(self, hyper: GroupHyper, counts: Array, extent: Array) -> float:
+        """Log probability of tables with these dishes in groups of these sizes, but for who sits where."""
+        top = self.top.log_prob(_top(hyper), counts, float(counts.sum()))
+        return top + sum(_Seatings(counts.sum(), extent).log_terms(hyper.gamma))
+
+    def update(self, hyper: GroupHyper, counts: Array, extent: Array, rng: np.random.Generator) -> GroupHyper:
         """Move alpha given the atoms' table counts, gamma given the number of tables in groups of these sizes."""
-        alpha = self.top.update(PartitionHyper(hyper.alpha, 0.0), tables, float(tables.sum()), rng).alpha
+        alpha = self.top.update(_top(hyper), counts, float(counts.sum()), rng).alpha
         gamma = hyper.gamma
         if isinstance(self.group_concentration, Gamma):
             # mutant: update gamma
-            gamma = _group_concentration(self.group_concentration, gamma, float(tables.sum()), sizes, rng)
+            gamma = _group_concentration(self.group_concentration, gamma, _Seatings(counts.sum(), extent), rng)
         return hyper._replace(alpha=alpha, gamma=gamma)
 
-    def ghosts(self, hyper: Hyper, tables: Array, total: int, rng: np.random.Generator) -> tuple[Array, Array]:
-        """Ghost tables: of each atom, and of each atom that only ghosts hold."""
-        return self.top.ghosts(PartitionHyper(hyper.alpha, 0.0), tables, float(tables.sum()), total, rng)
-
-    def scalars(self, hyper: Hyper) -> dict[str, float]:
+    def scalars(self, hyper: GroupHyper) -> dict[str, float]:
         return {"alpha": hyper.alpha, "gamma": hyper.gamma}
 
+    def restore(self, values: Array) -> GroupHyper:
+        """Hyper-parameters from an array of them."""
+        return GroupHyper(*(float(value) for value in values))
 
-def _group_concentration(prior: Gamma, gamma: float, n_tables: float, sizes: Array, rng: np.random.Generator) -> float:
-    """Slice move of u = gamma / (1 + gamma); groups of one size weigh the same, so it costs by sizes, not by groups."""
-    times = np.bincount(sizes)
-    rows = np.flatnonzero(times)
-    times = times[rows]
+    # ---- ghosts and weights
+
+    def usual_ghosts(self, extent: Array) -> int:
+        """A fixed number in the range of the number of tables, which itself is part of the state."""
+        return int(np.ceil(np.log1p(extent).sum()))
+
+    def ghosts(
+        self, hyper: GroupHyper, counts: Array, extent: Array, total: int, rng: np.random.Generator
+    ) -> tuple[Array, Array]:
+        """Ghost tables: of each atom, and of each atom that only ghosts hold."""
+        return self.top.ghosts(_top(hyper), counts, float(counts.sum()), total, rng)
+
+    def weights(
+        self, hyper: GroupHyper, plan: Plan, tables: TopTables, seated: bool, rng: np.random.Generator
+    ) -> TopWeights:
+        """Top weights given tables; the tail of a shard whose rows are seated has one weight for all of its atoms."""
+        shared, private, owner = tables
+        shards = np.flatnonzero(plan.open)
+        share = hyper.alpha / (1 if plan.published else len(shards))
+        rest = np.full(1 if plan.published else len(shards), share)
+        if seated and not plan.published:  # which has no private atoms
+            rest += np.bincount(owner, private, len(plan.open))[shards]  # mutant: weights rest
+            private = private[:0]
+        logs = _normalised(np.concatenate([shared, private, rest]), rng)
+        logs, own, left = np.split(logs, [len(shared), len(shared) + len(private)])
+        sticks = [np.append(own[owner == p] if len(own) else own, -np.inf) for p in range(len(plan.open))]
+        for j, p in enumerate(shards):
+            sticks[p][-1] = left[0 if plan.published else j]
+        return TopWeights(share, hyper.gamma * np.exp(logs), sticks)  # mutant: weights result 2
+
+    def sticks(self, hyper: GroupHyper, tables: Array, rng: np.random.Generator) -> tuple[Array, float]:
+        """(log beta of atoms with these tables and, last, of all others; the concentration of the latter)."""
+        return _normalised(np.append(tables, hyper.alpha), rng), hyper.alpha
+
+    def law(self, hyper: GroupHyper, masses: Array, share: float) -> Law:
+        return Law(masses, hyper.gamma, float(np.log(hyper.gamma)), hyper.alpha, share)
+
+    # ---- predictions
+
+    def simulate(self, hyper: GroupHyper, extent: Array, rng: np.random.Generator) -> Array:
+        """Labels of all rows from the prior: a Chinese restaurant franchise, in which new tables choose dishes."""
+        labels = []
+        tables: list[int] = []  # of each atom
+        for size in extent:
+            heads: list[int] = []  # rows at each of the group's tables
+            dishes: list[int] = []
+            for _ in range(size):
+                table = _pick([*heads, hyper.gamma], rng)
+                if table == len(heads):
+                    heads.append(0)
+                    dishes.append(_pick([*tables, hyper.alpha], rng))
+                    tables += [0] * (dishes[-1] == len(tables))
+                    tables[dishes[-1]] += 1
+                heads[table] += 1
+                labels.append(dishes[table])
+        return np.array(labels, np.int64)
+
+
+def expected_masses(hyper: GroupHyper, tables: Array) -> Array:
+    """gamma times the expected top weights, of atoms with these tables and (last) of all others."""
+    return hyper.gamma * np.append(tables, hyper.alpha) / (tables.sum() + hyper.alpha)
+
+
+def _top(hyper: GroupHyper) -> PartitionHyper:
+    return PartitionHyper(hyper.alpha, 0.0)
+
+
+def _normalised(shapes: Array, rng: np.random.Generator) -> Array:
+    """Logs of a Dirichlet draw."""
+    logs: Array = log_gamma_draws(shapes, rng)
+    logs -= np.logaddexp.reduce(logs)
+    return logs
+
+
+def _pick(weights: list[float], rng: np.random.Generator) -> int:
+    return int(np.searchsorted(np.cumsum(weights), rng.random() * sum(weights), side="right"))
+
+
+class _Seatings:
+    """The probability of so many tables; groups of one size weigh the same, so it costs by sizes, not by groups."""
+
+    def __init__(self, n_tables: float, sizes: Array):
+        times = np.bincount(sizes[sizes > 0])
+        self.n_tables, self.rows = float(n_tables), np.flatnonzero(times)
+        self.times = times[self.rows]
+
+    def log_terms(self, gamma: float) -> tuple[float, float]:
+        """Of the tables, and of the groups."""
+        groups = self.times @ (math.lgamma(gamma) - gammaln(gamma + self.rows))
+        return self.n_tables * math.log(gamma), float(groups)
+
+
+def _group_concentration(prior: Gamma, gamma: float, seatings: _Seatings, rng: np.random.Generator) -> float:
+    """Slice move of u = gamma / (1 + gamma)."""
 
     def log_density(u: float) -> float:
         g = max(u, 1e-300) / (1.0 - u)
-        seatings = times @ (math.lgamma(g) - gammaln(g + rows))
-        # mutant: log density result 3
-        return prior.log_density(g) + n_tables * math.log(g) + float(seatings) + 2.0 * math.log1p(g)
+        tables, groups = seatings.log_terms(g)
+        return prior.log_density(g) + tables + groups + 2.0 * math.log1p(g)  # mutant: log density result 3
 
     u = slice_within(log_density, gamma / (1.0 + gamma), 0.0, 1.0, rng)
     return max(u, 1e-300) / (1.0 - u)

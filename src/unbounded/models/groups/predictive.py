@@ -9,45 +9,37 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import sparse
 
 from unbounded.arrays import Array
+from unbounded.compiled.draws import uniform
+from unbounded.compiled.jit import jit
 from unbounded.likelihoods.base import Bound
-from unbounded.models.groups.direct import sit_down
-from unbounded.models.groups.measure import Hyper
-from unbounded.models.groups.words.likelihood import BoundTokens
-from unbounded.models.labelled.predictive import log_predictive, with_new
+from unbounded.models.groups.content import Draw, Predictives
+from unbounded.models.groups.contents import content_of
+
+__all__ = ["Draw", "Newcomers", "completion", "fold_in", "gibbs", "predictives"]
 
 
-class Draw(NamedTuple):
-    """What prediction needs of a draw: rows, tables and statistics of its atoms, and hyper-parameters."""
+class Newcomers(NamedTuple):
+    """New rows by groups: row i has likelihoods table[index[i]]; they are rows first, first + 1, ... of `total`."""
 
-    counts: Array
-    tables: Array
-    statistics: Any
-    hyper: Hyper
-
-    @property
-    def masses(self) -> Array:
-        """gamma times the expected top weights, of each atom and (last) of all others."""
-        alpha, gamma, _ = self.hyper
-        return gamma * np.append(self.tables, alpha) / (self.tables.sum() + alpha)
+    table: Any
+    index: Any
+    sizes: Any
+    first: int = 0
+    total: int | None = None  # all rows have random numbers of their own; by default these are all
 
 
-def predictives(likelihood: Bound, draw: Draw, X: Any) -> tuple[Array, Array, Array]:
-    """(table, index, log scale): row i has likelihoods table[index[i]] under each atom and a new one, times a scale."""
-    if isinstance(likelihood, BoundTokens):
-        eta, words = draw.hyper.eta, likelihood.n_features
-        table = np.full((words, len(draw.counts) + 1), 1.0 / words)
-        shares = (sparse.csr_matrix(draw.statistics).toarray() + eta) / (draw.counts + words * eta)[:, None]
-        table[:, :-1] = shares.T
-        return table, np.asarray(X), np.zeros(len(X))
-    counts, statistics = with_new(draw.counts.astype(float), draw.statistics)
-    if not likelihood.sparse and np.isnan(X).any():
-        likelihood, statistics = likelihood.with_holes(counts, statistics)
-    logs = log_predictive(likelihood, counts, statistics, X)
-    top = logs.max(axis=0)
-    return np.ascontiguousarray(np.exp(logs - top).T), np.arange(X.shape[0]), top + likelihood.log_base(X)
+class Gibbs(NamedTuple):
+    """So many sweeps, of which the last few are kept."""
+
+    sweeps: int
+    keep: int
+    key: np.uint64
+
+
+def predictives(likelihood: Bound, draw: Draw, X: Any) -> Predictives:
+    return content_of(likelihood).predictives(draw, X)
 
 
 def fold_in(
@@ -58,20 +50,50 @@ def fold_in(
     Shares are posterior means given the labels, averaged over the last `keep` sweeps.
     """
     table, index, _ = predictives(likelihood, draw, X)
-    return gibbs(table, index, draw.masses, sizes, sweeps, key, keep)
+    return gibbs(Newcomers(table, index, sizes), draw.masses, Gibbs(sweeps, keep, key))
 
 
-def gibbs(
-    table: Array, index: Array, masses: Array, sizes: Array, sweeps: int, key: np.uint64, keep: int, first: int = 0,
-    total: int | None = None,
-) -> tuple[Array, Array]:  # fmt: skip
-    """`fold_in` given the table of likelihoods; of `total` rows these may be some, from the first onwards."""
-    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    labels = np.zeros(len(index), np.int32)
-    shares = np.zeros((len(sizes), table.shape[1]))
-    total = len(index) if total is None else total
-    sit_down(table, index, offsets, masses, labels, sweeps, keep, key, shares, first, total)
+def gibbs(new: Newcomers, masses: Array, how: Gibbs) -> tuple[Array, Array]:
+    """`fold_in` given likelihoods and gamma beta."""
+    offsets = np.concatenate([[0], np.cumsum(new.sizes)]).astype(np.int64)
+    labels = np.zeros(len(new.index), np.int32)
+    shares = np.zeros((len(new.sizes), new.table.shape[1]))
+    total = len(new.index) if new.total is None else new.total
+    _join(new._replace(sizes=offsets, total=total), masses, how, labels, shares)
     return labels, shares
+
+
+@jit
+def _join(new, masses, how, labels, shares):
+    """Gibbs sweeps over the labels of new rows, everything but them fixed; `sizes` says where groups begin and end.
+
+    Rows join one after another in the first sweep. shares[g] is the mean over the sweeps that are kept of
+    (n_gk + masses_k) / (n_g + gamma).
+    """
+    offsets = new.sizes
+    atoms = masses.size
+    counts = np.zeros(atoms)
+    running = np.empty(atoms)
+    gamma = masses.sum()
+    for g in range(offsets.size - 1):
+        counts[:] = masses
+        rows = offsets[g + 1] - offsets[g]
+        for sweep in range(how.sweeps):
+            for i in range(offsets[g], offsets[g + 1]):
+                if sweep > 0:
+                    counts[labels[i]] -= 1.0
+                row = new.table[new.index[i]]
+                total = 0.0
+                for k in range(atoms):
+                    total += counts[k] * row[k]
+                    running[k] = total
+                aim = uniform(how.key, sweep * new.total + new.first + i) * total
+                k = np.searchsorted(running, aim, side="right")
+                labels[i] = min(k, atoms - 1)
+                counts[labels[i]] += 1.0
+            if sweep >= how.sweeps - how.keep:
+                for k in range(atoms):
+                    shares[g, k] += counts[k] / (how.keep * (rows + gamma))
 
 
 def completion(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from unbounded.contracts import Sampler
 from unbounded.models.groups.hybrid import HybridGroups
 from unbounded.models.groups.rivals.asynchronous import AsynchronousGroups
 from unbounded.models.groups.rivals.collapsed import collapsed
 
-HIERARCHICAL = {
-    "hybrid": HybridGroups,
-    "collapsed": collapsed,
-    "asynchronous": AsynchronousGroups,
+HIERARCHICAL: dict[str, Sampler] = {
+    "hybrid": Sampler(HybridGroups, takes_rule=True),
+    "collapsed": Sampler(collapsed),
+    "asynchronous": Sampler(AsynchronousGroups),
 }

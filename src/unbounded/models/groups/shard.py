@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from unbounded.arrays import Array, Arrays
 from unbounded.likelihoods.base import Bound
+from unbounded.models.groups.franchise import labels_to_dishes
+from unbounded.models.labelled.kernel import relabel
 from unbounded.models.labelled.shard import LabelShard
 from unbounded.rows import rows_of
+
+KeptT = TypeVar("KeptT")
 
 
 class GroupShard(LabelShard):
@@ -21,17 +26,33 @@ class GroupShard(LabelShard):
     def __init__(self, index: int, first: int, data: Any, offsets: Array, imputed: Array, form: str):
         super().__init__(index, first, data, int(offsets[-1]), imputed)
         self.offsets = offsets
-        words = isinstance(data, np.ndarray) and data.ndim == 1
-        self.by_word = np.argsort(data, kind="stable").astype(np.int32) if words else None
-        self.frequency = np.bincount(data if words else [])
         self.seated = form == "franchise"
         self.seats = np.zeros(len(self.labels) if self.seated else 0, np.int32)
         self.dishes = np.zeros_like(self.seats)
+        self._kept: Any = None
 
-    def sit(self, seats: Array) -> None:
-        """Sit down at these tables of each group; labels say what they eat."""
+    def kept(self, make: Callable[[Any], KeptT]) -> KeptT:
+        """What a kernel keeps with the data, in whatever order suits it; made when it is first asked for."""
+        if self._kept is None:
+            self._kept = make(self.data)
+        kept: KeptT = self._kept
+        return kept
+
+    def replace(self, data: Array) -> None:
+        """Other rows, as many as before."""
+        self.data[:] = data
+        self._kept = None
+
+    def recode(self, codes: Array) -> None:
+        """Labels, and dishes with them, in another code."""
+        relabel(self.labels, codes)
+        if self.seated:
+            labels_to_dishes(self.seats, self.labels, self.offsets, self.dishes)
+
+    def seat(self, seats: Array) -> None:
+        """Rows sit at these tables of their groups; labels say what is served there."""
         self.seats[:] = seats
-        self.dishes[np.repeat(self.offsets[:-1], np.diff(self.offsets)) + seats] = self.labels
+        labels_to_dishes(self.seats, self.labels, self.offsets, self.dishes)
 
     def arrays(self) -> dict[str, Array]:
         return super().arrays() | ({"seats": self.seats, "dishes": self.dishes} if self.seated else {})
@@ -54,7 +75,7 @@ def cut(sizes: Array, n_shards: int) -> list[Array]:
 
 
 @dataclass(frozen=True)
-class Shards:
+class GroupShards:
     """The recipe: rows, group after group of these sizes, cut into P shards of whole groups."""
 
     X: Any

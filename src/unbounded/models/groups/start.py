@@ -1,44 +1,27 @@
 """Where a chain of grouped rows starts (docs/topics.md, "The start"). It never affects exactness, only the wait.
 
-Words: a pilot of documents gets random topics, more than it can need; rounds of the sampler and greedy merges leave
-those that the words support; then all documents join them. Other rows begin as a mixture that ignores the groups.
+Words begin with topics that grew on some documents (words/start.py), other rows as a mixture that ignores the groups.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import partial
-from itertools import islice
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy import sparse
-from scipy.special import gammaln
 
-from unbounded.arrays import Array
 from unbounded.contracts import Engine
-from unbounded.engines.local import Serial
-from unbounded.models.groups.hybrid import HybridGroups
+from unbounded.models.groups.content import RowContent
 from unbounded.models.groups.model import Groups, GroupsState
-from unbounded.models.groups.predictive import Draw, gibbs, predictives
-from unbounded.models.groups.shard import GroupShard, Shards
-from unbounded.models.groups.words.likelihood import BoundTokens
+from unbounded.models.groups.words.content import WordContent
+from unbounded.models.groups.words.start import grown
 from unbounded.models.mixtures import start
 from unbounded.models.mixtures.hybrid import HybridMixture
 from unbounded.models.mixtures.measure import DirichletProcess
-from unbounded.priors import Gamma
-from unbounded.randomness import generator, key
-from unbounded.round import rounds
+from unbounded.randomness import generator
 from unbounded.setup import Setup
-from unbounded.sources import Words
 
 NAMES = ("grown", "one")
-PILOT_TOKENS = 200_000
-MOST_TOPICS = 200
-PILOT_ROUNDS = (100, 30, 30, 20)  # before each round of merges
-NEIGHBOURS = 5
-SHARP = 0.05
-EXTENDING_SWEEPS = 3
 
 
 def begin(model: Groups, engine: Engine, X: Any, init: Any) -> GroupsState:
@@ -48,12 +31,8 @@ def begin(model: Groups, engine: Engine, X: Any, init: Any) -> GroupsState:
         return model.begin(engine, np.asarray(init))
     if init == "one":
         return model.begin(engine, np.zeros(model.n_rows, np.int64))
-    if init == "grown" and isinstance(model.likelihood, BoundTokens):
-        hybrid = model if isinstance(model, HybridGroups) else HybridGroups(model.setup, model.form)
-        state = _grown(hybrid, engine, X)
-        return state if hybrid is model else model.begin(engine, hybrid.assignments(state, engine), state.hyper)
     if init == "grown":
-        return _ungrouped(model, engine, X)
+        return GROWN[type(model.content)](model, engine, X)
     return model.begin(engine, generator(model.seed, "start").integers(int(init), size=model.n_rows))
 
 
@@ -69,7 +48,7 @@ def check(init: Any, n_rows: int) -> None:
         start.check(init, n_rows)
 
 
-def _ungrouped(model: Groups, engine: Engine, X: Any) -> GroupsState:
+def ungrouped(model: Groups, engine: Engine, X: Any) -> GroupsState:
     plain = HybridMixture(Setup(DirichletProcess(), model.likelihood, model.n_rows, model.n_shards, model.seed))
     rng = generator(model.seed, "start")
     labels, state = start.pilot(plain, X, rng)
@@ -78,104 +57,4 @@ def _ungrouped(model: Groups, engine: Engine, X: Any) -> GroupsState:
     return model.begin(engine, labels)
 
 
-def _grown(model: Groups, engine: Engine, words: Any) -> GroupsState:
-    rng = generator(model.seed, "start")
-    order = rng.permutation(len(model.sizes))
-    enough = np.searchsorted(np.cumsum(model.sizes[order]), PILOT_TOKENS) + 1
-    groups = np.sort(order[:enough])
-    part, sizes = _of_groups(words, model.sizes, groups), model.sizes[groups]
-    likelihood = _sharp(model.likelihood)
-    setup = replace(
-        model.setup, likelihood=likelihood, extent=sizes, n_shards=1, sweeps=1, seed=int(rng.integers(2**62))
-    )
-    pilot = HybridGroups(setup, model.form)
-    few = Serial(Shards(part, sizes, likelihood, 1, model.form))
-    try:
-        n_topics = int(np.clip(np.sqrt(len(part)) / 3, 2, MOST_TOPICS))
-        state = pilot.begin(few, rng.integers(n_topics, size=len(part)))
-        for n_rounds in PILOT_ROUNDS:
-            state = next(islice(rounds(pilot, few, state), n_rounds - 1, None))
-            labels = _merged(pilot, state, pilot.assignments(state, few))
-            state = pilot.begin(few, labels, state.hyper, round_=state.round)
-    finally:
-        few.close()
-    fixed: Any = model.likelihood
-    hyper = state.hyper if isinstance(likelihood.prior, Gamma) else state.hyper._replace(eta=fixed.eta)
-    if enough >= len(model.sizes):
-        return model.begin(engine, labels, hyper)
-    draw = Draw(state.table.counts, state.table.tables, state.table.statistics, state.hyper)
-    table, _, _ = predictives(model.likelihood, draw, part[:0])
-    extend_key = key(pilot.seed, "extend")
-    join = partial(_join, table=table, masses=draw.masses, extend_key=extend_key, n_rows=model.n_rows)
-    labels = np.concatenate(engine.map(join))
-    return model.begin(engine, np.minimum(labels, len(draw.counts) - 1), hyper)
-
-
-def _of_groups(words: Any, sizes: Array, groups: Array) -> Array:
-    """The words of some documents, in memory."""
-    if isinstance(words, Words):
-        return words.of(groups)
-    chosen = np.zeros(len(sizes), bool)
-    chosen[groups] = True
-    part: Array = words[np.repeat(chosen, sizes)]
-    return part
-
-
-def _join(shard: GroupShard, table: Array, masses: Array, extend_key: np.uint64, n_rows: int) -> Array:
-    """Labels of a shard's words, which join the pilot's topics."""
-    sizes = np.diff(shard.offsets)
-    return gibbs(table, shard.data, masses, sizes, EXTENDING_SWEEPS, extend_key, 1, shard.first, n_rows)[0]
-
-
-def _sharp(likelihood: Any) -> Any:
-    """With a large fixed eta random topics hardly grow apart, and merges would leave one: the pilot has a small one."""
-    eta = min(likelihood.eta, SHARP)
-    return likelihood if isinstance(likelihood.prior, Gamma) else replace(likelihood, prior=eta, eta=eta)
-
-
-def _merged(model: Groups, state: GroupsState, labels: Array) -> Array:
-    """Labels after greedy merges of atoms with similar words, as long as the model's own score rises."""
-    live = state.occupied
-    statistics, tables = sparse.csr_matrix(state.table.statistics[live]), state.table.tables[live].astype(float)
-    group = np.repeat(np.arange(len(model.sizes)), model.sizes)
-    uses = np.zeros((len(model.sizes), len(live)))
-    np.add.at(uses, (group, labels), 1.0)
-    masses = state.hyper.gamma * tables / (tables.sum() + state.hyper.alpha)
-    target = np.arange(len(live))
-    while True:
-        pairs, gains = _gains(model, state, statistics, uses, masses)
-        used: set[int] = set()
-        for a, b in pairs[np.argsort(-gains)][: np.count_nonzero(gains > 0)]:
-            if not used & {a, b}:
-                used |= {a, b}
-                target[target == b] = a
-                uses[:, a] += uses[:, b]
-                masses[a] += masses[b]
-                uses[:, b] = 0.0
-        if not used:
-            return target[labels]
-        join = sparse.csr_matrix((np.ones(len(live)), (target, np.arange(len(live)))), shape=(len(live),) * 2)
-        statistics = join @ sparse.csr_matrix(state.table.statistics[live])
-
-
-def _gains(model: Groups, state: GroupsState, statistics: Any, uses: Array, masses: Array) -> tuple[Array, Array]:
-    """Pairs of atoms with similar words, and what a merge adds to the log probability of words and groups."""
-    likelihood = model.at(state.hyper)
-    counts = np.asarray(statistics.sum(1)).ravel()
-    lengths = np.sqrt(np.asarray(statistics.multiply(statistics).sum(1)).ravel())
-    unit = sparse.diags(1.0 / np.maximum(lengths, 1e-300)) @ statistics
-    likeness = np.triu((unit @ unit.T).toarray(), 1)
-    near = np.argsort(-likeness, axis=1)[:, :NEIGHBOURS]
-    pairs = np.stack([np.repeat(np.arange(len(counts)), near.shape[1]), near.ravel()], axis=1)
-    pairs = pairs[likeness[tuple(pairs.T)] > 0]
-    a, b = pairs.T
-    alone = likelihood.log_marginal(counts, statistics)
-    gains = likelihood.log_marginal(counts[a] + counts[b], statistics[a] + statistics[b]) - alone[a] - alone[b]
-
-    def log_groups(n: Array, mass: Array) -> Array:
-        return (gammaln(n + mass) - gammaln(mass)).sum(0)
-
-    own = log_groups(uses, np.maximum(masses, 1e-300))
-    for j, (x, y) in enumerate(pairs):
-        gains[j] += log_groups(uses[:, x] + uses[:, y], masses[x] + masses[y]) - own[x] - own[y]
-    return pairs, gains
+GROWN: dict[type, Callable[[Groups, Engine, Any], GroupsState]] = {RowContent: ungrouped, WordContent: grown}

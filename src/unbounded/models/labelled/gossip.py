@@ -20,7 +20,7 @@ from scipy import sparse
 
 from unbounded.arrays import Array, Arrays
 from unbounded.contracts import Gathered
-from unbounded.models.groups.model import packed, unpacked
+from unbounded.models.labelled.packing import packed, unpacked
 from unbounded.models.labelled.shard import LabelShard
 from unbounded.randomness import generator, key
 

@@ -3,58 +3,69 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 from sklearn.base import ClusterMixin, DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
 from unbounded import likelihoods
+from unbounded.arrays import Array
 from unbounded.chain.run import Chain
-from unbounded.contracts import Engine
+from unbounded.contracts import Choices, Engine, Likelihood
 from unbounded.estimator import ChainEstimator
 from unbounded.likelihoods import Bound
 from unbounded.models.labelled import partition
 from unbounded.models.labelled.predictive import log_predictive, with_new
 from unbounded.models.mixtures import start
+from unbounded.models.mixtures.kernels import KERNELS
 from unbounded.models.mixtures.measure import DirichletProcess, PartitionHyper, PitmanYor
 from unbounded.models.mixtures.model import Mixture, MixtureState
 from unbounded.models.mixtures.samplers import DIRICHLET, PITMAN_YOR
 from unbounded.priors import Beta, Gamma
 from unbounded.rows import fingerprint, row_blocks
+from unbounded.sources import Rows
 
 _BLOCK = 16384
 
+CHOICES = Choices(
+    atoms="clusters",
+    assignments="labels",
+    likelihoods=likelihoods.MEMBERS,
+    bound=Bound,
+    samplers=DIRICHLET,
+    kernels=KERNELS,
+    start=start,
+)
+
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class _MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
+class MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
     """What both mixtures share; subclasses differ in their measure only."""
 
-    likelihood: Any = "gaussian"
-    init: Any = "kmeans++"
+    likelihood: str | Likelihood = "gaussian"
+    init: str | ArrayLike = "kmeans++"
     loss: str = "vi"
 
-    _likelihoods: ClassVar[Any] = likelihoods.MEMBERS
-    _kind: ClassVar[Any] = Bound
-    _samplers: ClassVar[Any] = PITMAN_YOR
-    _start: ClassVar[Any] = start
+    _choices: ClassVar[Choices] = replace(CHOICES, samplers=PITMAN_YOR)
 
     score = ChainEstimator.score  # which the empty one of scikit-learn's mixin would hide
 
     # ---- fitting
 
-    def fit(self, X: Any, y: Any = None, *, holdout: Any = None) -> Any:
+    def fit(self, X: Rows, y: None = None, *, holdout: Rows | None = None) -> Self:
         """Sample the posterior of the clustering of X: an array, CSR or a source (docs/data.md).
 
         holdout: rows kept out, whose mean log predictive density is recorded with every draw.
         With `checkpoint`, a run that was interrupted there is resumed and ends as if it never stopped.
         """
-        X = self._check_array(X, reset=True)
-        self._likelihood = self._bind(X, training=True)
-        self._check_settings(X.shape[0])
-        return self._sample(X, None if holdout is None else self._checked(holdout))
+        data = self._check_array(X, reset=True)
+        self._likelihood = self._bind(data, training=True)
+        self._check_settings(data.shape[0])
+        return self._sample(data, None if holdout is None else self._checked(holdout))
 
     def _score(self, model: Mixture, engine: Engine, held: Any, state: MixtureState) -> float:
         counts = state.table.counts[state.occupied]
@@ -69,41 +80,44 @@ class _MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
         self.labels_ = partition.point_estimate([snap["labels"] for snap in self._snapshots], self.loss)
         self.n_clusters_ = int(self.labels_.max()) + 1
 
+    def _row_estimates(self) -> Array:
+        return self.labels_
+
     # ---- results
 
-    def predict(self, X: Any) -> Any:
+    def predict(self, X: Rows) -> Array:
         """The most probable cluster of `labels_` for each row."""
         return self.predict_proba(X).argmax(1)
 
-    def predict_proba(self, X: Any) -> Any:
+    def predict_proba(self, X: Rows) -> Array:
         """Probability that a row belongs to each cluster of `labels_`, averaged over draws.
 
         In a draw, a row joins an atom with its posterior probability; the atom counts for a cluster by the share of
         its rows that the cluster has. The chance of belonging to none of the atoms is left out.
         """
-        X = self._check_new(X)
-        total = np.zeros((X.shape[0], self.n_clusters_))
+        data = self._check_new(X)
+        total = np.zeros((data.shape[0], self.n_clusters_))
         for snap in self._snapshots:
             share = np.zeros((len(snap["counts"]), self.n_clusters_))
             np.add.at(share, (snap["labels"], self.labels_), 1.0)
             share /= snap["counts"][:, None]
             for rows, _, log_p in self._log_joint(
-                X, snap["counts"], snap["statistics"], PartitionHyper(*snap["hyper"])
+                data, snap["counts"], snap["statistics"], PartitionHyper(*snap["hyper"])
             ):
                 weights = np.exp(log_p[:-1] - logsumexp(log_p[:-1], axis=0))
                 total[rows] += weights.T @ share
         return total / total.sum(1, keepdims=True)
 
-    def score_samples(self, X: Any) -> Any:
+    def score_samples(self, X: Rows) -> Array:
         """Log posterior predictive density of each row, averaged (as a density) over draws."""
-        X = self._check_new(X)
+        data = self._check_new(X)
         logs = [
-            self._log_density(X, snap["counts"], snap["statistics"], PartitionHyper(*snap["hyper"]))
+            self._log_density(data, snap["counts"], snap["statistics"], PartitionHyper(*snap["hyper"]))
             for snap in self._snapshots
         ]
         return logsumexp(logs, axis=0) - np.log(len(logs))
 
-    def sample(self, n_samples: int = 1, random_state: Any = None) -> Any:
+    def sample(self, n_samples: int = 1, random_state: int | np.random.RandomState | None = None) -> Array:
         """New rows from the posterior predictive distribution."""
         rng, which = self._sampling(n_samples, random_state)
         rows = np.empty((n_samples, self.n_features_in_))
@@ -116,7 +130,7 @@ class _MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
             rows[where] = self._likelihood.simulate(self._likelihood.draw(counts, statistics, rng), atoms, rng)
         return rows
 
-    def similarity(self, rows: Any = None) -> Any:
+    def similarity(self, rows: ArrayLike | None = None) -> Array:
         """Posterior probability that two rows share a cluster, for the chosen rows (default the first 1,000)."""
         check_is_fitted(self, "posterior_")
         rows = np.arange(min(1000, self._n_rows)) if rows is None else np.asarray(rows)
@@ -125,8 +139,8 @@ class _MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
     # ---- helpers
 
     def _log_joint(
-        self, X: Any, counts: Any, statistics: Any, hyper: PartitionHyper
-    ) -> Iterator[tuple[slice, Any, Any]]:
+        self, X: Any, counts: Array, statistics: Array, hyper: PartitionHyper
+    ) -> Iterator[tuple[slice, Any, Array]]:
         """Blocks of rows with [K + 1, rows]: log weight times predictive under each atom of a draw, a new atom last."""
         atoms, sums = with_new(counts.astype(float), statistics)
         weights = self._prior.log_predictive(hyper, counts.astype(float))
@@ -137,7 +151,7 @@ class _MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
                 likelihood, own = likelihood.with_holes(atoms, sums)
             yield rows, part, log_predictive(likelihood, atoms, own, part) + weights[:, None]
 
-    def _log_density(self, X: Any, counts: Any, statistics: Any, hyper: PartitionHyper) -> Any:
+    def _log_density(self, X: Any, counts: Array, statistics: Array, hyper: PartitionHyper) -> Array:
         return np.concatenate([
             logsumexp(logs, axis=0) + self._likelihood.log_base(part)
             for _, part, logs in self._log_joint(X, counts, statistics, hyper)
@@ -156,7 +170,7 @@ class _MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class DirichletProcessMixture(_MixtureEstimator):
+class DirichletProcessMixture(MixtureEstimator):
     """Dirichlet process mixture: clusters whose number the data decide, sampled exactly and in parallel.
 
     Parameters
@@ -184,6 +198,8 @@ class DirichletProcessMixture(_MixtureEstimator):
         "kmeans++", "one", "prior", or labels.
     dtype : {"float64", "float32"}
         Precision of the vectorised part; rounds that would lose accuracy in float32 run in float64.
+    device : str, default "cpu"
+        Which of the model's kernels sweeps over the rows.
     loss : {"vi", "binder"}
         Which expected loss `labels_` minimises.
     n_snapshots : int, default 32
@@ -208,17 +224,17 @@ class DirichletProcessMixture(_MixtureEstimator):
     interrupted_ : bool
     """
 
-    likelihood: Any = field(default="gaussian", kw_only=False)
+    likelihood: str | Likelihood = field(default="gaussian", kw_only=False)
     concentration: float | Gamma | None = None
 
-    _samplers: ClassVar[Any] = DIRICHLET
+    _choices: ClassVar[Choices] = CHOICES
 
     def _measure(self) -> PitmanYor:
         return DirichletProcess(self.concentration)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class PitmanYorMixture(_MixtureEstimator):
+class PitmanYorMixture(MixtureEstimator):
     """Pitman-Yor mixture: like the Dirichlet process mixture, with a power law of cluster sizes.
 
     discount : float in [0, 1) or Beta, default None
@@ -229,7 +245,7 @@ class PitmanYorMixture(_MixtureEstimator):
     All other parameters and attributes are those of `DirichletProcessMixture`.
     """
 
-    likelihood: Any = field(default="gaussian", kw_only=False)
+    likelihood: str | Likelihood = field(default="gaussian", kw_only=False)
     concentration: float | Gamma | None = None
     discount: float | Beta | None = None
 

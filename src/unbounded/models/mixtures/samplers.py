@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from unbounded.contracts import Sampler
 from unbounded.models.mixtures.hybrid import HybridMixture
 from unbounded.models.mixtures.rivals.algorithm8 import algorithm8
 from unbounded.models.mixtures.rivals.asynchronous import AsynchronousMixture
@@ -12,16 +13,16 @@ from unbounded.models.mixtures.rivals.slice import Slice
 from unbounded.models.mixtures.rivals.subcluster import Subcluster
 from unbounded.models.mixtures.rivals.uncollapsed import Uncollapsed
 
-PITMAN_YOR = {
-    "hybrid": HybridMixture,
-    "collapsed": collapsed,
-    "algorithm8": algorithm8,
-    "asynchronous": AsynchronousMixture,
-    "auxiliary": Auxiliary,
-    "slice": Slice,
+PITMAN_YOR: dict[str, Sampler] = {
+    "hybrid": Sampler(HybridMixture, takes_rule=True),
+    "collapsed": Sampler(collapsed),
+    "algorithm8": Sampler(algorithm8, ("auxiliary",)),
+    "asynchronous": Sampler(AsynchronousMixture),
+    "auxiliary": Sampler(Auxiliary),
+    "slice": Sampler(Slice),
 }
-DIRICHLET = PITMAN_YOR | {
-    "partially_collapsed": partially_collapsed,
-    "subcluster": Subcluster,
-    "uncollapsed": Uncollapsed,
+DIRICHLET: dict[str, Sampler] = PITMAN_YOR | {
+    "partially_collapsed": Sampler(partially_collapsed, ("repaired",)),
+    "subcluster": Sampler(Subcluster, ("wait",)),
+    "uncollapsed": Sampler(Uncollapsed, ("empty",)),
 }

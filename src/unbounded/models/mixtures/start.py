@@ -20,7 +20,7 @@ from unbounded.models.labelled.atoms import Atoms
 from unbounded.models.labelled.shard import LabelShard
 from unbounded.models.mixtures.hybrid import HybridMixture
 from unbounded.models.mixtures.message import MixtureRound, MixtureShare
-from unbounded.models.mixtures.model import Mixture, MixtureState
+from unbounded.models.mixtures.model import Mixture, MixtureState, RowShards
 from unbounded.randomness import generator
 from unbounded.round import rounds
 from unbounded.rows import rows_of
@@ -74,7 +74,7 @@ def pilot(model: Mixture[Any], X: Any, rng: np.random.Generator) -> tuple[Array,
     setup = replace(model.setup, extent=len(rows), n_shards=1, sweeps=1, seed=int(rng.integers(2**62)))
     short = HybridMixture(setup)
     part = X[rows]
-    few = Serial(short.recipe(part))
+    few = Serial(RowShards(part, model.likelihood, 1))
     try:
         (completed,) = few.map(LabelShard.completed)
         filled = part if completed is None else completed

@@ -9,14 +9,12 @@ import numpy as np
 
 from unbounded.arrays import Array, Arrays
 from unbounded.contracts import Engine, Gathered, Message, Spread, Summary, alone
-from unbounded.models.groups import direct as table_kernel
-from unbounded.models.groups import model as hierarchical
-from unbounded.models.groups.measure import Hyper as GroupHyper
+from unbounded.models.groups.direct import draw_tables
+from unbounded.models.groups.measure import GroupHyper
+from unbounded.models.groups.message import ChosenAtoms, DishTable, GroupRound, GroupShare, RoundSeed
 from unbounded.models.groups.model import Groups, GroupsState
 from unbounded.models.groups.shard import GroupShard
-from unbounded.models.groups.words.counts import WordTable, matrix
-from unbounded.models.groups.words.likelihood import BoundTokens
-from unbounded.models.labelled.atoms import draw_parameters, finite_part
+from unbounded.models.labelled.atoms import Atoms
 from unbounded.models.labelled.gossip import (
     Known,
     Version,
@@ -30,10 +28,9 @@ from unbounded.models.labelled.gossip import (
     to_arrays,
     widened,
 )
-from unbounded.priors import log_gamma_draws
-from unbounded.randomness import generator, key
+from unbounded.randomness import generator
 
-# ---- groups
+NONE = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -45,12 +42,9 @@ class GossipGroupState(GroupsState):
 
 
 class View(NamedTuple):
-    """What a shard of groups knows; names are those of the hybrid sampler, all atoms being private."""
+    """What a shard knows: all atoms are private."""
 
-    usable: int
-    n_private: int
-    share: float
-    sticks: Array
+    share: GroupShare
     others: Version
 
 
@@ -78,62 +72,45 @@ class AsynchronousGroups(Groups):
         return Summary({}, self._own(shard, size)._asdict() | {"tables": tables[:size]})
 
     def _own(self, shard: GroupShard, size: int) -> Version:
-        counts, sums = self._statistics(shard, size)
-        return Version(counts, matrix([sums], self.likelihood.n_features) if isinstance(sums, WordTable) else sums)
+        counts, statistics = self.kernel.totals(shard, size)
+        return Version(counts, self.content.stacked([statistics]))
 
     def _state(self, round_: int, hyper: GroupHyper, gathered: Gathered, known: Known) -> GossipGroupState:
         counts, statistics = summed(heard_of(gathered))
         tables = sum(widened(part["tables"], len(counts)) for part in gathered.private)
-        table = hierarchical.Table(counts, tables, statistics, np.full(len(counts), -1))
+        table = DishTable(counts, tables, statistics, np.full(len(counts), -1))
         return GossipGroupState(round_, hyper, table, len(counts), np.zeros(self.n_shards, np.int64), known)
 
     def global_step(self, state: Any, spread: Spread = alone) -> Message:
-        def rng(purpose: str) -> np.random.Generator:
-            return generator(self.seed, purpose, state.round)
-
-        live, table = state.occupied, state.table
+        seed, live, table = RoundSeed(self.seed, state.round), state.occupied, state.table
         tables = table.tables[live].astype(float)
-        hyper = self.measure.update(state.hyper, tables, self.sizes[self.sizes > 0], rng("hyper"))
-        if isinstance(self.likelihood, BoundTokens):
-            eta = self.likelihood.update(hyper.eta, table.counts[live], table.statistics[live], rng("eta"))
-            hyper = hyper._replace(eta=eta)
-        logs = log_gamma_draws(np.append(tables, hyper.alpha), rng("weights"))  # mutant: global step logs
-        logs -= np.logaddexp.reduce(logs)
+        hyper = self._move_hyper(state, tables, seed)
+        logs, share = self.measure.sticks(hyper, tables, seed.rng("weights"))  # mutant: global step logs
         sticks = np.full(len(table.counts), -np.inf)
         sticks[live] = logs[:-1]
-        none = np.empty(0, np.int64)
-        if isinstance(self.likelihood, BoundTokens):
-            finite = self._topics(hyper, table.statistics, none, np.empty(0), 0, state.round, spread)
-        else:
-            nothing = draw_parameters(self.likelihood, np.zeros(0), table.statistics[:0], 0, 0, rng("parameters"))
-            finite = finite_part(self.likelihood, self.setup.dtype, nothing, np.zeros(0))
-        broadcast = hierarchical.Broadcast(state.round, hyper, finite, 0, 0, np.empty(0), None)
-        return Message(broadcast, [self._view(state, p, sticks, logs[-1], hyper) for p in range(self.n_shards)])
+        nothing = ChosenAtoms(NONE, NONE, NONE, 0, lone=False)
+        shared, _ = self._round(state, hyper, nothing, np.empty(0), spread)
+        views = [self._view(state, p, sticks, logs[-1], share) for p in range(self.n_shards)]
+        return Message(shared._replace(parameters=None), views)
 
-    def _view(self, state: GossipGroupState, p: int, sticks: Array, rest: float, hyper: GroupHyper) -> View:
+    def _view(self, state: GossipGroupState, p: int, sticks: Array, rest: float, share: float) -> View:
         others = of_others(state.known, p)
         counts = summed([state.known[p][p], others]).counts
         size = max(len(sticks), len(counts))
         there = widened(counts, size) > 0
         sticks = np.append(sticks, np.full(size - len(sticks), -np.inf))
         unheard = np.logaddexp.reduce(sticks[~there], initial=rest)
-        return View(0, size, hyper.alpha, np.append(np.where(there, sticks, -np.inf), unheard), others)
+        known = np.append(np.where(there, sticks, -np.inf), unheard)
+        return View(GroupShare(NONE, 0, size, share, known, None), others)
 
-    def local_step(self, shard: GroupShard, shared: Any, own: Any) -> Summary:
+    def local_step(self, shard: GroupShard, shared: GroupRound, own: Any) -> Summary:
         if self.likelihood.imputes:
             impute(self, shard, self._own(shard, n_numbers(shard.labels)), own.others, shared.round)
-        _, sticks = self._sweeps(shard, shared, own)
-        masses = shared.hyper.gamma * np.exp(sticks[:-1])
-        table_key = key(self.seed, "tables", shared.round)
-        tables = table_kernel.draw_tables(shard.labels, shard.offsets, masses, shard.first, table_key)
+        part = self._part(shared, own.share)._replace(elsewhere=Atoms(*own.others))
+        tail = self.kernel.sweep(shard, part, self.kernel.prepare(shard, part))
+        masses = part.law.with_private(self.kernel.sticks(tail)[:-1])
+        tables = draw_tables(shard.labels, shard.offsets, masses, shard.first, part.seed.key("tables"))
         return self._report(shard, n_numbers(shard.labels), tables)
-
-    def _room(self, shard: GroupShard, shared: Any, own: Any, slots: int, typical: int) -> tuple[Any, ...]:
-        """The same with the rows of others, as far as the shard has heard of them."""
-        work = self._work(shared, own, slots, typical)
-        counts, statistics = summed([self._own(shard, slots + 1), own.others])
-        tail = self.at(shared.hyper).pack(counts.astype(float), statistics, work.top.size)
-        return tail, counts[:-1].copy(), work
 
     def gather(self, state: Any, message: Message, gathered: Gathered) -> GossipGroupState:
         known = gossip(state.known, heard_of(gathered), generator(self.seed, "gossip", state.round))

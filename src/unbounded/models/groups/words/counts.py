@@ -38,6 +38,11 @@ def matrix(tables: Sequence[WordTable], n_words: int) -> Any:
     return sparse.csr_matrix((times, words, np.append(0, np.cumsum(sizes))), (len(sizes), n_words))
 
 
+def table(statistics: Any) -> WordTable:
+    """The other way round."""
+    return WordTable(statistics.indptr, statistics.indices, statistics.data)
+
+
 def count(words: Array, labels: Array, by_word: Array, n_words: int, atoms: int) -> tuple[Array, WordTable]:
     """(tokens of each atom, its words); by_word sorts the rows."""
     counts, *table = _count(words, labels, by_word, n_words, atoms)

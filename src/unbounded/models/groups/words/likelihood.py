@@ -118,20 +118,13 @@ class BoundTokens(Bound):
         n_words, atoms = self.n_features, len(order)
         table, chunks = sparse.csr_matrix(statistics), -(-atoms // kernel.CHUNK)
         table.sort_indices()
-        phi, smooth, parts = np.empty((n_words, atoms), dtype), np.empty((n_words, 2)), np.empty((n_words, chunks))
+        tallies = kernel.Tallies(table.indptr, table.indices, table.data, order)
+        found = kernel.Topics(np.empty((n_words, atoms), dtype), np.empty((n_words, 2)), np.empty((n_words, chunks)))
         edges = kernel.blocks(n_words, atoms)
         totals = np.empty((len(edges) - 1, atoms))
-
-        def draw(i: int, n: int) -> None:
-            kernel.draw(table.indptr, table.indices, table.data, order, self.eta, key, edges, i, n, phi, totals)
-
-        def finish(i: int, n: int) -> None:
-            kernel.finish(edges, i, n, phi, scale, masses, n_mobile, smooth, parts)
-
-        spread(draw)
-        scale = 1.0 / totals.sum(0)
-        spread(finish)
-        return kernel.Topics(phi, smooth, parts)
+        spread(partial(kernel.draw, tallies, self.eta, key, edges, found, totals))
+        spread(partial(kernel.finish, edges, 1.0 / totals.sum(0), masses, n_mobile, found))
+        return found
 
     def phi(self, statistics: Any, key: np.uint64, dtype: Any) -> Array:
         """[words, K]: a draw of every row's distribution over words."""

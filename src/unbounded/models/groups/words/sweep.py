@@ -10,219 +10,202 @@ draw: most tokens go back to it and need neither.
 from __future__ import annotations
 
 import math
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from unbounded.compiled.draws import uniform
 from unbounded.compiled.jit import inline, jit
 from unbounded.compiled.lanes import prefetch
-from unbounded.models.groups.direct import break_stick, group_of, log_sum
+from unbounded.models.groups.direct import Group, break_stick, group_of, log_sum
+from unbounded.models.groups.measure import Law
 from unbounded.models.groups.words import alias
-from unbounded.models.groups.words.topics import CHUNK
+from unbounded.models.groups.words.alias import Aliases
+from unbounded.models.groups.words.topics import CHUNK, Topics
 
 AHEAD = 6  # tokens: what they need of phi is asked for in time
+
+
+class WordFinite(NamedTuple):
+    """The finite part: tokens may use the first `usable` of the `shared` topics; eta is that of all topics."""
+
+    topics: Topics
+    sums: Any  # [words]: over all usable topics, of gamma beta phi
+    aliases: Aliases
+    usable: int
+    shared: int
+    law: Law
+    eta: float
+
+
+class Nearby(NamedTuple):
+    """What private atoms are to the current group."""
+
+    private: Any  # [slots]: the group's tokens of each of them
+    weights: Any  # [slots]: for the current token
+    within: Any  # [words]: all their tokens of each word
+    alive: Any  # [2]: how many there are, and how many tokens of the group they have
+    apart: Any  # [2]: the weight of a new atom, and of all private ones for a word that none of them has
+
+
+class Active(NamedTuple):
+    """The topics that the current group has, as a list in no order."""
+
+    topics: Any
+    times: Any  # the group's tokens of each of them
+    place: Any  # [usable]: where a topic is in the list, or -1
+    length: Any  # [1]
+
+
+class Around(NamedTuple):
+    active: Active
+    near: Nearby
 
 
 # ---- the sweep
 
 
 @jit
-def sweep(
-    words, labels, offsets, first, begin, topics, aliases, usable, shared, masses, eta, tail, members, sticks,
-    label_key, stick_key,
-):  # fmt: skip
-    """One sweep over the rows begin .. n of a shard; returns n, or the row at which a free slot was missing.
+def sweep(rows, begin, finite, tail, keys):
+    """One sweep over the tokens begin .. n of a shard; returns n, or the token at which a free slot was missing.
 
-    tail, members, sticks: as in `tables.assign`. The atoms of the current group are `active`, with `times` tokens
-    each, an atom at its `place` (-1: not there); the list is kept by hand in the loop, since Numba counts references of
-    arrays that go to functions, inlined ones too. Indices are unsigned, since Numba asks of others whether they are
-    negative. The sum over the group's atoms, in double precision, takes the token itself along and then leaves it out.
-    Private atoms are few and small: for a word that none of them has, in a group that none of them meets, their weight
-    is `flat`; only other tokens look at them one by one.
+    What is called for every group or token makes no array, or Numba would count references of all that it is given
+    (compiled/pipeline.py): that takes as long as a draw.
     """
-    phi, parts, shares = topics.phi, topics.parts, masses.shared
-    n_words = phi.shape[0]
-    side = 1 if usable == phi.shape[1] else 0
-    sums = topics.smooth[:, side].copy()  # mutant: sweep sums
-    slots = members.size
-    active, times, place = np.empty(usable, np.int64), np.empty(usable, phi.dtype), np.full(usable, -1)
-    private, weights, where = np.zeros(slots, np.int64), np.empty(slots), np.zeros(1, np.int64)
-    alive = np.count_nonzero(members)
-    within = _words_within(tail, members, n_words)
-    birth, flat = _birth(masses, sticks, n_words), _flat(tail, members, sticks, masses, eta, n_words)
+    offsets, usable = rows.offsets, finite.usable
+    times, length = np.empty(usable, finite.topics.phi.dtype), np.zeros(1, np.int64)
+    active = Active(np.empty(usable, np.int64), times, np.full(usable, -1), length)
+    near = _nearby(finite, tail)
     for g in range(group_of(offsets, begin), offsets.size - 1):
-        end = offsets[g + 1]
-        n_active, n_private = 0, 0
-        private[:] = 0
-        for i in range(offsets[g], end):
-            z = labels[i]
-            if z < usable:
-                if place[z] < 0:
-                    active[n_active] = z
-                    times[n_active] = 0
-                    place[z] = n_active
-                    n_active += 1
-                times[place[z]] += 1
-            elif z >= shared:
-                private[z - shared] += 1
-                n_private += 1
-        for i in range(max(begin, offsets[g]), end):
-            at, later = np.uint64(i), np.uint64(words[np.uint64(min(i + AHEAD, end - 1))])
-            z, w = np.int64(labels[at]), np.uint64(words[at])
-            if usable <= z < shared:
-                continue
-            if alive == slots and birth > 0.0 and (z < shared or members[z - shared] > 1):
-                return i
-            here = -1
-            own, itself = 0.0, 0.0
-            if z < usable:
-                here = place[np.uint64(z)]
-                itself = np.float64(phi[w, np.uint64(z)])
-                own = (times[np.uint64(here)] - 1) * itself
-            else:
-                alive -= _leave(tail, members, private, sticks, z - shared, w)
-                within[w] -= 1
-                n_private -= 1
-                birth, flat = _birth(masses, sticks, n_words), _flat(tail, members, sticks, masses, eta, n_words)
-            total = 0.0
-            for j in range(n_active):
-                k = np.uint64(active[j])
-                prefetch(phi, later, k)
-                total += times[j] * phi[w, k]
-            total -= itself  # mutant: sweep total
-            apart = birth + flat
-            near = alive > 0 and (n_private > 0 or within[w] > 0)  # mutant: sweep near
-            if near:
-                apart = birth + _weigh(tail, members, private, sticks, masses, eta, n_words, w, weights)
-            usual = sums[w]
-            aim = uniform(label_key, first + i) * (total + usual + apart)
-            if aim < own:
-                continue
-            if here >= 0:
-                times[here] -= 1
-                if times[here] == 0:
-                    n_active -= 1
-                    last = active[n_active]
-                    active[here] = last
-                    times[here] = times[n_active]
-                    place[last] = here
-                    place[z] = -1
-            if aim < total:
-                aim -= own
-                new = z
-                for j in range(n_active):
-                    if active[j] != z:
-                        new = active[j]
-                        aim -= times[j] * phi[w, new]
-                        if aim < 0.0:
-                            break
-                z = new
-            elif apart == 0.0 or (aim < total + usual and usable > 0):
-                if aliases.row[w] >= 0:
-                    c, u = alias.draw(aliases.tables, aliases.row[w], (aim - total) / usual)
-                    z = _within(phi[w], shares, c * CHUNK, usable, u * parts[w, c])  # mutant: sweep z
-                else:
-                    z = _search(phi[w], parts[w], shares, usable, aim - total)
-            else:
-                if not near:
-                    _weigh(tail, members, private, sticks, masses, eta, n_words, w, weights)
-                v = uniform(stick_key, first + i)
-                alive += _join(
-                    tail, members, private, sticks, masses, weights, alive, birth, aim - total - usual, v, w, where
-                )
-                within[w] += 1
-                n_private += 1
-                birth, flat = _birth(masses, sticks, n_words), _flat(tail, members, sticks, masses, eta, n_words)
-                z = shared + where[0]
-            labels[i] = z
-            if z < usable:
-                if place[z] < 0:
-                    active[n_active] = z
-                    times[n_active] = 0
-                    place[z] = n_active
-                    n_active += 1
-                times[place[z]] += 1
-        for j in range(n_active):
-            place[active[j]] = -1
-    return labels.size
+        group = Group(offsets[g], offsets[g + 1])
+        _enter(rows, group, finite, active, near)
+        stopped = _move_tokens(rows, max(begin, group.begin), group.end, finite, tail, Around(active, near), keys)
+        if stopped >= 0:
+            return stopped
+        _clear(active)
+    return rows.labels.size
 
 
 @jit
-def _words_within(tail, members, n_words):
-    """How many tokens of each word private atoms have."""
-    within = np.zeros(n_words)
-    for slot in range(members.size):
-        if members[slot] > 0:
-            within += tail.counts[slot]
-    return within
+def _enter(rows, group, finite, active, near):
+    """List the topics of a group."""
+    near.private[:] = 0
+    near.alive[1] = 0
+    for i in range(group.begin, group.end):
+        z = rows.labels[i]
+        if z < finite.usable:
+            _add(active, z)
+        elif z >= finite.shared:
+            near.private[z - finite.shared] += 1
+            near.alive[1] += 1
 
 
 @jit
-def _flat(tail, members, sticks, masses, eta, n_words):
-    """Weight of all private atoms for a word that they do not have, in a group that has none of them."""
-    total = 0.0
-    for slot in range(members.size):
-        if members[slot] > 0:
-            total += math.exp(masses.log_gamma + sticks[slot]) * eta / (n_words * eta + tail.totals[slot])
-    return total
+def _clear(active):
+    for j in range(active.length[0]):
+        active.place[active.topics[j]] = -1
+    active.length[0] = 0
 
 
 @jit
-def _leave(tail, members, private, sticks, slot, w):
-    """A token leaves a private atom; 1 if that was its last one."""
-    private[slot] -= 1
-    members[slot] -= 1
-    tail.counts[slot, w] -= 1.0  # mutant: leave slot, w]
-    tail.totals[slot] -= 1.0
-    if members[slot] > 0:
-        return 0
-    sticks[members.size] = log_sum(sticks[members.size], sticks[slot])  # mutant: leave sticks
-    return 1
+def _add(active, z):
+    """A token of topic z comes to the group."""
+    at = active.place[z]
+    if at < 0:
+        at = active.length[0]
+        active.topics[at], active.times[at], active.place[z] = z, 0, at
+        active.length[0] += 1
+    active.times[at] += 1
 
 
 @jit
-def _weigh(tail, members, private, sticks, masses, eta, n_words, w, weights):
-    """Weights of the private atoms for a token, and their sum."""
-    total = 0.0
-    for slot in range(members.size):
-        weights[slot] = 0.0
-        if members[slot] > 0:
-            share = private[slot] + math.exp(masses.log_gamma + sticks[slot])
-            weights[slot] = share * (eta + tail.counts[slot, w]) / (n_words * eta + tail.totals[slot])
-            total += weights[slot]
-    return total
+def _drop(active, at):
+    """A token of the topic at this place leaves the group; the last topic takes the place of an empty one."""
+    topics, times, place = active.topics, active.times, active.place
+    times[at] -= 1
+    if times[at] == 0:
+        active.length[0] -= 1
+        gone, last = topics[at], active.length[0]
+        topics[at], times[at] = topics[last], times[last]
+        place[topics[at]] = at
+        place[gone] = -1
 
 
 @jit
-def _join(tail, members, private, sticks, masses, weights, alive, birth, aim, v, w, where):
-    """A token joins the private atom at `aim`, or a new one: 1 if so; where[0] is its slot."""
-    chosen = -1
-    if alive > 0:
-        for slot in range(members.size):
-            if weights[slot] > 0.0 and aim >= 0.0:
-                chosen = slot
-                aim -= weights[slot]
-    born = chosen < 0 or (aim >= 0.0 and birth > 0.0)
-    if born:
-        chosen = 0
-        while members[chosen] > 0:
-            chosen += 1
-        tail.counts[chosen] = 0.0
-        tail.totals[chosen] = 0.0
-        break_stick(sticks, chosen, masses.share, v)
-    private[chosen] += 1
-    members[chosen] += 1
-    tail.counts[chosen, w] += 1.0
-    tail.totals[chosen] += 1.0
-    where[0] = chosen
-    return 1 if born else 0
+def _move_tokens(rows, begin, end, finite, tail, around, keys):
+    """Gibbs moves of the tokens begin .. end of a group; the one at which a free slot was missing, or -1.
+
+    Indices are unsigned, since Numba asks of others whether they are negative. The sum over the group's topics, in
+    double precision, takes the token itself along and then leaves it out. For a word that no private atom has, in a
+    group that has none of them, all of them together have a weight that is known; other tokens look at them one by one.
+    """
+    words, labels, members, phi = rows.data, rows.labels, tail.members, finite.topics.phi
+    (active, near), usable, shared = around, finite.usable, finite.shared
+    topics, times, place = active.topics, active.times, active.place
+    for i in range(begin, end):
+        at, later = np.uint64(i), np.uint64(words[np.uint64(min(i + AHEAD, end - 1))])
+        z, w = np.int64(labels[at]), np.uint64(words[at])
+        if usable <= z < shared:
+            continue
+        if near.alive[0] == members.size and near.apart[0] > 0.0 and (z < shared or members[z - shared] > 1):
+            return i
+        here, own, itself = -1, 0.0, 0.0
+        if z < usable:
+            here = place[np.uint64(z)]
+            itself = np.float64(phi[w, np.uint64(z)])
+            own = (times[np.uint64(here)] - 1) * itself
+        else:
+            _leave(finite, tail, near, z - shared, w)
+        total = 0.0
+        for j in range(active.length[0]):
+            k = np.uint64(topics[j])
+            prefetch(phi, later, k)
+            total += times[j] * phi[w, k]
+        total -= itself  # mutant: sweep total
+        apart = near.apart[0] + near.apart[1]
+        if near.alive[0] > 0 and (near.alive[1] > 0 or near.within[w] > 0):  # mutant: sweep near
+            apart = near.apart[0] + _weigh(finite, tail, near, w)
+        usual = finite.sums[w]
+        aim = uniform(keys.label, rows.first + i) * (total + usual + apart)
+        if aim < own:
+            continue
+        if here >= 0:
+            _drop(active, here)
+        if aim < total:
+            z = _among(active, phi, w, z, aim - own)
+        elif apart == 0.0 or (aim < total + usual and usable > 0):
+            z = _usual(finite, w, aim - total, usual)
+        else:
+            z = shared + _join(finite, tail, near, w, aim - total - usual, uniform(keys.stick, rows.first + i))
+        labels[i] = z
+        if z < usable:
+            _add(active, z)
+    return -1
 
 
-@inline
-def _birth(masses, sticks, n_words):
-    """Weight of a new atom, the same for every word."""
-    # mutant: birth result 3
-    return math.exp(masses.log_gamma + sticks[sticks.size - 1]) * masses.alpha / masses.share / n_words
+@jit
+def _among(active, phi, w, left, aim):
+    """The topic at `aim` among those of the group, without the one that the token left, which came first."""
+    new = left
+    for j in range(active.length[0]):
+        k = active.topics[j]
+        if k != left:
+            new = k
+            aim -= active.times[j] * phi[w, new]
+            if aim < 0.0:
+                break
+    return new
+
+
+@jit
+def _usual(finite, w, aim, total):
+    """The topic at `aim` of the second sum: from the word's alias table, or by a search."""
+    phi, parts, masses, usable = finite.topics.phi, finite.topics.parts, finite.law.masses, finite.usable
+    table = finite.aliases.row[w]
+    if table < 0:
+        return _search(phi[w], parts[w], masses, usable, aim)
+    c, u = alias.draw(finite.aliases.tables, table, aim / total)
+    return _within(phi[w], masses, c * CHUNK, usable, u * parts[w, c])  # mutant: sweep z
 
 
 @jit
@@ -247,12 +230,111 @@ def _within(row, masses, k, usable, aim):
     return k
 
 
+# ---- private atoms
+
+
 @jit
-def seat(words, labels, shared, tail, members):
+def _nearby(finite, tail):
+    n_words, slots = finite.topics.phi.shape[0], tail.members.size
+    within = np.zeros(n_words)
+    for slot in range(slots):
+        if tail.members[slot] > 0:
+            within += tail.collapsed.counts[slot]
+    near = Nearby(np.zeros(slots, np.int64), np.empty(slots), within, np.zeros(2, np.int64), np.empty(2))
+    near.alive[0] = np.count_nonzero(tail.members)
+    _weigh_apart(finite, tail, near)
+    return near
+
+
+@jit
+def _weigh_apart(finite, tail, near):
+    """What private atoms and a new one weigh for a word that none of them has, in a group that has none of them."""
+    near.apart[0] = _birth(finite.law, tail.sticks, finite.topics.phi.shape[0])
+    near.apart[1] = _flat(tail.collapsed.totals, tail.members, tail.sticks, finite, finite.topics.phi.shape[0])
+
+
+@inline
+def _birth(law, sticks, n_words):
+    """Weight of a new atom, the same for every word."""
+    # mutant: birth result 3
+    return math.exp(law.log_gamma + sticks[sticks.size - 1]) * law.alpha / law.share / n_words
+
+
+@jit
+def _flat(totals, members, sticks, finite, n_words):
+    eta, law = finite.eta, finite.law
+    total = 0.0
+    for slot in range(members.size):
+        if members[slot] > 0:
+            total += math.exp(law.log_gamma + sticks[slot]) * eta / (n_words * eta + totals[slot])
+    return total
+
+
+@jit
+def _leave(finite, tail, near, slot, w):
+    """A token leaves a private atom."""
+    members, sticks = tail.members, tail.sticks
+    near.private[slot] -= 1
+    near.alive[1] -= 1
+    near.within[w] -= 1
+    members[slot] -= 1
+    tail.collapsed.counts[slot, w] -= 1.0  # mutant: leave slot, w]
+    tail.collapsed.totals[slot] -= 1.0
+    if members[slot] == 0:
+        near.alive[0] -= 1
+        sticks[members.size] = log_sum(sticks[members.size], sticks[slot])  # mutant: leave sticks
+    _weigh_apart(finite, tail, near)
+
+
+@jit
+def _weigh(finite, tail, near, w):
+    """Weights of the private atoms for a token, and their sum."""
+    counts, totals, members, sticks = tail.collapsed.counts, tail.collapsed.totals, tail.members, tail.sticks
+    law, eta, n_words, weights = finite.law, finite.eta, finite.topics.phi.shape[0], near.weights
+    total = 0.0
+    for slot in range(members.size):
+        weights[slot] = 0.0
+        if members[slot] > 0:
+            share = near.private[slot] + math.exp(law.log_gamma + sticks[slot])
+            weights[slot] = share * (eta + counts[slot, w]) / (n_words * eta + totals[slot])
+            total += weights[slot]
+    return total
+
+
+@jit
+def _join(finite, tail, near, w, aim, v):
+    """A token joins the private atom at `aim`, or a new one; returns its slot."""
+    members = tail.members
+    _weigh(finite, tail, near, w)
+    chosen = -1
+    for slot in range(members.size):
+        if near.weights[slot] > 0.0 and aim >= 0.0:
+            chosen = slot
+            aim -= near.weights[slot]
+    if chosen < 0 or (aim >= 0.0 and near.apart[0] > 0.0):
+        chosen = 0
+        while members[chosen] > 0:
+            chosen += 1
+        tail.collapsed.counts[chosen] = 0.0
+        tail.collapsed.totals[chosen] = 0.0
+        break_stick(tail.sticks, chosen, finite.law.share, v)
+        near.alive[0] += 1
+    near.private[chosen] += 1
+    near.alive[1] += 1
+    near.within[w] += 1
+    members[chosen] += 1
+    tail.collapsed.counts[chosen, w] += 1.0
+    tail.collapsed.totals[chosen] += 1.0
+    _weigh_apart(finite, tail, near)
+    return chosen
+
+
+@jit
+def fill(words, labels, shared, tail):
     """Fill the empty tail with the private atoms that labels say."""
     for i in range(labels.size):
         slot = labels[i] - shared
         if slot >= 0:
-            members[slot] += 1
-            tail.counts[slot, words[i]] += 1.0
-            tail.totals[slot] += 1.0
+            tail.members[slot] += 1
+            tail.collapsed.counts[slot, words[i]] += 1.0
+            tail.collapsed.totals[slot] += 1.0

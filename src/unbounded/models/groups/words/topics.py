@@ -39,33 +39,60 @@ def blocks(n_words: int, atoms: int) -> Array:
     return np.linspace(0, n_words, n_blocks + 1).astype(np.int64)
 
 
+class Tallies(NamedTuple):
+    """How often topics have words: topic k is row order[k] of a sparse table, -1 for no words at all."""
+
+    ends: Any
+    words: Any
+    counts: Any
+    order: Any
+
+
 @jit
-def draw(ends, words, counts, order, eta, key, edges, i, n, phi, totals):
-    """Draws for every n-th block from the i-th on, and their sums."""
+def draw(tallies, eta, key, edges, topics, totals, i, n):
+    """Draws of phi, not yet scaled, for every n-th block from the i-th on, and their sums."""
     for b in range(i, edges.size - 1, n):
-        _draw(ends, words, counts, order, eta, key, edges[b], phi[edges[b] : edges[b + 1]], totals[b])
+        _draw(tallies, eta, key, edges[b], topics.phi[edges[b] : edges[b + 1]], totals[b])
 
 
 @jit
-def _draw(ends, words, counts, order, eta, key, first, out, totals):
-    """out[w, k] ~ Gamma(eta + counts of word first + w), those of row order[k] (-1: none) of a sparse table.
+def _draw(tallies, eta, key, first, out, totals):
+    """out[w, k] ~ Gamma(eta + count of word first + w in topic k).
 
     Almost all counts are zero: those entries are Gamma(eta) draws. All draws are made in lanes by one trial of a
     rejection sampler that seldom fails, and where it did by more of them. totals: over the words of this block.
     """
+    _draw_alike(eta, stream(key, 0), first, out)
+    _draw_counted(tallies, eta, stream(stream(key, 1), first), first, out)
     n_words, atoms = out.shape
+    totals[:] = 0.0
+    for w in range(n_words):
+        for k in range(atoms):
+            totals[k] += out[w, k]
+
+
+@jit
+def _draw_alike(eta, key, first, out):
+    """All of them as if no topic had a word."""
     tiny = out.dtype.type(1e-300) if out.itemsize == 8 else out.dtype.type(1e-37)
-    base, common = stream(key, 0), stream(stream(key, 1), first)
     cells, trial = out.reshape(-1), np.empty(PIECE)
     alike = np.full(PIECE, eta)
+    first_cell = first * out.shape[1]
     for begin in range(0, cells.size, PIECE):
         size = min(PIECE, cells.size - begin)
         if eta < 1.0:
-            _small_gammas(eta, base, first * atoms + begin, trial[:size])
+            _small_gammas(eta, key, first_cell + begin, trial[:size])
         else:
-            _gammas(alike[:size], base, first * atoms + begin, trial[:size])
+            _gammas(alike[:size], key, first_cell + begin, trial[:size])
         for j in range(size):
             cells[begin + j] = max(out.dtype.type(trial[j]), tiny)
+
+
+@jit
+def _draw_counted(tallies, eta, key, first, out):
+    """Those of words that a topic has."""
+    ends, words, counts, order = tallies
+    n_words, atoms = out.shape
     begin, end = np.zeros(atoms, np.int64), np.zeros(atoms, np.int64)
     for k in range(atoms):
         if order[k] >= 0:
@@ -78,16 +105,12 @@ def _draw(ends, words, counts, order, eta, key, first, out, totals):
         for j in range(begin[k], end[k]):
             shapes[n] = eta + counts[j]
             n += 1
-    _gammas(shapes, common, 0, drawn)
+    _gammas(shapes, key, 0, drawn)
     n = 0
     for k in range(atoms):
         for j in range(begin[k], end[k]):
             out[words[j] - first, k] = drawn[n]
             n += 1
-    totals[:] = 0.0
-    for w in range(n_words):
-        for k in range(atoms):
-            totals[k] += out[w, k]
 
 
 @jit
@@ -183,11 +206,11 @@ def _lane_log_gamma(x):
 
 
 @jit
-def finish(edges, i, n, phi, scale, masses, n_mobile, smooth, parts):
+def finish(edges, scale, masses, n_mobile, topics, i, n):
     """Scale the draws of these blocks, so that they are phi, and fill `smooth` and `parts` of Topics."""
     for b in range(i, edges.size - 1, n):
         block = slice(edges[b], edges[b + 1])
-        _finish(phi[block], scale, masses, n_mobile, smooth[block], parts[block])
+        _finish(topics.phi[block], scale, masses, n_mobile, topics.smooth[block], topics.parts[block])
 
 
 @jit

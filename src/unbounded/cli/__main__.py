@@ -1,0 +1,3 @@
+from unbounded.cli import app
+
+app()

@@ -1,0 +1,254 @@
+"""The commands: fit, resume, summary, report, predict, shard, and the paper's experiments."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from functools import wraps
+from inspect import Parameter
+from pathlib import Path
+from types import ModuleType
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from unbounded import datasets, sources
+from unbounded.chain.store import RunError, RunStore
+from unbounded.cli import runs
+from unbounded.contracts import Command
+from unbounded.engines.recovery import EngineError
+from unbounded.models.families import FAMILIES, MODELS, family_named
+from unbounded.sources.files import absolute
+
+app = typer.Typer(
+    help="Exact, parallel MCMC for Bayesian nonparametric models.", no_args_is_help=True, add_completion=False
+)
+console = Console()
+_LIKELIHOODS = "; ".join(
+    f"of {family.atoms} {', '.join(member.name for member in family.choices.likelihoods)}" for family in FAMILIES
+)
+
+
+def _plainly(command: Callable[..., None]) -> Callable[..., None]:
+    """Errors of input become one sentence on standard error and exit status 2."""
+
+    @wraps(command)
+    def wrapper(*args: Any, **kwargs: Any) -> None:
+        try:
+            command(*args, **kwargs)
+        except (ValueError, TypeError, OSError, RunError, EngineError) as error:
+            print(f"error: {str(error).strip().splitlines()[0]}", file=sys.stderr)
+            raise typer.Exit(2) from None
+        except KeyboardInterrupt as stop:
+            print(f"interrupted: {str(stop) or 'nothing was drawn yet'}", file=sys.stderr)
+            raise typer.Exit(130) from None
+
+    return wrapper
+
+
+def _serves(engine: str) -> bool:
+    """Under MPI every rank is given the command: the first one does what it says, the others help until it is done."""
+    if engine != "mpi":
+        return False
+    from unbounded.engines import mpi
+
+    return not mpi.join()
+
+
+def _with_options_of_families(command: Callable[..., None]) -> Callable[..., None]:
+    """Options that only some models have reach the command as `others`."""
+    signature = inspect.signature(command, eval_str=True)
+    parameters = [one for one in signature.parameters.values() if one.kind is not Parameter.VAR_KEYWORD]
+    parameters += [
+        Parameter(
+            name, Parameter.KEYWORD_ONLY, default=None,
+            annotation=Annotated[option.kind | None, typer.Option(help=option.help)],
+        )
+        for name, option in (runs.SETTINGS | runs.OWN).items()
+    ]  # fmt: skip
+    command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return command
+
+
+@app.command()
+@_with_options_of_families
+@_plainly
+def fit(
+    model: Annotated[str, typer.Argument(help=f"One of {', '.join(MODELS)}.")],
+    data: Annotated[str, typer.Argument(help=".npy, .csv, .parquet, CSR .npz, or a folder or URL of pieces")],
+    out: Annotated[Path, typer.Option(help="Run directory, made anew.")],
+    likelihood: Annotated[str | None, typer.Option(help=f"By name; {_LIKELIHOODS}.")] = None,
+    shards: Annotated[int, typer.Option(help="P, the number of shards.")] = 8,
+    sweeps: Annotated[int, typer.Option(help="L, sweeps per round.")] = 1,
+    warmup: int = 250,
+    draws: int = 500,
+    thin: int = 1,
+    chains: int = 1,
+    engine: str = "threads",
+    workers: Annotated[int | None, typer.Option(help="Default: all cores.")] = None,
+    sampler: Annotated[str, typer.Option(help="hybrid, or one that the paper compares with.")] = "hybrid",
+    sampler_option: Annotated[list[str] | None, typer.Option(help="name=number, an option of the sampler.")] = None,
+    instantiate: str = "ghosts",
+    init: Annotated[
+        str | None, typer.Option(help="Where chains begin; names are the model's own (docs/api.md).")
+    ] = None,
+    dtype: str = "float64",
+    device: Annotated[str, typer.Option(help="Where kernels run.")] = "cpu",
+    holdout: Annotated[float, typer.Option(help="Share of the data held out for a score.")] = 0.0,
+    keep_assignments: bool = False,
+    seed: int = 0,
+    quiet: Annotated[bool, typer.Option(help="No progress bar.")] = False,
+    **others: Any,
+) -> None:
+    """Fit a model and write draws, a summary, point estimates and pictures to a run directory."""
+    if _serves(engine):
+        return
+    if RunStore(out).exists():
+        raise RunError(f"{out} already holds a run; resume it or choose another directory.")
+    settings: dict[str, Any] = {
+        "n_shards": shards, "sweeps_per_round": sweeps, "n_warmup": warmup, "n_draws": draws, "thin": thin,
+        "n_chains": chains, "engine": engine, "n_workers": workers, "instantiate": instantiate, "dtype": dtype,
+        "sampler": sampler, "sampler_options": dict(map(_option, sampler_option or [])),
+        "keep_assignments": keep_assignments, "random_state": seed,
+    }  # fmt: skip
+    settings |= {} if device == "cpu" else {"device": device}
+    wishes = {"likelihood": likelihood, "init": int(init) if init and init.isdecimal() else init}
+    settings |= runs.applicable(model, wishes | {name: others[name] for name in runs.SETTINGS})
+    own = {name: _plain(others[name]) for name in runs.OWN}
+    runs.check_own(model, own)
+    _run(out, Command(model, absolute(data), holdout, settings, own), quiet)
+
+
+def _plain(value: str | Path | None) -> str | None:
+    return str(value.resolve()) if isinstance(value, Path) else value
+
+
+def _option(text: str) -> tuple[str, Any]:
+    name, _, value = text.partition("=")
+    try:
+        return name, json.loads(value)
+    except json.JSONDecodeError:
+        raise ValueError(f"--sampler-option must be name=number, got {text!r}.") from None
+
+
+@app.command()
+@_plainly
+def resume(
+    run: Annotated[Path, typer.Argument(help="A run directory.")],
+    draws: Annotated[int | None, typer.Option(help="Extend the run to this many draws per chain.")] = None,
+    engine: Annotated[str | None, typer.Option(help="Where to go on; any engine, with any number of workers.")] = None,
+    workers: int | None = None,
+    quiet: bool = False,
+) -> None:
+    """Go on with a run that was interrupted, or extend a finished one."""
+    command = runs.read(run)
+    changes: dict[str, Any] = {} if engine is None else {"engine": engine, "n_workers": workers}
+    if workers is not None:
+        changes["n_workers"] = workers
+    if draws is not None:
+        changes["n_draws"] = draws
+    command = replace(command, settings={**command.settings, **changes})
+    if _serves(command.settings["engine"]):
+        return
+    _run(run, command, quiet)
+
+
+def _run(run: Path, command: Command, quiet: bool) -> None:
+    estimator = runs.perform(run, command, quiet)
+    print((run / "summary.txt").read_text(), end="")
+    if estimator.interrupted_:
+        console.print(f"Interrupted; this is what there is so far. Go on with: unbounded resume {run}")
+
+
+@app.command()
+@_plainly
+def summary(run: Annotated[Path, typer.Argument(help="A run directory.")]) -> None:
+    """Print the posterior summary of a run, with R-hat and effective sample sizes."""
+    runs.read(run)
+    path = run / "summary.txt"
+    if not path.exists():
+        raise RunError(f"{run} has no finished draws yet; resume it first.")
+    print(path.read_text(), end="")
+
+
+@app.command()
+@_plainly
+def report(
+    run: Annotated[Path, typer.Argument(help="A run directory, finished or not.")],
+    out: Annotated[Path | None, typer.Option(help="Where to write the page; default report.html in the run.")] = None,
+) -> None:
+    """Write one HTML page about a run, with pictures and diagnostics, that opens anywhere."""
+    from unbounded.report import page
+
+    at_hand: dict[str, Any] = {}
+    if (run / runs.COMMAND).exists():  # or it is a run of an estimator
+        command = runs.read(run)
+        at_hand = family_named(command.model).at_hand(command)
+    console.print(f"report written to {page.report(run, out, **at_hand)}")
+
+
+@app.command()
+@_plainly
+def predict(
+    run: Annotated[Path, typer.Argument(help="A run directory.")],
+    data: Annotated[str, typer.Argument(help="New rows.")],
+    out: Annotated[Path, typer.Option(help="A .csv with what the fit makes of each row, or of each group of rows.")],
+) -> None:
+    """Find the atoms of new rows, and score them. Reads the training data again, from where they were."""
+    command = runs.read(run)
+    if not runs.finished(run, command):
+        raise RunError(f"{run} is not finished; resume it first.")
+    settings = {**command.settings, "engine": "threads", "n_workers": None}  # all draws are made
+    estimator, _ = runs.fitted(run, replace(command, settings=settings), quiet=True)
+    table = family_named(command.model).table(estimator, datasets.load(data))
+    table.to_csv(out)
+    console.print(f"{len(table)} {table.index.name}s written to {out}")
+
+
+@app.command()
+@_plainly
+def shard(
+    data: Annotated[str, typer.Argument(help=".npy, .csv, .parquet, .zarr, CSR .npz, a folder, a glob or a URL.")],
+    out: Annotated[Path, typer.Option(help="Folder for the pieces, new or empty.")],
+    shards: Annotated[int, typer.Option(help="Number of pieces; best that of the fit.")] = 64,
+    format: Annotated[str | None, typer.Option(help="npy (default) or npz (default of sparse rows).")] = None,
+    float32: Annotated[bool, typer.Option("--float32", help="Store in single precision.")] = False,
+) -> None:
+    """Cut data into pieces that workers open on their own. Interrupted, the same command goes on."""
+    pieces = sources.shard(sources.open(data), out, shards, format, float32)
+    console.print(f"{pieces.n_rows} rows of {pieces.shape[1]} columns, {len(pieces.pieces)} pieces, written to {out}")
+
+
+@app.command()
+@_plainly
+def paper(
+    name: Annotated[str, typer.Argument(help="An experiment, such as exactness, or all (docs/paper.md).")],
+    quick: Annotated[bool, typer.Option("--quick", help="Small sizes, a minute or less each.")] = False,
+    data: Annotated[Path | None, typer.Option(help="Folder of the paper's data.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for figures, tables and verdicts.")] = Path("paper-run"),
+    seed: int = 0,
+) -> None:
+    """Repeat an experiment of the paper: a figure, what is plotted, and whether the paper's claim held here."""
+    experiments = _experiments()
+    for each in experiments.NAMES if name == "all" else [name]:
+        request = experiments.common.Request(out / each, quick, data, seed)
+        try:
+            print(experiments.common.perform(experiments.load(each), request), flush=True)
+        except ValueError as error:
+            if name != "all":
+                raise
+            print(f"{each}: not run: {error}\n", flush=True)
+
+
+def _experiments() -> ModuleType:
+    """The folder of experiments, which is not installed: that of the current directory, or of this checkout."""
+    for root in (Path.cwd(), Path(__file__).resolve().parents[3]):
+        if (root / "experiments" / "common.py").exists():
+            sys.path.insert(0, str(root))
+            return importlib.import_module("experiments")
+    raise ValueError("there is no folder experiments here: run this in a checkout of the repository.")

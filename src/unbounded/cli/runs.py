@@ -1,0 +1,115 @@
+"""Run directories of the command line: what was asked, the fit that it asks for, and what is written of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from unbounded.chain.store import RunError, RunStore
+from unbounded.contracts import Command, Training
+from unbounded.disk import write_whole
+from unbounded.estimator import ChainEstimator
+from unbounded.models.families import FAMILIES, MODELS, family_named
+
+COMMAND = "command.json"
+SETTINGS = {name: option for family in FAMILIES for name, option in family.settings.items()}
+OWN = {name: option for family in FAMILIES for name, option in family.options.items()}
+
+
+def check_own(model: str, own: Mapping[str, str | None]) -> None:
+    """Refuse options that belong to another family."""
+    for name, value in own.items():
+        if value is not None and name not in family_named(model).options:
+            owner = next(family for family in FAMILIES if name in family.options)
+            called = next(iter(owner.estimators)) if len(owner.estimators) == 1 else owner.atoms
+            raise ValueError(f"--{name} belongs to {called}, not to {model}.")
+
+
+def applicable(model: str, wishes: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of estimators that were given, if the model has them."""
+    family_named(model)
+    given = {name: value for name, value in wishes.items() if value is not None}
+    for name in given:
+        having = [other for other, family in MODELS.items() if name in _fields(family.estimators[other])]
+        if model not in having:
+            raise ValueError(f"--{name} belongs to {', '.join(having)}, not to {model}.")
+    return given
+
+
+def _fields(estimator: Any) -> Mapping[str, Any]:
+    fields: Mapping[str, Any] = estimator.__dataclass_fields__
+    return fields
+
+
+def read(run: Path) -> Command:
+    try:
+        said = json.loads((run / COMMAND).read_text())
+    except FileNotFoundError:
+        raise RunError(f"{run} is not a run directory of `unbounded fit`.") from None
+    except ValueError as error:
+        raise RunError(f"{run / COMMAND} is damaged: {error}.") from error
+    if not isinstance(said, dict) or not {"model", "data", "holdout", "settings"} <= said.keys():
+        raise RunError(f"{run / COMMAND} is damaged: it is not a command.")
+    own = {name: said.get(name) for name in OWN}
+    return Command(said["model"], said["data"], said["holdout"], said["settings"], own)
+
+
+def _plain(command: Command) -> dict[str, Any]:
+    return {
+        "model": command.model, "data": command.data, "holdout": command.holdout, "settings": command.settings,
+        **command.own,
+    }  # fmt: skip
+
+
+def finished(run: Path, command: Command) -> bool:
+    chains = [RunStore(run).chain(index) for index in range(command.settings["n_chains"])]
+    return all(len(chain.draws()) >= command.settings["n_draws"] for chain in chains)
+
+
+def fitted(run: Path, command: Command, quiet: bool) -> tuple[ChainEstimator, Training]:
+    """The estimator, fitted or resumed, and what it was fitted to."""
+    family = family_named(command.model)
+    estimator = family.estimators[command.model](**command.settings, checkpoint=run, progress=not quiet)
+    training = family.training(command)
+    return estimator.fit(training.rows, *training.arguments, holdout=training.holdout), training
+
+
+def perform(run: Path, command: Command, quiet: bool) -> ChainEstimator:
+    """Fit or go on, and write everything there is to say; a command that is refused leaves no trace."""
+    path = run / COMMAND
+    before = path.read_text() if path.exists() else None
+    try:
+        run.mkdir(parents=True, exist_ok=True)
+        content = json.dumps(_plain(command), indent=2).encode()
+        write_whole(path, lambda file: file.write(content))  # other ranks may be reading
+    except OSError as error:
+        raise RunError(f"cannot write to the run directory {run}: {error.strerror or error}.") from error
+    try:
+        estimator, training = fitted(run, command, quiet)
+    except (ValueError, TypeError):
+        _put_back(path, before)
+        raise
+    _write_results(run, estimator, training, command)
+    return estimator
+
+
+def _put_back(path: Path, before: str | None) -> None:
+    if before is not None:
+        write_whole(path, lambda file: file.write(before.encode()))
+    elif not RunStore(path.parent).exists():
+        path.unlink()
+        if not any(path.parent.iterdir()):
+            path.parent.rmdir()
+
+
+def _write_results(run: Path, estimator: ChainEstimator, training: Training, command: Command) -> None:
+    from unbounded.report import plots
+    from unbounded.report.text import text
+
+    scalars = estimator.posterior_.drop_vars("assignments", errors="ignore")
+    scalars.to_dataframe().to_csv(run / "draws.csv")
+    (run / "summary.txt").write_text(text(estimator))
+    plots.traces(scalars).savefig(run / "traces.png", dpi=120)
+    family_named(command.model).write(run, estimator, training, command)

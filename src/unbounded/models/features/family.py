@@ -1,0 +1,89 @@
+"""Feature models, as everything outside of this folder sees them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from unbounded import holdout
+from unbounded.contracts import Command, Family, Option, Training
+from unbounded.models.features import plots, show
+from unbounded.models.features.estimator import (
+    CHOICES,
+    BetaBernoulliFeatures,
+    BetaNegativeBinomialFeatures,
+    FeatureEstimator,
+    GammaPoissonFeatures,
+)
+from unbounded.models.features.measures import MEASURES
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def _training(command: Command) -> Training:
+    """All rows, and which of their cells to hide from the fit and to score."""
+    shape, X = _shape(command), holdout.load(command)
+    share = holdout.checked_share(command.holdout)
+    mask = np.random.default_rng(command.seed).random(X.shape) < share if share > 0 else None
+    if shape is not None and shape[0] * shape[1] != X.shape[1]:
+        raise ValueError(f"--shape {shape[0]}x{shape[1]} does not fit the {X.shape[1]} columns of {command.data}.")
+    return Training(X, holdout=mask)
+
+
+def _shape(command: Command) -> tuple[int, int] | None:
+    """--shape: of features as images."""
+    text = command.own.get("shape")
+    if text is None:
+        return None
+    parts = text.lower().split("x")
+    if len(parts) != 2 or not all(part.isdecimal() and int(part) > 0 for part in parts):
+        raise ValueError(f"--shape must be two numbers such as 6x6, got {text!r}.")
+    return int(parts[0]), int(parts[1])
+
+
+def _at_hand(command: Command) -> dict[str, Any]:
+    return {"shape": _shape(command)}
+
+
+def _table(estimator: FeatureEstimator, X: Any) -> pd.DataFrame:
+    import pandas as pd
+
+    columns = {f"feature_{k}": use for k, use in enumerate(estimator.transform(X).T)}
+    return pd.DataFrame(columns | {"log_density": estimator.score_samples(X)}).rename_axis("row")
+
+
+def _write(folder: Path, estimator: FeatureEstimator, training: Training, command: Command) -> None:
+    np.save(folder / "components.npy", estimator.components_)
+    np.save(folder / "assignments.npy", estimator.assignments_)
+    usage = estimator.assignments_.mean(0, dtype=float)
+    plots.features(estimator.components_, _shape(command), usage).savefig(folder / "features.png", dpi=120)
+    plots.assignments(estimator.assignments_).savefig(folder / "z.png", dpi=120)
+
+
+FAMILY = Family(
+    choices=CHOICES,
+    measures=MEASURES,
+    estimators={
+        "beta-bernoulli": BetaBernoulliFeatures,
+        "gamma-poisson": GammaPoissonFeatures,
+        "beta-negative-binomial": BetaNegativeBinomialFeatures,
+    },
+    scored="cell",
+    captions={"largest": "largest (share of rows)", "per_row": "per_row (features)"},
+    units=lambda likelihood: {},
+    summary=show.summary,
+    show=show.show,
+    table=_table,
+    write=_write,
+    training=_training,
+    at_hand=_at_hand,
+    settings={
+        "concentration": Option(float, "Fix it; sampled by default."),
+        "mass": Option(float, "Fix it (features); sampled by default."),
+        "failures": Option(float, "r (beta-negative-binomial); 1 by default."),
+    },
+    options={"shape": Option(str, "Draw features as images of this size, such as 6x6.")},
+)

@@ -1,0 +1,16 @@
+"""What groups may hold. A likelihood that is not listed here is one of rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from unbounded.models.groups.content import Content, RowContent
+from unbounded.models.groups.words.content import WordContent
+from unbounded.models.groups.words.likelihood import BoundTokens
+
+CONTENTS: dict[type, Any] = {BoundTokens: WordContent}
+
+
+def content_of(likelihood: Any, dtype: str = "float64") -> Content:
+    content: Content = CONTENTS.get(type(likelihood), RowContent)(likelihood, dtype)
+    return content

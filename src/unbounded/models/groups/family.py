@@ -1,0 +1,124 @@
+"""Groups and their topics, as everything outside of this folder sees them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from unbounded import datasets, holdout
+from unbounded.arrays import Array
+from unbounded.contracts import Command, Family, Option, Training
+from unbounded.models.groups import plots, show
+from unbounded.models.groups.estimator import CHOICES, HierarchicalDirichletProcess
+from unbounded.models.groups.measure import HierarchicalMeasure
+from unbounded.sources import Source
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_SUMMARISED = 30  # topics whose words are in the summary
+
+
+def _training(command: Command) -> Training:
+    """Documents, or rows in groups; whole documents or groups are held out."""
+    if command.own.get("groups"):
+        return _grouped(datasets.load(command.data), command)
+    X = holdout.load(command)
+    _vocabulary(command, X.shape[1])
+    train, kept_out = holdout.split(X, command.holdout, command.seed)
+    return Training(train, holdout=kept_out)
+
+
+def _grouped(X: Any, command: Command) -> Training:
+    groups = _groups(str(command.own["groups"]), X.shape[0])
+    if isinstance(X, Source) and command.holdout == 0 and (groups[:-1] <= groups[1:]).all():
+        return Training(X, (groups,))
+    X = np.asarray(holdout.in_memory(X, "--groups of rows that are not sorted, or --holdout,"), dtype=float)
+    ids = np.unique(groups)
+    _, out = holdout.split(ids, command.holdout, command.seed)
+    away = np.isin(groups, ids[:0] if out is None else out)
+    held = (X[away], groups[away]) if away.any() else None
+    return Training(X[~away], (groups[~away],), held)
+
+
+def _groups(path: str, n_rows: int) -> Array:
+    """--groups: the group of each row, from a file."""
+    ids = np.load(path) if Path(path).suffix == ".npy" else np.asarray(datasets.load(path))
+    ids = ids.ravel()
+    if len(ids) != n_rows:
+        raise ValueError(f"--groups has {len(ids)} ids for {n_rows} rows.")
+    return ids
+
+
+def _vocabulary(command: Command, n_words: int | None = None) -> list[str] | None:
+    """The words of --vocabulary, one a line; checked against the columns of the documents."""
+    path = command.own.get("vocabulary")
+    if not path:
+        return None
+    words = Path(path).read_text().splitlines()
+    if n_words is not None and len(words) != n_words:
+        raise ValueError(f"--vocabulary has {len(words)} words, the documents have {n_words} columns.")
+    return words
+
+
+def _at_hand(command: Command) -> dict[str, Any]:
+    try:
+        return {"vocabulary": _vocabulary(command)}
+    except OSError:
+        return {}
+
+
+def _table(estimator: HierarchicalDirichletProcess, X: Any) -> pd.DataFrame:
+    import pandas as pd
+
+    shares = estimator.transform(X)
+    return pd.DataFrame(shares, columns=[f"topic_{k}" for k in range(shares.shape[1])]).rename_axis("group")
+
+
+def _write(folder: Path, estimator: HierarchicalDirichletProcess, training: Training, command: Command) -> None:
+    """Shares of the topics and, of documents, their words; the words go to the summary, too."""
+    np.save(folder / "labels.npy", estimator.labels_)
+    np.save(folder / "proportions.npy", estimator.proportions_)
+    names = None
+    if hasattr(estimator, "components_"):
+        np.save(folder / "components.npy", estimator.components_)
+        words = estimator.top_words(_vocabulary(command))
+        names = [" ".join(topic[:3]) for topic in words]
+        shares = zip(estimator.topic_shares_, words, strict=True)
+        lines = [f"{k:4d} {share:8.2%}  {' '.join(topic)}" for k, (share, topic) in enumerate(shares)]
+        (folder / "topics.txt").write_text("\n".join(lines) + "\n")
+        with (folder / "summary.txt").open("a") as summary:
+            summary.write("\ntopics, with their shares of all words and their most probable words\n")
+            summary.write("\n".join(lines[:_SUMMARISED]) + "\n")
+    plots.topics(estimator.topic_history_, names).savefig(folder / "topics.png", dpi=120)
+
+
+FAMILY = Family(
+    choices=CHOICES,
+    measures=(HierarchicalMeasure,),
+    estimators={"hdp": HierarchicalDirichletProcess},
+    scored="token or row",
+    captions={
+        "log_likelihood": "log_likelihood (nats)",
+        "entropy": "entropy (nats)",
+        "largest": "largest (share of rows)",
+    },
+    units=show.units,
+    summary=show.summary,
+    show=show.show,
+    table=_table,
+    write=_write,
+    training=_training,
+    at_hand=_at_hand,
+    settings={
+        "concentration": Option(float, "Fix it; sampled by default."),
+        "group_concentration": Option(float, "Fix it (hdp); sampled by default."),
+        "form": Option(str, "direct (default) or franchise (hdp)."),
+    },
+    options={
+        "vocabulary": Option(Path, "Words, one a line, in the order of the columns (hdp)."),
+        "groups": Option(Path, "The group of each row, .npy or .csv of one column (hdp of rows)."),
+    },
+)

@@ -1,0 +1,98 @@
+"""What a fit is given, as rows group after group: documents as their words, or rows with the group of each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import sparse
+
+from unbounded.arrays import Array
+from unbounded.randomness import generator
+from unbounded.sources import Source
+
+
+class GroupedRows(NamedTuple):
+    """Rows (of documents: words) group after group, the groups' sizes, and which row of the input each of them was."""
+
+    rows: Any
+    sizes: Array
+    order: Any  # or all of them, as they were
+
+
+def checked_groups(groups: ArrayLike | None, n_rows: int) -> Array:
+    """The group of each row; without groups every row is one."""
+    ids = np.arange(n_rows) if groups is None else np.asarray(groups)
+    if ids.shape != (n_rows,):
+        raise ValueError(f"groups must be one id for each of the {n_rows} rows, got shape {ids.shape}.")
+    missing = ids != ids
+    if ids.dtype == object:
+        missing = np.array([g is None or g != g for g in ids.tolist()])
+    if missing.any():
+        raise ValueError(f"row {int(np.flatnonzero(missing)[0])} has no group.")
+    return ids
+
+
+def sorted_by_group(X: Any, groups: Array) -> GroupedRows:
+    _, where, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    if isinstance(X, Source):
+        if (np.diff(where) < 0).any():
+            raise ValueError("the rows of a source must be sorted by group; sort them, or give an array.")
+        return GroupedRows(X, sizes, slice(None))
+    order = np.argsort(where, kind="stable")
+    return GroupedRows(X[order], sizes, order)
+
+
+def are_words(X: Any) -> bool:
+    """Whether these are documents as lists of words."""
+    if not isinstance(X, list | tuple) or not all(isinstance(document, list | tuple) for document in X):
+        return False
+    return any(isinstance(word, str) for document in X for word in document[:1])
+
+
+def count_words(documents: Sequence[Sequence[str]], vocabulary: Sequence[str]) -> sparse.csr_matrix:
+    """[documents, words]; words that are not in the vocabulary are left out."""
+    column = {word: w for w, word in enumerate(vocabulary)}
+    pairs = [(d, column[w]) for d, document in enumerate(documents) for w in document if w in column]
+    rows, columns = np.array(pairs, np.int64).reshape(-1, 2).T
+    shape = (len(documents), max(len(column), 1))
+    return sparse.csr_matrix((np.ones(len(rows)), (rows, columns)), shape=shape)
+
+
+def checked_counts(X: Any) -> sparse.csr_matrix:
+    """A CSR table of counts, words in order."""
+    counts = sparse.csr_matrix(X)
+    if counts.data.size and counts.data.min() < 0:
+        raise ValueError("counts of words cannot be negative.")
+    if (counts.data != np.rint(counts.data)).any():
+        raise ValueError("counts of words must be whole numbers.")
+    counts = counts.copy()
+    counts.sum_duplicates()
+    counts.eliminate_zeros()
+    return counts
+
+
+def words_of(counts: sparse.csr_matrix) -> GroupedRows:
+    """The words of all documents, as often as they are there."""
+    times = counts.data.astype(np.int64)
+    sizes = np.asarray(counts.sum(1)).ravel().astype(np.int64)
+    return GroupedRows(np.repeat(counts.indices, times).astype(np.int32), sizes, slice(None))
+
+
+def halves(data: GroupedRows) -> tuple[tuple[Any, Array], tuple[Any, Array]]:
+    """Of each group's rows one half at random to be seen and one to be scored; groups of one row have no second."""
+    rng = generator(0, "halves", data.rows.shape[0])
+    group = np.repeat(np.arange(len(data.sizes)), data.sizes)
+    order = np.lexsort([rng.random(len(group)), group])
+    place = np.arange(len(group)) - np.repeat(np.cumsum(data.sizes) - data.sizes, data.sizes)
+    first = np.zeros(len(group), bool)
+    first[order] = place < (data.sizes[group] + 1) // 2
+    if first.all():
+        raise ValueError("document completion needs a group of at least two rows.")
+
+    def part(chosen: Array) -> tuple[Any, Array]:
+        return data.rows[chosen], np.bincount(group[chosen], minlength=len(data.sizes))
+
+    return part(first), part(~first)

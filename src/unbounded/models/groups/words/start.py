@@ -1,0 +1,146 @@
+"""Where a chain of words starts (docs/topics.md, "The start").
+
+A pilot of documents gets random topics, more than it can need; rounds of the sampler and greedy merges leave those that
+the words support; then all documents join them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from scipy.special import gammaln
+
+from unbounded.arrays import Array
+from unbounded.contracts import Engine
+from unbounded.engines.local import Serial
+from unbounded.models.groups.hybrid import HybridGroups
+from unbounded.models.groups.measure import GroupHyper, expected_masses
+from unbounded.models.groups.model import Groups, GroupsState
+from unbounded.models.groups.predictive import Draw, Gibbs, Newcomers, gibbs, predictives
+from unbounded.models.groups.shard import GroupShard
+from unbounded.priors import Gamma
+from unbounded.randomness import generator, key
+from unbounded.round import rounds
+from unbounded.sources import Words
+
+PILOT_TOKENS = 200_000
+MOST_TOPICS = 200
+PILOT_ROUNDS = (100, 30, 30, 20)  # before each round of merges
+NEIGHBOURS = 5
+SHARP = 0.05
+EXTENDING_SWEEPS = 3
+
+
+def grown(model: Groups, engine: Engine, words: Any) -> GroupsState:
+    """The state with all documents in the topics of a pilot."""
+    labels, hyper = _grown(model, engine, words)
+    return model.begin(engine, labels, hyper)
+
+
+def _grown(model: Groups, engine: Engine, words: Any) -> tuple[Array, GroupHyper]:
+    rng = generator(model.seed, "start")
+    order = rng.permutation(len(model.sizes))
+    enough = np.searchsorted(np.cumsum(model.sizes[order]), PILOT_TOKENS) + 1
+    groups = np.sort(order[:enough])
+    part, sizes = _of_groups(words, model.sizes, groups), model.sizes[groups]
+    likelihood = _sharp(model.likelihood)
+    setup = replace(
+        model.setup, likelihood=likelihood, extent=sizes, n_shards=1, sweeps=1, seed=int(rng.integers(2**62))
+    )
+    pilot = HybridGroups(setup, model.form)
+    few = Serial(pilot.recipe(part))
+    try:
+        n_topics = int(np.clip(np.sqrt(len(part)) / 3, 2, MOST_TOPICS))
+        state = pilot.begin(few, rng.integers(n_topics, size=len(part)))
+        for n_rounds in PILOT_ROUNDS:
+            state = next(islice(rounds(pilot, few, state), n_rounds - 1, None))
+            labels = _merged(pilot, state, pilot.assignments(state, few))
+            state = pilot.begin(few, labels, state.hyper, round_=state.round)
+    finally:
+        few.close()
+    fixed: Any = model.likelihood
+    hyper = state.hyper if isinstance(likelihood.prior, Gamma) else state.hyper._replace(eta=fixed.eta)
+    if enough >= len(model.sizes):
+        return labels, hyper
+    draw = Draw(state.table.counts, state.table.tables, state.table.statistics, state.hyper)
+    table, _, _ = predictives(model.likelihood, draw, part[:0])
+    extend_key = key(pilot.seed, "extend")
+    join = partial(_join, table=table, masses=draw.masses, extend_key=extend_key, n_rows=model.n_rows)
+    labels = np.concatenate(engine.map(join))
+    return np.minimum(labels, len(draw.counts) - 1), hyper
+
+
+def _of_groups(words: Any, sizes: Array, groups: Array) -> Array:
+    """The words of some documents, in memory."""
+    if isinstance(words, Words):
+        return words.of(groups)
+    chosen = np.zeros(len(sizes), bool)
+    chosen[groups] = True
+    part: Array = words[np.repeat(chosen, sizes)]
+    return part
+
+
+def _join(shard: GroupShard, table: Array, masses: Array, extend_key: np.uint64, n_rows: int) -> Array:
+    """Labels of a shard's words, which join the pilot's topics."""
+    sizes = np.diff(shard.offsets)
+    new = Newcomers(table, shard.data, sizes, shard.first, n_rows)
+    return gibbs(new, masses, Gibbs(EXTENDING_SWEEPS, 1, extend_key))[0]
+
+
+def _sharp(likelihood: Any) -> Any:
+    """With a large fixed eta random topics hardly grow apart, and merges would leave one: the pilot has a small one."""
+    eta = min(likelihood.eta, SHARP)
+    return likelihood if isinstance(likelihood.prior, Gamma) else replace(likelihood, prior=eta, eta=eta)
+
+
+def _merged(model: Groups, state: GroupsState, labels: Array) -> Array:
+    """Labels after greedy merges of atoms with similar words, as long as the model's own score rises."""
+    live = state.occupied
+    statistics, tables = sparse.csr_matrix(state.table.statistics[live]), state.table.tables[live].astype(float)
+    group = np.repeat(np.arange(len(model.sizes)), model.sizes)
+    uses = np.zeros((len(model.sizes), len(live)))
+    np.add.at(uses, (group, labels), 1.0)
+    masses = expected_masses(state.hyper, tables)[:-1]
+    target = np.arange(len(live))
+    while True:
+        pairs, gains = _gains(model, state, statistics, uses, masses)
+        used: set[int] = set()
+        for a, b in pairs[np.argsort(-gains)][: np.count_nonzero(gains > 0)]:
+            if not used & {a, b}:
+                used |= {a, b}
+                target[target == b] = a
+                uses[:, a] += uses[:, b]
+                masses[a] += masses[b]
+                uses[:, b] = 0.0
+        if not used:
+            return target[labels]
+        join = sparse.csr_matrix((np.ones(len(live)), (target, np.arange(len(live)))), shape=(len(live),) * 2)
+        statistics = join @ sparse.csr_matrix(state.table.statistics[live])
+
+
+def _gains(model: Groups, state: GroupsState, statistics: Any, uses: Array, masses: Array) -> tuple[Array, Array]:
+    """Pairs of atoms with similar words, and what a merge adds to the log probability of words and groups."""
+    likelihood = model.content.at(state.hyper)
+    counts = np.asarray(statistics.sum(1)).ravel()
+    lengths = np.sqrt(np.asarray(statistics.multiply(statistics).sum(1)).ravel())
+    unit = sparse.diags(1.0 / np.maximum(lengths, 1e-300)) @ statistics
+    likeness = np.triu((unit @ unit.T).toarray(), 1)
+    near = np.argsort(-likeness, axis=1)[:, :NEIGHBOURS]
+    pairs = np.stack([np.repeat(np.arange(len(counts)), near.shape[1]), near.ravel()], axis=1)
+    pairs = pairs[likeness[tuple(pairs.T)] > 0]
+    a, b = pairs.T
+    alone = likelihood.log_marginal(counts, statistics)
+    gains = likelihood.log_marginal(counts[a] + counts[b], statistics[a] + statistics[b]) - alone[a] - alone[b]
+
+    def log_groups(n: Array, mass: Array) -> Array:
+        return (gammaln(n + mass) - gammaln(mass)).sum(0)
+
+    own = log_groups(uses, np.maximum(masses, 1e-300))
+    for j, (x, y) in enumerate(pairs):
+        gains[j] += log_groups(uses[:, x] + uses[:, y], masses[x] + masses[y]) - own[x] - own[y]
+    return pairs, gains

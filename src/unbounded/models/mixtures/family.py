@@ -1,0 +1,72 @@
+"""Mixtures, as everything outside of this folder sees them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from unbounded import holdout
+from unbounded.arrays import is_sparse
+from unbounded.contracts import Command, Family, Option, Training
+from unbounded.models.mixtures import plots, show
+from unbounded.models.mixtures.estimator import CHOICES, DirichletProcessMixture, MixtureEstimator, PitmanYorMixture
+from unbounded.models.mixtures.measures import MEASURES
+from unbounded.sources import SourceError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def _training(command: Command) -> Training:
+    train, kept_out = holdout.split(holdout.load(command), command.holdout, command.seed)
+    return Training(train, holdout=kept_out)
+
+
+def _at_hand(command: Command) -> dict[str, Any]:
+    """The rows as the fit saw them, if they are still there."""
+    loss = command.settings.get("loss", "vi")
+    try:
+        return {"X": _training(command).rows, "loss": loss}
+    except (OSError, ValueError, SourceError):
+        return {"loss": loss}
+
+
+def _table(estimator: MixtureEstimator, X: Any) -> pd.DataFrame:
+    import pandas as pd
+
+    probabilities = estimator.predict_proba(X)
+    columns = {
+        "cluster": probabilities.argmax(1),
+        "probability": probabilities.max(1),
+        "log_density": estimator.score_samples(X),
+    }
+    return pd.DataFrame(columns).rename_axis("row")
+
+
+def _write(folder: Path, estimator: MixtureEstimator, training: Training, command: Command) -> None:
+    np.save(folder / "labels.npy", estimator.labels_)
+    if not is_sparse(training.rows):
+        plots.clusters(training.rows, estimator.labels_).savefig(folder / "clusters.png", dpi=120)
+
+
+FAMILY = Family(
+    choices=CHOICES,
+    measures=MEASURES,
+    estimators={"dp": DirichletProcessMixture, "py": PitmanYorMixture},
+    scored="row",
+    captions={"entropy": "entropy (nats)", "largest": "largest (share of rows)"},
+    units=lambda likelihood: {},
+    summary=show.summary,
+    show=show.show,
+    table=_table,
+    write=_write,
+    training=_training,
+    at_hand=_at_hand,
+    settings={
+        "concentration": Option(float, "Fix it; sampled by default."),
+        "discount": Option(float, "Fix it (py); sampled by default."),
+        "loss": Option(str, "vi or binder (mixtures)."),
+    },
+)

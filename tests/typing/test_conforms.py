@@ -1,0 +1,48 @@
+"""The proof of conforms.py is complete: what it assigns are all members of all lists."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+from unbounded import engines, instantiation, likelihoods
+from unbounded.models.families import FAMILIES
+
+
+@pytest.fixture(scope="module")
+def proof():
+    for name in ("ray", "mpi4py"):
+        pytest.importorskip(name)
+    spec = importlib.util.spec_from_file_location("conforms", Path(__file__).parent / "conforms.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_all_engines(proof):
+    dotted = {name: f"{kind.__module__}.{kind.__name__}" for name, kind in proof.ENGINES.items()}
+    assert dotted == {name: f"unbounded.engines.{place}" for name, place in engines.MEMBERS.items()}
+
+
+def test_all_rules(proof):
+    names = ("ghosts", "one_open", *(f"published-{schedule}" for schedule in instantiation.SCHEDULES))
+    assert {type(instantiation.resolve(name)) for name in names} == set(proof.RULES)
+
+
+def test_all_likelihoods(proof):
+    named = {member for family in FAMILIES for member in family.choices.likelihoods}
+    assert named | {likelihoods.Product} == set(proof.LIKELIHOODS)
+
+
+def test_all_samplers(proof):
+    built = {sampler.build for registry in proof.SAMPLERS for sampler in registry.values()}
+    classes = {kind for kind in built if isinstance(kind, type)}
+    assert classes <= {*proof.MIXTURES, proof.SLICES, *proof.GROUPS, *proof.FEATURE_MODELS}
+    offered = [kind._choices.samplers for family in FAMILIES for kind in family.estimators.values()]
+    assert all(any(registry == known for known in proof.SAMPLERS) for registry in offered)
