@@ -26,6 +26,16 @@ class _PartLibrary(JITCodeLibrary):
         self._finalized = True
 
 
+class _InlinedLibrary(_PartLibrary):
+    """The same, not optimised by itself: it rounds as if it had been written where it is called."""
+
+    def _optimize_functions(self, ll_module: Any) -> None:
+        pass
+
+    def _optimize_final_module(self) -> None:
+        pass
+
+
 class _Pass(LoweringPass):
     def __init__(self) -> None:  # abstract in Numba
         pass
@@ -36,7 +46,8 @@ class _BeginPart(_Pass):
     _name = "begin_part"
 
     def run_pass(self, state: Any) -> bool:
-        state.library = _PartLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
+        library = _InlinedLibrary if state.flags.forceinline else _PartLibrary
+        state.library = library(state.targetctx.codegen(), state.func_id.func_qualname)
         state.flags.no_compile = True
         return True
 
