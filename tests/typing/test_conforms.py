@@ -10,7 +10,6 @@ import pytest
 
 from unbounded import engines, instantiation, likelihoods
 from unbounded.models.families import FAMILIES
-from unbounded.models.features.kernels import KERNELS
 
 
 @pytest.fixture(scope="module")
@@ -38,10 +37,6 @@ def test_all_rules(proof):
 def test_all_likelihoods(proof):
     named = {member for family in FAMILIES for member in family.choices.likelihoods}
     assert named | {likelihoods.Product} == set(proof.LIKELIHOODS)
-
-
-def test_all_kernels_of_features(proof):
-    assert {kernel for kernel in KERNELS.values() if isinstance(kernel, type)} == set(proof.FEATURE_KERNELS)
 
 
 def test_all_samplers(proof):
