@@ -184,11 +184,13 @@ class GroupedRun:
     seed: int = 0
     sampler: str = "hybrid"
     options: tuple[tuple[str, Any], ...] = ()  # of the sampler
+    device: str = "cpu"
 
     model = Run.model
 
     def __str__(self) -> str:
         words = f"{self.form}-{self.sampler}-{self.rule}-P{self.n_shards}-L{self.sweeps}-{self.engine}-{self.dtype}"
+        words += "" if self.device == "cpu" else f"-{self.device}"
         return words.replace("ghosts=", "").replace("schedule=", "")
 
 

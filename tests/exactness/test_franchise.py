@@ -18,7 +18,7 @@ from unbounded.instantiation import AsPublished, Ghosts, OneOpen
 from unbounded.models.groups.model import FORMS
 from unbounded.models.groups.words import alias
 
-# Every likelihood, measure, form, P, L, rule and engine at least once.
+# Every likelihood, measure, form, P, L, rule, engine and kernel at least once.
 SHORT = [
     ("gaussian", "fixed", GroupedRun("direct", Ghosts(0))),
     ("bernoulli", "sampled", GroupedRun("direct", Ghosts(), 2, 3)),
@@ -28,6 +28,9 @@ SHORT = [
     ("bernoulli", "fixed", GroupedRun("franchise", OneOpen(2), 2, 3)),
     ("words", "fixed", GroupedRun("franchise", Ghosts(2), 2)),
     ("hole", "fixed", GroupedRun("franchise", Ghosts(), 2)),
+    ("bernoulli", "fixed", GroupedRun("direct", Ghosts(), 2, chains=24, rounds=60, device="reference")),
+    ("words", "fixed", GroupedRun("direct", Ghosts(2), 2, chains=24, rounds=60, device="reference")),
+    ("bernoulli", "fixed", GroupedRun("franchise", Ghosts(2), 2, chains=24, rounds=60, device="reference")),
 ]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from numba import _dynfunc
-from numba.core import types
+from numba.core import ir, types
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder, _LowerResult
 from numba.core.compiler_machinery import LoweringPass, register_pass
@@ -26,6 +26,16 @@ class _PartLibrary(JITCodeLibrary):
         self._finalized = True
 
 
+class _InlinedLibrary(_PartLibrary):
+    """The same, not optimised by itself: it rounds as if it had been written where it is called."""
+
+    def _optimize_functions(self, ll_module: Any) -> None:
+        pass
+
+    def _optimize_final_module(self) -> None:
+        pass
+
+
 class _Pass(LoweringPass):
     def __init__(self) -> None:  # abstract in Numba
         pass
@@ -36,7 +46,8 @@ class _BeginPart(_Pass):
     _name = "begin_part"
 
     def run_pass(self, state: Any) -> bool:
-        state.library = _PartLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
+        library = _InlinedLibrary if state.flags.forceinline else _PartLibrary
+        state.library = library(state.targetctx.codegen(), state.func_id.func_qualname)
         state.flags.no_compile = True
         return True
 
@@ -108,9 +119,12 @@ class _BorrowArrays(_Pass):
     _name = "borrow_arrays"
 
     def run_pass(self, state: Any) -> bool:
-        expressions = [e for block in state.func_ir.blocks.values() for e in block.find_exprs()]
-        made = [state.calltypes[e].return_type for e in expressions if state.calltypes.get(e) and not _views(e, state)]
-        if not any(map(_counted, [state.return_type, *made])):
+        blocks = state.func_ir.blocks.values()
+        expressions = [e for block in blocks for e in block.find_exprs() if state.calltypes.get(e)]
+        made = [state.calltypes[e].return_type for e in expressions if not _views(e, state)]
+        stores = [store for block in blocks for store in block.find_insts((ir.SetItem, ir.StaticSetItem))]
+        stored = [state.typemap[store.value.name] for store in stores]  # an array that overlaps is copied on the way
+        if not any(map(_counted, [state.return_type, *made, *stored])):
             state.targetctx = state.targetctx.subtarget(enable_nrt=False)
         return True
 
