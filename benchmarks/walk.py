@@ -1,7 +1,7 @@
 """The walk: through how many files one round of each model passes, on the serial engine.
 
-Python frames are followed by sys.setprofile. Compiled code runs out of its sight: files whose compiled functions a
-frame names are listed apart, with a plus sign; what those call in turn is left out.
+Frames are followed by sys.setprofile. A compiled function counts where it is called from Python; what it calls in turn
+has become a part of it.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
-from types import FrameType, ModuleType
+from types import FrameType
 from typing import Any
 
 import numpy as np
-from numba.core.dispatcher import Dispatcher
 from scipy import sparse
 
 import unbounded
@@ -31,7 +31,6 @@ class Walk:
 
     def __init__(self) -> None:
         self.files: dict[str, None] = {}
-        self.compiled: dict[str, None] = {}
         self.changes = 0
         self._here = ""
 
@@ -42,21 +41,10 @@ class Walk:
         self.changes += name != self._here
         self._here = name
         self.files[name] = None
-        self.compiled |= dict.fromkeys(_compiled(frame))
 
 
 def _name(path: str) -> str | None:
     return str(Path(path).relative_to(SOURCES)) if path.startswith(str(SOURCES)) else None
-
-
-def _compiled(frame: FrameType) -> Iterator[str]:
-    """Files of the compiled functions that a frame's code names, in its own module or in one that it imports."""
-    named = [frame.f_globals[name] for name in frame.f_code.co_names if name in frame.f_globals]
-    modules = [thing for thing in named if isinstance(thing, ModuleType) and thing.__name__.startswith("unbounded")]
-    named += [vars(module)[name] for module in modules for name in frame.f_code.co_names if name in vars(module)]
-    for thing in named:
-        if isinstance(thing, Dispatcher):
-            yield str(_name(thing.py_func.__code__.co_filename))
 
 
 def followed(fit: Callable[[], Any]) -> Walk:
@@ -64,12 +52,11 @@ def followed(fit: Callable[[], Any]) -> Walk:
 
     def watched(*args: Any) -> Iterator[Any]:
         chain = rounds(*args)
-        while True:
-            state = next(chain)
-            if state.round == FOLLOWED - 1:
+        for number in count():
+            if number == FOLLOWED:
                 sys.setprofile(walk)
-                state = next(chain)
-                sys.setprofile(None)
+            state = next(chain)
+            sys.setprofile(None)
             yield state
 
     run.rounds = watched
@@ -100,11 +87,10 @@ def main() -> None:
     for name, fit in fits().items():
         walk = followed(fit)
         verdict = "" if len(walk.files) <= MOST else f", more than {MOST}"
-        print(f"{name}: {len(walk.files)} files{verdict}, {walk.changes} changes of file")
+        own = sum(file.startswith("models/") for file in walk.files)
+        print(f"{name}: {len(walk.files)} files{verdict}, {own} of them of models; {walk.changes} changes of file")
         for file in walk.files:
             print(f"    {file}")
-        for file in walk.compiled.keys() - walk.files.keys():
-            print(f"  + {file}")
 
 
 if __name__ == "__main__":

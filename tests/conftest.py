@@ -1,4 +1,4 @@
-"""Set up before anything imports numba: a folder for compiled code, and Ctrl-C."""
+"""Set up before anything imports numba: where compiled code is kept, and Ctrl-C. And how tests are spread."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 os.environ["NUMBA_CACHE_DIR"] = str(ROOT / ".numba_cache")
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # tests start a hundred processes: the first compiles sources for all
 if "numba" in sys.modules:
     sys.modules["numba"].config.reload_config()
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a job in the background; tests press Ctrl-C

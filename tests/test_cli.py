@@ -134,6 +134,18 @@ def test_options_reach_the_model(data, tmp_path):
     assert (out / "chain-1" / "assignments.bin").stat().st_size == 4 * 60 * 5
 
 
+def test_a_device_is_part_of_the_run_unless_it_is_the_cpu(done, data, tmp_path):
+    assert "device" not in json.loads((done[0] / "run.json").read_text())
+    out = tmp_path / "run"
+    ok("fit", "dp", data / "x.npy", "--out", out, "--device", "reference", "--init", "one", *BRIEF)
+    assert json.loads((out / "run.json").read_text())["device"] == "reference"
+    ok("resume", out, "--draws", "6", "--quiet")
+    command = json.loads((out / "command.json").read_text())
+    del command["settings"]["device"]
+    (out / "command.json").write_text(json.dumps(command))
+    assert "other device" in error("resume", out, "--quiet")
+
+
 def test_inexact_draws_are_flagged(data, tmp_path):
     said = ok("fit", "dp", data / "x.npy", "--out", tmp_path / "run", "--instantiate", "published-hot", *BRIEF)
     assert said.startswith("NOT EXACT")

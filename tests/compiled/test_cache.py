@@ -88,40 +88,44 @@ print(json.dumps(said))
 """
 
 
-@pytest.fixture
-def toy(tmp_path):
-    package = tmp_path / "toy"
-    package.mkdir()
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sources")
     here = Path(unbounded.compiled.__file__).parent
-    shutil.copytree(here, tmp_path / "unbounded" / "compiled", ignore=shutil.ignore_patterns("__pycache__"))
-    (tmp_path / "unbounded" / "__init__.py").write_text("")
-    (package / "__init__.py").write_text("")
-    (package / "operations.py").write_text(OPERATIONS)
-    (package / "kernel.py").write_text(KERNEL)
-    (package / "gauss.py").write_text(LIKELIHOOD.format(name="Gauss", factor="2.0"))
-    (package / "counts.py").write_text(LIKELIHOOD.format(name="Counts", factor="3.0"))
-    (tmp_path / "main.py").write_text(MAIN)
-    assert results(tmp_path) == {"gauss": 12.0, "counts": 18.0}
-    return tmp_path
+    shutil.copytree(here, folder / "unbounded" / "compiled", ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "toy").mkdir()
+    for package in ("unbounded", "toy"):
+        (folder / package / "__init__.py").write_text("")
+    (folder / "toy" / "operations.py").write_text(OPERATIONS)
+    (folder / "toy" / "kernel.py").write_text(KERNEL)
+    (folder / "toy" / "gauss.py").write_text(LIKELIHOOD.format(name="Gauss", factor="2.0"))
+    (folder / "toy" / "counts.py").write_text(LIKELIHOOD.format(name="Counts", factor="3.0"))
+    (folder / "main.py").write_text(MAIN)
+    assert run(folder) == (BEFORE, {"gauss", "counts"})
+    return folder
 
 
-def run(folder: Path, **settings: str) -> dict[str, list]:
-    """{likelihood: (what the kernel returned, the functions that were compiled)}."""
+@pytest.fixture
+def toy(written):
+    """The sources, once more as they were when the test is over."""
+    texts = {path: path.read_text() for path in [written / "main.py", *(written / "toy").glob("*.py")]}
+    yield written
+    for path, text in texts.items():
+        path.write_text(text)
+
+
+BEFORE = {"gauss": 12.0, "counts": 18.0}
+
+
+def run(folder: Path, **settings: str) -> tuple[dict[str, float], set[str]]:
+    """What the kernel returns for each likelihood, and for which of them something was compiled."""
     environment = {**os.environ, "PYTHONPATH": str(folder), "NUMBA_CACHE_DIR": str(folder / "cache"), **settings}
     done = subprocess.run(
         [sys.executable, str(folder / "main.py")], env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
-def results(folder: Path) -> dict[str, float]:
-    return {name: result for name, (result, _) in run(folder).items()}
-
-
-def compiled(folder: Path) -> set[str]:
-    """For which likelihoods the kernel was compiled."""
-    return {name for name, (_, names) in run(folder).items() if names}
+    said = json.loads(done.stdout)
+    return {name: result for name, (result, _) in said.items()}, {name for name, (_, names) in said.items() if names}
 
 
 def edit(path: Path, old: str, new: str) -> None:
@@ -136,50 +140,41 @@ def test_what_is_not_compiled_compiles_nothing(toy):
     edit(toy / "toy" / "operations.py", "A stub.", "What is chosen by type.")
     edit(toy / "toy" / "gauss.py", "return 0", "return 1")
     edit(toy / "main.py", "said = {}", "said = dict()")
-    assert compiled(toy) == set()
+    assert run(toy) == (BEFORE, set())
 
 
-def test_a_likelihood_is_compiled_alone(toy):
-    """Its own code, and what its code calls."""
-    edit(toy / "toy" / "counts.py", "family.rate * helper(x)", "1.0 + family.rate * helper(x)")
-    assert compiled(toy) == {"counts"}
-    edit(toy / "toy" / "counts.py", "3.0 * x", "4.0 * x")
-    assert compiled(toy) == {"counts"}
-    assert results(toy) == {"gauss": 12.0, "counts": 27.0}
-
-
-@pytest.mark.parametrize(
-    ("file", "old", "new", "result"),
-    [
-        ("kernel", "SHIFT = 1.0", "SHIFT = 2.0", 18.0),  # a constant
-        ("kernel", "return x + SHIFT", "return x - SHIFT", 0.0),  # a function that is inlined
-        ("kernel", "result += ", "result -= ", -12.0),  # the kernel itself
-        ("gauss", "family.rate *", "2.0 *", 24.0),  # code that is chosen by type
-        ("gauss", "2.0 * x", "5.0 * x", 30.0),  # what that calls
-    ],
-)
-def test_old_code_never_runs(toy, file, old, new, result):
-    edit(toy / "toy" / f"{file}.py", old, new)
-    assert results(toy)["gauss"] == result
-    edit(toy / "toy" / f"{file}.py", new, old)
-    assert compiled(toy) == set(), "what was compiled before is still there"
+def test_what_changed_is_compiled_and_nothing_else(toy):
+    """One change after the other; old code never runs, and a likelihood is compiled alone."""
+    both = {"gauss", "counts"}
+    changes = [
+        ("gauss", "family.rate *", "3.5 *", {"gauss": 42.0, "counts": 18.0}, {"gauss"}),  # code chosen by type
+        ("counts", "3.0 * x", "4.0 * x", {"gauss": 42.0, "counts": 24.0}, {"counts"}),  # what such code calls
+        ("kernel", "result += ", "result -= ", {"gauss": -42.0, "counts": -24.0}, both),  # the kernel itself
+        ("kernel", "SHIFT = 1.0", "SHIFT = 2.0", {"gauss": -63.0, "counts": -36.0}, both),  # a constant
+        ("kernel", "x + SHIFT", "x - SHIFT", {"gauss": 21.0, "counts": 12.0}, both),  # a function that is inlined
+    ]
+    for file, old, new, results, compiled in changes:
+        edit(toy / "toy" / f"{file}.py", old, new)
+        assert run(toy) == (results, compiled), new
+    for file, old, new, _, _ in reversed(changes):
+        edit(toy / "toy" / f"{file}.py", new, old)
+    assert run(toy) == (BEFORE, set()), "what was compiled before is still there"
 
 
 def test_a_file_that_cannot_be_read_is_compiled_again(toy):
     for path in (toy / "cache").rglob("*.nbc"):
         path.write_bytes(path.read_bytes()[:100])
-    assert results(toy) == {"gauss": 12.0, "counts": 18.0}
+    assert run(toy) == (BEFORE, {"gauss", "counts"})
 
 
-def test_where_nothing_can_be_written_a_temporary_folder_serves(toy):
+def test_where_nothing_can_be_written_a_temporary_folder_serves(toy, tmp_path):
     """No package folder, no home: as if Numba knew no place."""
-    (toy / "temporary").mkdir()
-    settings = {"NUMBA_CACHE_LOCATOR_CLASSES": "IPythonCacheLocator", "TMPDIR": str(toy / "temporary")}
-    assert run(toy, **settings)["gauss"][1], "compiled"
-    assert not run(toy, **settings)["gauss"][1], "found again"
-    (folder,) = (toy / "temporary").glob("unbounded-*")
+    settings = {"NUMBA_CACHE_LOCATOR_CLASSES": "IPythonCacheLocator", "TMPDIR": str(tmp_path)}
+    assert run(toy, **settings) == (BEFORE, {"gauss", "counts"})
+    (folder,) = tmp_path.glob("unbounded-*")
+    assert len(list(folder.glob("*.nbc"))) == 2
     folder.chmod(0o777)
-    assert run(toy, **settings)["gauss"][1], "a folder that others can write to is not trusted"
+    assert run(toy, **settings) == (BEFORE, {"gauss", "counts"}), "a folder that others can write to is not trusted"
 
 
 def test_files_that_nobody_uses_go(tmp_path):

@@ -84,7 +84,7 @@ def test_the_skeleton_skips_holes(bound_to):
 def test_the_skeleton_is_exact():
     X = np.array([[0, 5], [1, 3], [4, 2], [6, np.nan], [2, 2.0]])
     problem = Problem("geometric", X, EXAMPLE.likelihood.bind(describe(X)), PitmanYor(0.6, 0.4))
-    verdict = check(problem, Run(Ghosts(), 2, chains=40, rounds=125))
+    verdict = check(problem, Run(Ghosts(), 2, chains=24, rounds=60))
     assert verdict.passed, str(verdict)
 
 

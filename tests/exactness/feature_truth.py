@@ -503,11 +503,9 @@ class FeatureRun(Run):
     rounds: int = 50
     lanes: int | None = None  # rows per block
     jumps: bool = True  # of whole atoms, before every round
-    device: str = "cpu"
 
     def __str__(self) -> str:
-        words = super().__str__() + (f"-lanes{self.lanes}" if self.lanes else "") + "-jumps" * self.jumps
-        return words + (f"-{self.device}" if self.device != "cpu" else "")
+        return super().__str__() + (f"-lanes{self.lanes}" if self.lanes else "") + "-jumps" * self.jumps
 
 
 def on_device(model: Any, device: str) -> Any:
@@ -528,7 +526,7 @@ def simulate(problem: Problem, run: FeatureRun, asked: Questions) -> Array:
     measure = problem.law.measure
     more = {"jumps": run.jumps} if run.sampler == "hybrid" else {}
     model = run.model(FEATURES, measure, problem.bound, problem.n, 0, **more)
-    model = with_lanes(model, run.lanes) if run.lanes else on_device(model, run.device)
+    model = with_lanes(model, run.lanes) if run.lanes else model
     engine = build(run.engine, model.recipe(problem.X.copy()))
     rng = np.random.default_rng([run.seed, 2024])
     for c in range(run.chains):

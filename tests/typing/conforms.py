@@ -5,10 +5,25 @@ test_conforms.py sees to it that these are all of them.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from unbounded import likelihoods
-from unbounded.contracts import Bound, Engine, Family, Likelihood, Model, Recipe, Rule, Sampler, Shard, State
+from unbounded.arrays import Array
+from unbounded.contracts import (
+    Bound,
+    Engine,
+    Family,
+    Kernel,
+    Likelihood,
+    Measure,
+    Model,
+    Recipe,
+    Rule,
+    Sampler,
+    Shard,
+    State,
+)  # fmt: skip
 from unbounded.engines.local import Serial, Threads
 from unbounded.engines.mpi import Mpi
 from unbounded.engines.processes import Processes
@@ -17,17 +32,33 @@ from unbounded.instantiation import AsPublished, Ghosts, OneOpen
 from unbounded.likelihoods import Product
 from unbounded.models.families import FAMILIES
 from unbounded.models.features.hybrid import HybridFeatures
+from unbounded.models.features.kernels import KERNELS as FEATURE_KERNELS
 from unbounded.models.features.likelihood import FeatureBound
 from unbounded.models.features.likelihoods import LIKELIHOODS as FEATURE_LIKELIHOODS
-from unbounded.models.features.model import Features, FeatureState
+from unbounded.models.features.measure import FeatureHyper
+from unbounded.models.features.measures import MEASURES as FEATURE_MEASURES
+from unbounded.models.features.model import Features
 from unbounded.models.features.rivals.uncollapsed import FiniteFeatures
 from unbounded.models.features.samplers import FEATURES
+from unbounded.models.features.shard import FeatureShard
+from unbounded.models.features.state import FeatureState, FeatureTask
 from unbounded.models.groups.hybrid import HybridGroups
+from unbounded.models.groups.kernels import KERNELS as GROUP_KERNELS
+from unbounded.models.groups.measure import GroupHyper
+from unbounded.models.groups.measures import MEASURES as GROUP_MEASURES
+from unbounded.models.groups.message import GroupPart
 from unbounded.models.groups.model import Groups, GroupsState
 from unbounded.models.groups.rivals.asynchronous import AsynchronousGroups
 from unbounded.models.groups.samplers import HIERARCHICAL
+from unbounded.models.groups.shard import GroupShard
 from unbounded.models.groups.words.likelihood import Tokens
+from unbounded.models.labelled.atoms import Atoms
+from unbounded.models.labelled.shard import LabelShard
 from unbounded.models.mixtures.hybrid import HybridMixture
+from unbounded.models.mixtures.kernels import KERNELS as MIXTURE_KERNELS
+from unbounded.models.mixtures.measure import PartitionHyper
+from unbounded.models.mixtures.measures import MEASURES as PARTITION_MEASURES
+from unbounded.models.mixtures.message import MixturePart
 from unbounded.models.mixtures.model import Mixture, MixtureState
 from unbounded.models.mixtures.rivals.algorithm8 import Algorithm8
 from unbounded.models.mixtures.rivals.asynchronous import AsynchronousMixture
@@ -53,6 +84,12 @@ MIXTURES: tuple[type[Model[MixtureState]], ...] = (
 SLICES: type[Model[Any]] = Slice  # whose jump extends the state
 GROUPS: tuple[type[Model[GroupsState]], ...] = (HybridGroups, AsynchronousGroups)
 FEATURE_MODELS: tuple[type[Model[FeatureState]], ...] = (HybridFeatures, FiniteFeatures)
+PARTITIONS: tuple[type[Measure[PartitionHyper, int]], ...] = PARTITION_MEASURES
+HIERARCHIES: tuple[type[Measure[GroupHyper, Array]], ...] = GROUP_MEASURES
+MEASURES: tuple[type[Measure[FeatureHyper, int]], ...] = FEATURE_MEASURES
+LABEL_KERNELS: Mapping[str, Callable[..., Kernel[LabelShard, MixturePart, Any, Atoms]]] = MIXTURE_KERNELS
+TABLE_KERNELS: Mapping[str, Mapping[str, Callable[..., Kernel[GroupShard, GroupPart, Any, Atoms]]]] = GROUP_KERNELS
+ENTRY_KERNELS: Mapping[str, Callable[..., Kernel[FeatureShard, FeatureTask, Any, FeatureTask]]] = FEATURE_KERNELS
 SAMPLERS: tuple[dict[str, Sampler], ...] = (PITMAN_YOR, DIRICHLET, HIERARCHICAL, FEATURES)
 ALL: tuple[Family, ...] = FAMILIES
 

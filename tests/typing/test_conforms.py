@@ -31,8 +31,7 @@ def test_all_engines(proof):
 
 
 def test_all_rules(proof):
-    names = ("ghosts", "one_open", *(f"published-{schedule}" for schedule in instantiation.SCHEDULES))
-    assert {type(instantiation.resolve(name)) for name in names} == set(proof.RULES)
+    assert {type(rule) for rule in instantiation.MEMBERS.values()} == set(proof.RULES)
 
 
 def test_all_likelihoods(proof):
@@ -46,3 +45,13 @@ def test_all_samplers(proof):
     assert classes <= {*proof.MIXTURES, proof.SLICES, *proof.GROUPS, *proof.FEATURE_MODELS}
     offered = [kind._choices.samplers for family in FAMILIES for kind in family.estimators.values()]
     assert all(any(registry == known for known in proof.SAMPLERS) for registry in offered)
+
+
+def test_all_measures(proof):
+    proved = {*proof.PARTITIONS, *proof.HIERARCHIES, *proof.MEASURES}
+    assert {measure for family in FAMILIES for measure in family.measures} == proved
+
+
+def test_all_kernels(proof):
+    proved = [proof.LABEL_KERNELS, proof.TABLE_KERNELS, proof.ENTRY_KERNELS]
+    assert [family.choices.kernels for family in FAMILIES] == proved

@@ -15,7 +15,6 @@ from unbounded.compiled.pipeline import InlinedPart, Part, Whole
 # Everything that lets loops vectorise, but infinities and NaN keep their meaning.
 FAST = {"contract", "reassoc", "nsz", "arcp", "afn"}
 
-
 _OPTIONS: dict[str, Any] = {
     "nopython": True, "nogil": True, "fastmath": FAST, "error_model": "numpy",
     "no_cpython_wrapper": True, "no_cfunc_wrapper": True,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from numba import _dynfunc
-from numba.core import types
+from numba.core import ir, types
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder, _LowerResult
 from numba.core.compiler_machinery import LoweringPass, register_pass
@@ -119,9 +119,12 @@ class _BorrowArrays(_Pass):
     _name = "borrow_arrays"
 
     def run_pass(self, state: Any) -> bool:
-        expressions = [e for block in state.func_ir.blocks.values() for e in block.find_exprs()]
-        made = [state.calltypes[e].return_type for e in expressions if state.calltypes.get(e) and not _views(e, state)]
-        if not any(map(_counted, [state.return_type, *made])):
+        blocks = state.func_ir.blocks.values()
+        expressions = [e for block in blocks for e in block.find_exprs() if state.calltypes.get(e)]
+        made = [state.calltypes[e].return_type for e in expressions if not _views(e, state)]
+        stores = [store for block in blocks for store in block.find_insts((ir.SetItem, ir.StaticSetItem))]
+        stored = [state.typemap[store.value.name] for store in stores]  # an array that overlaps is copied on the way
+        if not any(map(_counted, [state.return_type, *made, *stored])):
             state.targetctx = state.targetctx.subtarget(enable_nrt=False)
         return True
 

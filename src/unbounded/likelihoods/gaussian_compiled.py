@@ -269,7 +269,8 @@ def _accumulate(family, data, rows, statistics):
                     statistics[f] += x[i, a] * x[i, b]
                     f += 1
     else:
-        products = np.dot(x.T, x)
+        products = np.empty((d, d))
+        np.dot(x.T, x, products)
         for a in range(d):
             for b in range(a, d):
                 statistics[f] += products[a, b]

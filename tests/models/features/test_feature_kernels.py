@@ -27,6 +27,7 @@ LOADINGS = np.array([[2.0, 2.0, 0.0, 0.0], [0.0, 2.0, 2.0, 0.0], [0.0, -1.0, 0.0
 REAL = Z @ LOADINGS + 0.5 * rng.normal(size=(N, 4))
 COUNTS = rng.poisson(0.3 + Z @ np.abs(LOADINGS)).astype(float)
 HOLES = rng.random((N, 4)) < 0.05
+START = np.column_stack([np.ones(N), np.arange(N) == 3, np.arange(N) % 12 == 5, np.arange(N) > 20]).astype(int)
 CASES = {
     "gaussian": (LinearGaussian(), REAL),
     "intercept-holes": (LinearGaussian(intercept=True), np.where(HOLES, np.nan, REAL + 2.0)),
@@ -37,10 +38,10 @@ CASES = {
 def chain(device, measure, case, rule, sweeps):
     """Z after every round, and whether a shard had private atoms."""
     likelihood, X = CASES[case]
-    setup = Setup(measure(), likelihood.bind(describe(X)), N, 2, 3, sweeps=sweeps, device=device)
+    setup = Setup(measure(5.0, 2.0), likelihood.bind(describe(X)), N, 2, 3, sweeps=sweeps, device=device)
     model = HybridFeatures(setup, rule=rule)
     engine = Serial(model.recipe(X))
-    states = islice(rounds(model, engine, model.begin(engine, np.ones((N, 1), int))), ROUNDS)
+    states = islice(rounds(model, engine, model.begin(engine, START)), ROUNDS)
     return [(model.assignments(state, engine), int(state.n_private.sum())) for state in states]
 
 
@@ -52,12 +53,14 @@ def test_every_likelihood_comes_to_the_test():
 @pytest.mark.parametrize("measure", MEASURES, ids=lambda measure: measure.__name__)
 @pytest.mark.parametrize("device", [device for device in KERNELS if device != "cpu" and "lanes" not in device])
 def test_devices_sample_the_same_chain(device, measure, case):
-    for rule, sweeps in ((Ghosts(6), 2), (OneOpen(2), 1)):
+    alive = 0
+    for rule, sweeps in ((Ghosts(1), 2), (OneOpen(2), 1)):
         expected, found = (chain(name, measure, case, rule, sweeps) for name in ("cpu", device))
-        assert any(private for _, private in expected), "private atoms must come to the test"
+        alive += sum(private for _, private in expected)
         for (one, private), (other, same) in zip(expected, found, strict=True):
             np.testing.assert_array_equal(one, other)
             assert private == same
+    assert alive, "private atoms must come to the test"
 
 
 def test_a_model_asks_the_kernel_of_its_device():

@@ -13,6 +13,7 @@ import numpy as np
 
 from unbounded.arrays import Array
 from unbounded.contracts import Summary
+from unbounded.models.features.laws import LARGEST
 from unbounded.models.features.likelihood import FeatureBound
 from unbounded.models.features.measure import FeatureMeasure
 from unbounded.models.features.operations import Private, ShardRows, Sums, Work
@@ -49,10 +50,9 @@ class CompiledFeatures:
         """Before the first row, with columns as they are."""
         n, d = shard.data.shape
         lanes = self.lanes or lanes_for(n, d + 2 * len(shard.Z))
-        nothing = Sums(np.zeros((0, 0)), np.zeros((0, 0)), np.zeros(d))
-        return self._room(shard, part, lanes, nothing, part.n_private > 0)
+        return self._room(shard, part, lanes, part.n_private > 0)
 
-    def _room(self, shard: FeatureShard, part: FeatureTask, lanes: int, sums: Sums, used: bool) -> Prepared:
+    def _room(self, shard: FeatureShard, part: FeatureTask, lanes: int, used: bool) -> Prepared:
         """Memory for all columns of the shard's Z; used: there are private atoms among them."""
         likelihood, finite = self.setup.likelihood, part.finite
         columns = len(shard.Z)
@@ -62,12 +62,11 @@ class CompiledFeatures:
         if used:
             count(shard.Z, finite.shared, members)
             likelihood.fill(finite.family, tail, shard.read_only, shard.Z, finite.shared)
-        work = workspace(columns, slots, self.setup.sweeps, lanes, likelihood.precision(finite.family))
-        wide = columns if likelihood.gram else 0
-        products = _wider(sums.products, columns, wide)
-        return Prepared(
-            Private(tail, members), Sums(products, _wider(sums.sums, columns, len(sums.rest)), sums.rest), work
-        )
+        largest = 1 if self.setup.measure.binary else LARGEST
+        work = workspace(columns, slots, self.setup.sweeps, lanes, largest, likelihood.precision(finite.family))
+        d = shard.data.shape[1]
+        sums = Sums(np.zeros((columns, columns if likelihood.gram else 0)), np.zeros((columns, d)), np.zeros(d))
+        return Prepared(Private(tail, members), sums, work)
 
     def sweep(self, shard: FeatureShard, part: FeatureTask, tail: Prepared) -> Prepared:
         """All L sweeps over the shard's rows; where slots run out, there are more from that block on."""
@@ -81,7 +80,10 @@ class CompiledFeatures:
                 part = part._replace(part=part.part._replace(loadings=tail.private.tail.loadings))
             more = np.zeros((len(tail.private.members) + MORE_SLOTS, n), shard.Z.dtype)
             shard.Z = np.concatenate([shard.Z, more])
-            tail = self._room(shard, part, tail.work.lanes.size, tail.sums, True)
+            done = tail.sums
+            tail = self._room(shard, part, tail.work.lanes.size, True)
+            for new, old in zip(tail.sums, done, strict=True):
+                new[tuple(slice(0, size) for size in old.shape)] = old
 
     def statistics(self, shard: FeatureShard, part: FeatureTask, tail: Prepared) -> Summary:
         """What the shard reports of its Z, from which free slots are gone."""
@@ -114,13 +116,6 @@ def arrange(likelihood: FeatureBound, shard: FeatureShard, part: FeatureTask, fr
             shard.data, shard.holes, columns, loadings, part.round.scales, part.round.keys.impute, shard.first
         )
         shard.changed()
-
-
-def _wider(old: Array, rows: int, columns: int) -> Array:
-    """Room for more atoms, with what was there."""
-    out = np.zeros((rows, columns))
-    out[: old.shape[0], : old.shape[1]] = old
-    return out
 
 
 def summary(setup: FeatureSetup, shard: FeatureShard, Z: Array, n_shared: int, sums: Sums) -> Summary:

@@ -176,10 +176,10 @@ class BoundLinearGaussian(FeatureBound):
 
     def tail(self, scales: Scales, slots: int, lanes: int, family: Any, private: Array) -> LinearGaussianTail:
         d = self.columns.size
+        V = np.diag(np.full(slots, scales.loading)) if slots else np.zeros((0, 0))  # np.diag takes its time
         return LinearGaussianTail(
-            np.diag(np.full(slots, scales.loading)), np.zeros((slots, d)), np.zeros((slots, slots)),
-            np.zeros((slots, d)), np.empty(d), np.empty(d), np.zeros(slots), np.zeros(3), np.zeros(slots),
-            np.zeros(slots), np.zeros(slots),
+            V, np.zeros((slots, d)), np.zeros((slots, slots)), np.zeros((slots, d)), np.empty(d), np.empty(d),
+            np.zeros(slots), np.zeros(3), np.zeros(slots), np.zeros(slots), np.zeros(slots),
             np.empty(lanes * d, family.scaled.dtype),
         )  # fmt: skip
 

@@ -57,7 +57,8 @@ def _measure_row(family, tail, z, r, shared):
     """Vz, z'Vz, and the error of the visited row given its private entries."""
     slots = tail.Vz.size
     tail.Vz[:] = 0.0
-    tail.error[:] = tail.residual
+    for j in range(tail.error.size):
+        tail.error[j] = tail.residual[j]
     added = 0.0
     for k in range(slots):
         if z[shared + k, r] > 0:
@@ -92,11 +93,16 @@ def _rank_one(family, tail, z, r, shared, sign):
 @jit
 def _refresh(family, tail):
     slots = tail.Vz.size
-    precision = tail.zz / family.noise
+    precision = np.empty((slots, slots))
     for k in range(slots):
+        for j in range(slots):
+            precision[k, j] = tail.zz[k, j] / family.noise
         precision[k, k] += 1.0 / family.loading
-    tail.V[:] = np.linalg.inv(precision)
-    tail.a[:] = np.dot(tail.V, tail.h)
+    inverse = np.linalg.inv(precision)
+    for k in range(slots):
+        for j in range(slots):
+            tail.V[k, j] = inverse[k, j]
+    np.dot(tail.V, tail.h, tail.a)
     for k in range(slots):
         tail.norms[k] = _dot(tail.a[k], tail.a[k])
     tail.numbers[2] = 0.0

@@ -61,7 +61,7 @@ def _reference(draws: Sequence[FeatureDraw]) -> FeatureDraw:
 
 
 def match(reference: FeatureDraw, draw: FeatureDraw) -> Array:
-    """Which feature of the reference each feature of the draw is; -1: none."""
+    """Which feature of the reference each feature of the draw is; -1: none of them."""
     shared = np.zeros((len(reference.loadings), len(draw.loadings)))
     for start in range(0, len(draw.Z), _BLOCK):
         rows = slice(start, start + _BLOCK)

@@ -22,7 +22,7 @@ import numpy as np
 from unbounded.compiled.draws import stream, uniform
 from unbounded.compiled.jit import inline, jit
 from unbounded.models.features.entries import Entry, draw_entry
-from unbounded.models.features.laws import LARGEST, draw_births, new_count, tail_weight
+from unbounded.models.features.laws import draw_births, new_count, tail_weight
 from unbounded.models.features.operations import (
     Rows,
     Turn,
@@ -212,7 +212,8 @@ def _among(values, count, value):
 # ---- memory
 
 
-def workspace(columns: int, slots: int, sweeps: int, lanes: int, dtype: Any) -> Work:
+def workspace(columns: int, slots: int, sweeps: int, lanes: int, largest: int, dtype: Any) -> Work:
+    """largest: the largest entry that may come."""
     return Work(
         z=np.empty(columns * lanes, dtype),
         pull=np.empty(columns * lanes, dtype),
@@ -220,7 +221,7 @@ def workspace(columns: int, slots: int, sweeps: int, lanes: int, dtype: Any) -> 
         other=np.empty(lanes, dtype),
         born=np.zeros(sweeps * lanes, np.int16),
         busy=np.zeros(lanes + 1, np.bool_),
-        ladder=np.empty(LARGEST + 1),
+        ladder=np.empty(largest + 1),
         slots=np.empty(slots, np.int64),
         fresh=np.empty(slots, np.int64),
         counts=np.empty(slots, np.int64),

@@ -12,7 +12,7 @@ from unbounded.arrays import Array
 from unbounded.contracts import Command, Family, Option, Training
 from unbounded.models.groups import plots, show
 from unbounded.models.groups.estimator import CHOICES, HierarchicalDirichletProcess
-from unbounded.models.groups.measure import HierarchicalMeasure
+from unbounded.models.groups.measures import MEASURES
 from unbounded.sources import Source
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def _write(folder: Path, estimator: HierarchicalDirichletProcess, training: Trai
 
 FAMILY = Family(
     choices=CHOICES,
-    measures=(HierarchicalMeasure,),
+    measures=MEASURES,
     estimators={"hdp": HierarchicalDirichletProcess},
     scored="token or row",
     captions={

@@ -11,8 +11,8 @@ from unbounded.arrays import Array, Arrays
 from unbounded.contracts import Shown, WholeDraws
 from unbounded.models.groups import point_estimate as topics
 from unbounded.models.groups.measure import GroupHyper
-from unbounded.models.groups.model import unpacked
 from unbounded.models.groups.words.likelihood import Tokens
+from unbounded.models.labelled.packing import unpacked
 from unbounded.report import svg
 from unbounded.report.parts import bar, cell, charts, figure_with_legend, paragraph, row, table, text
 from unbounded.report.svg import Frame, Range
