@@ -99,7 +99,7 @@ class Bench:
         self.shard.put(z)
         self.part = MixturePart(finite, atoms, atoms, private, TailLaw(0.0, births), [])
         self.tail = self.kernel.prepare(self.shard, self.part)
-        self.atoms, self.rows, self.n_features = atoms, rows, bound.n_features
+        self.atoms, self.rows, self.n_terms = atoms, rows, bound.n_terms
         self.turn = 0
 
     def sweep(self) -> None:
@@ -115,7 +115,7 @@ class Bench:
 def gemm_share(columns: int, atoms: int, dtype: Any, rows: int, target: float) -> Row:
     bench = Bench(columns, atoms, dtype, rows)
     limit, sweep, statistics = cpu_seconds(gemm(dtype), bench.sweep, bench.statistics)
-    ideal = 2.0 * bench.n_features * atoms * rows * limit / (2 * 1024**3)
+    ideal = 2.0 * bench.n_terms * atoms * rows * limit / (2 * 1024**3)
     share, whole = ideal / sweep, ideal / (sweep + statistics)
     ns = sweep / rows / atoms * 1e9
     name = f"Gaussian labels D={columns} K={atoms} {np.dtype(dtype).name}"

@@ -143,7 +143,7 @@ def two_threads(corpus: datasets.TopicsData, target: float = 0.0, turns: int = 1
     bound = Tokens().bind(describe(corpus.X))
     steps: list[Callable[[], Any]] = []
     rng, columns = np.random.default_rng(0), 2 * len(corpus.topics) + 64  # more than there will be topics
-    probe = partial(_gather_shard, rng.random((bound.n_features, columns)), rng.random((bound.n_features, 2)))
+    probe = partial(_gather_shard, rng.random((bound.n_terms, columns)), rng.random((bound.n_terms, 2)))
     for name, workers in (("serial", 1), ("threads", 2)):
         model = HybridGroups(Setup(HierarchicalMeasure(), bound, sizes, 8, 0))
         engine = engines.build(name, GroupShards(corpus.words, sizes, bound, 8), workers)
@@ -158,7 +158,7 @@ def two_threads(corpus: datasets.TopicsData, target: float = 0.0, turns: int = 1
                 taken.append(time.perf_counter() - began)
     best = np.quantile(times, 0.1, axis=1)
     ratio, limit = best[0] / best[2], best[1] / best[3]
-    name = f"rounds, {len(sizes):,} documents, {bound.n_features:,} words, {len(corpus.topics)} topics"
+    name = f"rounds, {len(sizes):,} documents, {bound.n_terms:,} words, {len(corpus.topics)} topics"
     speed = f"{best[0] / corpus.words.size * 1e9:.0f} ns per token on one"
     reached = f"two threads {ratio:.2f}x one, gathers alone {limit:.2f}x ({speed})"
     return Row(name, reached, f">= {target}x" if target else "none", ratio >= target)

@@ -17,8 +17,8 @@ from unbounded.arrays import Array
 from unbounded.columns import Columns
 from unbounded.compiled.jit import implements
 from unbounded.likelihoods.base import Bound, Parameters, positive
-from unbounded.likelihoods.columnwise import add_values, rows_seen, value_features, values_in_lanes
-from unbounded.likelihoods.operations import accumulate, clear, copy_row, evaluate, featurise, screen, update
+from unbounded.likelihoods.columnwise import add_values, rows_seen, value_terms, values_in_lanes
+from unbounded.likelihoods.operations import accumulate, clear, copy_row, evaluate, screen, update, write_terms
 
 # ---- what the user writes
 
@@ -50,11 +50,11 @@ class BoundGeometric(Bound):
     misses0: Array
 
     @property
-    def n_features(self) -> int:
+    def n_terms(self) -> int:
         return self.columns.size * (2 if self.columns.missing else 1)
 
-    def features(self, X: Array) -> Array:
-        return value_features(X, self.columns)
+    def terms(self, X: Array) -> Array:
+        return value_terms(X, self.columns)
 
     def log_base(self, X: Array) -> Array:
         return np.zeros(len(X))
@@ -106,7 +106,7 @@ class GeometricTail(NamedTuple):
     misses: Array
 
 
-@implements(featurise, GeometricFamily)
+@implements(write_terms, GeometricFamily)
 def _featurise(family, block):
     values_in_lanes(family, block)
 
@@ -124,25 +124,25 @@ def _clear(family, tail, slot):
 
 @implements(update, GeometricFamily)
 def _update(family, tail, slot, block, r, sign):
-    features = block.features
+    terms = block.terms
     d = family.columns.size
     for j in range(d):
-        tail.hits[slot, j] += sign * (np.float64(features[family.first + d + j, r]) if family.missing else 1.0)
-        tail.misses[slot, j] += sign * np.float64(features[family.first + j, r])
+        tail.hits[slot, j] += sign * (np.float64(terms[family.first + d + j, r]) if family.missing else 1.0)
+        tail.misses[slot, j] += sign * np.float64(terms[family.first + j, r])
 
 
 @implements(evaluate, GeometricFamily)
 def _evaluate(family, tail, slot, block, begin, end, out):
     """B(hits + 1, misses + x) / B(hits, misses) for every column."""
-    features = block.features
+    terms = block.terms
     d = family.columns.size
     for j in range(d):
         hits, misses = tail.hits[slot, j], tail.misses[slot, j]
         constant = math.log(hits) + math.lgamma(hits + misses) - math.lgamma(misses)
         for r in range(begin, end):
-            if family.missing and features[family.first + d + j, r] == 0:
+            if family.missing and terms[family.first + d + j, r] == 0:
                 continue
-            x = np.float64(features[family.first + j, r])
+            x = np.float64(terms[family.first + j, r])
             out[r] += constant + math.lgamma(misses + x) - math.lgamma(hits + misses + x + 1.0)
 
 

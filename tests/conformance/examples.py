@@ -308,7 +308,7 @@ class Case:
         return self.rows[rows]
 
     def statistics(self, rows: Any) -> Array:
-        return self.bound.features(self.take(rows)).sum(0)
+        return self.bound.terms(self.take(rows)).sum(0)
 
 
 def case(name: str) -> Case:

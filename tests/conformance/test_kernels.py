@@ -71,14 +71,14 @@ def test_kernels_agree_for_every_sampler(sampler, device):
 @pytest.mark.parametrize("device", KERNELS)
 @pytest.mark.parametrize("name", ALL)
 def test_totals_and_predictives(name, device):
-    """Sums of features, and ratios of marginals; with holes that are imputed, the marginal of what is seen."""
+    """Sums of terms, and ratios of marginals; with holes that are imputed, the marginal of what is seen."""
     subject, kernel = case(name), KERNELS[device](case(name).bound, "float64")
     n = subject.rows.shape[0]
     labels = (np.arange(n) % 4).astype(np.int32)
     atoms = kernel.totals(rows_of(subject.rows, 0, n), labels, 5)
-    features = subject.bound.features(subject.rows)
+    terms = subject.bound.terms(subject.rows)
     assert atoms.counts.tolist() == np.bincount(labels, minlength=5).tolist()
-    assert atoms.statistics == pytest.approx(np.stack([features[labels == k].sum(0) for k in range(5)]))
+    assert atoms.statistics == pytest.approx(np.stack([terms[labels == k].sum(0) for k in range(5)]))
     known = Atoms(atoms.counts.astype(float), atoms.statistics)
     expected = subject.bound.log_predictive(*known, subject.rows)
     assert kernel.predictive(known, subject.rows) == pytest.approx(expected, abs=1e-8)
@@ -88,8 +88,8 @@ def test_totals_and_predictives(name, device):
 def test_predictives_of_rows_with_holes(device):
     X = holed(case("gaussian").X)
     bound = case("gaussian").example.likelihood.bind(describe(X))
-    features = bound.features(X[~np.isnan(X).any(1)][:3])
-    known = Atoms(np.array([3.0, 0.0]), np.stack([features.sum(0), 0.0 * features[0]]))
+    terms = bound.terms(X[~np.isnan(X).any(1)][:3])
+    known = Atoms(np.array([3.0, 0.0]), np.stack([terms.sum(0), 0.0 * terms[0]]))
     ours, theirs = (KERNELS[name](bound, "float64").predictive(known, X) for name in ("cpu", device))
     assert theirs == pytest.approx(ours, abs=1e-8)
 

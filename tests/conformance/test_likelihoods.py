@@ -12,7 +12,7 @@ from unbounded.columns import describe
 from unbounded.compiled.jit import jit
 from unbounded.likelihoods import MEMBERS, DiagonalGaussian, Gaussian, Product
 from unbounded.likelihoods.gaussian import BoundGaussian
-from unbounded.likelihoods.operations import Block, clear, evaluate, featurise, logits, screen, update
+from unbounded.likelihoods.operations import Block, clear, evaluate, logits, screen, update, write_terms
 from unbounded.models.labelled import kernel as labelled
 from unbounded.models.labelled.predictive import log_predictive, with_new
 from unbounded.rows import rows_of
@@ -37,10 +37,10 @@ def test_discovery_covers_every_member():
 
 
 @jit
-def _probe(family, tail, data, size, features, joins, leaves, out):
+def _probe(family, tail, data, size, terms, joins, leaves, out):
     """Slot 0 takes rows in and lets some go; slot 1 stays empty. out: predictive and bound after each step."""
-    block = Block(data, 0, size, features)
-    featurise(family, block)
+    block = Block(data, 0, size, terms)
+    write_terms(family, block)
     clear(family, tail, 0)
     clear(family, tail, 1)
     for r in joins:
@@ -56,29 +56,29 @@ def _probe(family, tail, data, size, features, joins, leaves, out):
 
 
 @jit
-def _logits(finite, family, data, size, features, out, top):
-    logits(finite, family, Block(data, 0, size, features), out, top)
+def _logits(finite, family, data, size, terms, out, top):
+    logits(finite, family, Block(data, 0, size, terms), out, top)
 
 
 def probe(subject: Case, X, joins, leaves):
     bound, n = subject.bound, X.shape[0]
     out = np.zeros((6, LANES))
-    features = np.ones((1 if bound.sparse else bound.n_features + 1, LANES))
+    terms = np.ones((1 if bound.sparse else bound.n_terms + 1, LANES))
     tail = bound.tail(2, LANES)
-    _probe(bound.family(), tail, rows_of(X, 0, n), n, features, np.asarray(joins, int), np.asarray(leaves, int), out)
-    return out[:, :n], features[:-1, :n]
+    _probe(bound.family(), tail, rows_of(X, 0, n), n, terms, np.asarray(joins, int), np.asarray(leaves, int), out)
+    return out[:, :n], terms[:-1, :n]
 
 
 def compiled_statistics(bound, X, labels, n_atoms):
     labels = np.asarray(labels, np.int32)
-    return labelled.statistics(bound.family(), rows_of(X, 0, X.shape[0]), labels, n_atoms, bound.n_features)
+    return labelled.statistics(bound.family(), rows_of(X, 0, X.shape[0]), labels, n_atoms, bound.n_terms)
 
 
 def thirds(subject: Case):
     """Labels of three atoms with their counts and statistics by the reference."""
     labels = np.arange(subject.X.shape[0]) % 3
-    features = subject.bound.features(subject.rows)
-    sums = np.stack([features[labels == k].sum(0) for k in range(3)])
+    terms = subject.bound.terms(subject.rows)
+    sums = np.stack([terms[labels == k].sum(0) for k in range(3)])
     return labels, np.bincount(labels).astype(float), sums
 
 
@@ -99,10 +99,10 @@ def test_statistics_are_sums_of_features(subject):
 
 @pytest.mark.parametrize("name", [name for name in ALL if name != "multinomial-csr"])
 def test_block_features_are_features(name):
-    """Sparse rows alone have no block of features."""
+    """Sparse rows alone have no block of terms."""
     subject = case(name)
-    _, features = probe(subject, subject.rows, [0], [])
-    np.testing.assert_allclose(features.T, subject.bound.features(subject.rows), rtol=1e-12, atol=1e-12)
+    _, terms = probe(subject, subject.rows, [0], [])
+    np.testing.assert_allclose(terms.T, subject.bound.terms(subject.rows), rtol=1e-12, atol=1e-12)
 
 
 def test_compiled_predictive_is_the_ratio_of_marginals(subject):
@@ -119,7 +119,7 @@ def test_rows_that_come_and_go_leave_no_trace(subject):
     rng = np.random.default_rng(0)
     n = subject.X.shape[0]
     joins, leaves = rng.permutation(n), rng.permutation(n)
-    empty = np.zeros(1), np.zeros((1, subject.bound.n_features))
+    empty = np.zeros(1), np.zeros((1, subject.bound.n_terms))
     prior = subject.bound.log_predictive(*empty, subject.rows)[0]
     out, _ = probe(subject, subject.rows, joins, leaves)
     np.testing.assert_allclose(out[2], prior, rtol=1e-8, atol=1e-8)
@@ -137,7 +137,7 @@ def test_screen_is_an_upper_bound(subject):
     rng = np.random.default_rng(1)
     n = subject.X.shape[0]
     bound = subject.bound
-    prior = bound.draw(np.zeros(n), np.zeros((n, bound.n_features)), rng)
+    prior = bound.draw(np.zeros(n), np.zeros((n, bound.n_terms)), rng)
     wild = bound.simulate(prior, np.arange(n), rng)
     for X in (subject.rows, sparse.csr_matrix(wild) if bound.sparse else wild):
         for size in (1, 3, n):
@@ -149,7 +149,7 @@ def test_screen_is_an_upper_bound(subject):
 
 
 def test_logits_are_log_weight_plus_log_likelihood(subject):
-    """The vectorised path: all rows and mobile atoms at once, whatever the number of features."""
+    """The vectorised path: all rows and mobile atoms at once, whatever the number of terms."""
     _, counts, sums = thirds(subject)
     parameters = subject.bound.draw(counts, sums, np.random.default_rng(2))
     check_logits(subject.bound, parameters, np.log([0.5, 0.3, 0.2]), subject.rows)
@@ -157,12 +157,12 @@ def test_logits_are_log_weight_plus_log_likelihood(subject):
 
 def check_logits(bound, parameters, log_weights, X):
     bias, eta = bound.natural(parameters)
-    expected = (log_weights + bias)[:, None] + eta @ bound.features(X).T
+    expected = (log_weights + bias)[:, None] + eta @ bound.terms(X).T
     n, atoms = X.shape[0], len(bias)
-    features = np.ones((1 if bound.sparse else bound.n_features + 1, LANES))
+    terms = np.ones((1 if bound.sparse else bound.n_terms + 1, LANES))
     out, top = np.empty((atoms, LANES)), np.empty(LANES)
     finite = bound.finite(parameters, log_weights, np.float64)
-    _logits(finite, bound.family(), rows_of(X, 0, n), n, features, out, top)
+    _logits(finite, bound.family(), rows_of(X, 0, n), n, terms, out, top)
     out, top = out[:, :n], top[:n]
     matters = expected > expected.max(0) - 39.0
     np.testing.assert_allclose(out[matters], expected[matters], rtol=1e-8, atol=1e-8)
@@ -181,7 +181,7 @@ def test_logits_of_many_columns_may_skip_only_what_cannot_matter():
         centres = rng.normal(size=(atoms, d)) * spread / np.sqrt(d)
         X = centres[np.arange(40) % atoms] + rng.normal(size=(40, d))
         bound = Gaussian(mean=0.0, dof=d + 30.0, scale=30.0).bind(describe(X))
-        sums = np.stack([bound.features(X[k::atoms]).sum(0) for k in range(atoms)])
+        sums = np.stack([bound.terms(X[k::atoms]).sum(0) for k in range(atoms)])
         shares.append(check_logits(bound, bound.draw(np.full(atoms, 4.0), sums, rng), np.full(atoms, -2.3), X))
     assert shares[0] < 0.3, "some atoms must be negligible, or nothing was skipped"
     assert shares[-1] > 0.5, "and in one place most of them matter"
@@ -195,7 +195,7 @@ def test_natural_parameters_give_the_log_density(subject):
     _, counts, sums = thirds(subject)
     parameters = subject.bound.draw(counts, sums, rng)
     bias, eta = subject.bound.natural(parameters)
-    found = bias[:, None] + eta @ subject.bound.features(subject.rows).T + subject.bound.log_base(subject.rows)
+    found = bias[:, None] + eta @ subject.bound.terms(subject.rows).T + subject.bound.log_base(subject.rows)
     for k in range(3):
         expected = subject.example.log_density(subject.bound, parameters, k, subject.rows)
         np.testing.assert_allclose(found[k], expected, rtol=1e-9, atol=1e-9)
@@ -204,8 +204,8 @@ def test_natural_parameters_give_the_log_density(subject):
 def test_marginal_likelihood_is_an_average_over_prior_draws(subject):
     """A row or two, so that the average converges; within five Monte Carlo standard errors."""
     bound, draws = subject.bound, 200_000
-    rows = [0, 3] if bound.n_features < 15 else [0]
-    parameters = bound.draw(np.zeros(draws), np.zeros((draws, bound.n_features)), np.random.default_rng(4))
+    rows = [0, 3] if bound.n_terms < 15 else [0]
+    parameters = bound.draw(np.zeros(draws), np.zeros((draws, bound.n_terms)), np.random.default_rng(4))
     bias, eta = bound.natural(parameters)
     logs = len(rows) * bias + eta @ subject.statistics(rows)
     exact = bound.log_marginal(np.array([float(len(rows))]), subject.statistics(rows)[None])[0]
@@ -222,7 +222,7 @@ def test_posterior_draws_average_to_the_predictive(subject):
     counts, statistics = np.array([float(len(members))]), subject.statistics(members)[None]
     parameters = bound.draw(np.repeat(counts, draws), np.repeat(statistics, draws, axis=0), np.random.default_rng(5))
     bias, eta = bound.natural(parameters)
-    logs = bias[:, None] + eta @ bound.features(subject.take(news)).T
+    logs = bias[:, None] + eta @ bound.terms(subject.take(news)).T
     ratios = np.exp(logs - bound.log_predictive(counts, statistics, subject.take(news))[0])
     error = ratios.std(0) / np.sqrt(draws)
     assert (np.abs(ratios.mean(0) - 1.0) < 5 * error + 1e-12).all()

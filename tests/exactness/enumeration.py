@@ -1,7 +1,7 @@
 """Exact posteriors of tiny mixtures by brute force, and an honest comparison of chains with them.
 
 The truth uses nothing of the sampler: all partitions of the rows, the probability of a partition from the seating of
-the Chinese restaurant, and the reference NumPy likelihood (`log_marginal` of summed `features`). Holes that the sampler
+the Chinese restaurant, and the reference NumPy likelihood (`log_marginal` of summed `terms`). Holes that the sampler
 imputes and hyper-parameters that it samples are integrated out by quadrature.
 
 Chains start from an exact posterior draw, so every one of their states has the posterior as its law if, and only if,
@@ -125,19 +125,19 @@ class Problem:
     def _log_blocks(self) -> Array:
         """[2^n, G]: log marginal likelihood of every set of rows (a bit mask), at every value of the holes."""
         values, _ = self.nodes
-        features = np.stack([self._features(v) for v in values], axis=1)
+        terms = np.stack([self._features(v) for v in values], axis=1)
         masks = (np.arange(1, 2**self.n)[:, None] >> np.arange(self.n)) & 1
-        sums = np.einsum("mi,igf->mgf", masks, features)
+        sums = np.einsum("mi,igf->mgf", masks, terms)
         counts = np.repeat(masks.sum(1).astype(float), len(values))
         scores = self.likelihood.log_marginal(counts, sums.reshape(len(counts), -1))
         return np.vstack([np.zeros(len(values)), scores.reshape(len(masks), -1)])
 
     def _features(self, values: Array) -> Array:
         if not len(self.holes):
-            return self.likelihood.features(self.X)
+            return self.likelihood.terms(self.X)
         filled = self.X.copy()
         filled[tuple(self.holes.T)] = values
-        return self.likelihood.features(filled)
+        return self.likelihood.terms(filled)
 
     @cached_property
     def _log_data(self) -> Array:

@@ -126,19 +126,19 @@ class Franchise:
         which = np.repeat(np.arange(len(kinds)), [len(block) for block in blocks])
         columns = []
         for value in values:
-            likelihood, features = self.likelihood, self._features(value)
+            likelihood, terms = self.likelihood, self._features(value)
             if self.samples_eta:
                 likelihood = likelihood.at(float(value[0]))
-            sums = np.concatenate([block @ features for block in blocks])
+            sums = np.concatenate([block @ terms for block in blocks])
             columns.append(np.bincount(which, likelihood.log_marginal(counts, sums)))
         return (np.stack(columns, axis=1) + log_weights)[where.ravel()]
 
     def _features(self, value: Array) -> Array:
         if not len(self.holes):
-            return self.likelihood.features(self.X)
+            return self.likelihood.terms(self.X)
         filled = self.X.copy()
         filled[tuple(self.holes.T)] = value
-        return self.likelihood.features(filled)
+        return self.likelihood.terms(filled)
 
     @cached_property
     def probabilities(self) -> Array:

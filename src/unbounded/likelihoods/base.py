@@ -17,7 +17,7 @@ Parameters = Arrays
 class Bound(ABC):
     """A likelihood with its prior, bound to columns: an exponential family with a conjugate prior.
 
-    Everything about an atom is its count m and its statistics s, the sum of its rows' features; both add and subtract.
+    Everything about an atom is its count m and its statistics s, the sum of its rows' terms; both add and subtract.
     Arrays over atoms have the atom first: counts [K], statistics [K, F].
     """
 
@@ -25,7 +25,7 @@ class Bound(ABC):
 
     @property
     @abstractmethod
-    def n_features(self) -> int:
+    def n_terms(self) -> int:
         """F, the length of an atom's statistics."""
 
     @property
@@ -42,8 +42,8 @@ class Bound(ABC):
         return False
 
     @abstractmethod
-    def features(self, X: Array) -> Array:
-        """[n, F]: the features of rows (NumPy, for reference and small data)."""
+    def terms(self, X: Array) -> Array:
+        """[n, F]: the terms of rows (NumPy, for reference and small data)."""
 
     @abstractmethod
     def log_base(self, X: Array) -> Array:
@@ -63,7 +63,7 @@ class Bound(ABC):
 
     @abstractmethod
     def natural(self, parameters: Parameters) -> tuple[Array, Array]:
-        """(bias [K], eta [K, F]) with log f(x | k) = bias_k + eta_k . features(x) + log_base(x)."""
+        """(bias [K], eta [K, F]) with log f(x | k) = bias_k + eta_k . terms(x) + log_base(x)."""
 
     def finite(self, parameters: Parameters, log_weights: Array, dtype: Any) -> Any:
         """What `logits` takes: natural parameters, with bias and log weight in the last column (row, when sparse)."""
@@ -73,7 +73,7 @@ class Bound(ABC):
 
     @abstractmethod
     def family(self, first: int = 0) -> tuple[Any, ...]:
-        """The compiled description; features start at row `first` of a block."""
+        """The compiled description; terms start at row `first` of a block."""
 
     @abstractmethod
     def tail(self, slots: int, lanes: int) -> tuple[Any, ...]:
@@ -93,7 +93,7 @@ class Bound(ABC):
             return self, statistics
         columns = replace(self.columns, holes=np.ones_like(self.columns.holes))
         able: Bound = replace(self, columns=columns)  # type: ignore[type-var]
-        added = able.n_features - self.n_features
+        added = able.n_terms - self.n_terms
         return able, np.concatenate([statistics, np.repeat(counts[:, None], added, axis=1)], axis=1)
 
     def check(self, X: Any) -> None:
@@ -116,8 +116,8 @@ class Bound(ABC):
 
     def log_predictive(self, counts: Array, statistics: Array, X: Array) -> Array:
         """[K, n]: log predictive without log_base, as a ratio of marginals: slow and obvious."""
-        features = self.features(X)
-        together = np.stack([self.log_marginal(counts + 1, statistics + f) for f in features], axis=1)
+        terms = self.terms(X)
+        together = np.stack([self.log_marginal(counts + 1, statistics + f) for f in terms], axis=1)
         return together - self.log_marginal(counts, statistics)[:, None]
 
 

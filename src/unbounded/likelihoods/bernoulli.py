@@ -17,8 +17,8 @@ from unbounded.arrays import Array
 from unbounded.columns import Columns
 from unbounded.compiled.jit import implements, jit
 from unbounded.likelihoods.base import Bound, Parameters, positive
-from unbounded.likelihoods.columnwise import add_values, rows_seen, value_features, values_in_lanes
-from unbounded.likelihoods.operations import accumulate, clear, copy_row, evaluate, featurise, screen, update
+from unbounded.likelihoods.columnwise import add_values, rows_seen, value_terms, values_in_lanes
+from unbounded.likelihoods.operations import accumulate, clear, copy_row, evaluate, screen, update, write_terms
 
 
 @dataclass(frozen=True)
@@ -51,11 +51,11 @@ class BoundBernoulli(Bound):
     no0: Array
 
     @property
-    def n_features(self) -> int:
+    def n_terms(self) -> int:
         return self.columns.size * (2 if self.columns.missing else 1)
 
-    def features(self, X: Array) -> Array:
-        return value_features(X, self.columns)
+    def terms(self, X: Array) -> Array:
+        return value_terms(X, self.columns)
 
     def log_base(self, X: Array) -> Array:
         return np.zeros(len(X))
@@ -115,7 +115,7 @@ class BernoulliTail(NamedTuple):
     total: Array  # sum of log_no
 
 
-@implements(featurise, BernoulliFamily)
+@implements(write_terms, BernoulliFamily)
 def _featurise(family, block):
     values_in_lanes(family, block)
 
@@ -145,11 +145,11 @@ def _clear(family, tail, slot):
 
 @implements(update, BernoulliFamily)
 def _update(family, tail, slot, block, r, sign):
-    features = block.features
+    terms = block.terms
     d = family.columns.size
     for j in range(d):
-        x = np.float64(features[family.first + j, r])
-        seen = np.float64(features[family.first + d + j, r]) if family.missing else 1.0
+        x = np.float64(terms[family.first + j, r])
+        seen = np.float64(terms[family.first + d + j, r]) if family.missing else 1.0
         tail.yes[slot, j] += sign * x
         tail.no[slot, j] += sign * (seen - x)
     _set_logs(family, tail, slot)
@@ -157,7 +157,7 @@ def _update(family, tail, slot, block, r, sign):
 
 @implements(evaluate, BernoulliFamily)
 def _evaluate(family, tail, slot, block, begin, end, out):
-    features = block.features
+    terms = block.terms
     d = family.columns.size
     if not family.missing:
         total = tail.total[slot]
@@ -167,10 +167,10 @@ def _evaluate(family, tail, slot, block, begin, end, out):
         odds, no = tail.log_odds[slot, j], tail.log_no[slot, j]
         if family.missing:
             for r in range(begin, end):
-                out[r] += odds * features[family.first + j, r] + no * features[family.first + d + j, r]
+                out[r] += odds * terms[family.first + j, r] + no * terms[family.first + d + j, r]
         else:
             for r in range(begin, end):
-                out[r] += odds * features[family.first + j, r]
+                out[r] += odds * terms[family.first + j, r]
 
 
 @implements(screen, BernoulliFamily)

@@ -17,7 +17,7 @@ from unbounded.arrays import Array
 from unbounded.columns import Columns
 from unbounded.compiled.jit import implements, jit
 from unbounded.likelihoods.base import Bound, Parameters, positive, vector
-from unbounded.likelihoods.operations import accumulate, clear, copy_row, evaluate, featurise, screen, update
+from unbounded.likelihoods.operations import accumulate, clear, copy_row, evaluate, screen, update, write_terms
 
 MOST_LEVELS = 1_000_000
 
@@ -63,7 +63,7 @@ class BoundCategorical(Bound):
     prior: Array
 
     @property
-    def n_features(self) -> int:
+    def n_terms(self) -> int:
         return int(self.levels.sum())
 
     @property
@@ -75,9 +75,9 @@ class BoundCategorical(Bound):
         if beyond.any():
             raise ValueError(f"Categorical: column {self.columns.index[beyond][0]} has codes that fit never saw.")
 
-    def features(self, X: Array) -> Array:
+    def terms(self, X: Array) -> Array:
         x = X[:, self.columns.index]
-        out = np.zeros((len(x), self.n_features))
+        out = np.zeros((len(x), self.n_terms))
         row, column = np.nonzero(~np.isnan(x))
         out[row, self.starts[column] + x[row, column].astype(np.int64)] = 1.0
         return out
@@ -115,7 +115,7 @@ class BoundCategorical(Bound):
         return (CategoricalFamily(self.columns.index, first, self.starts, self.levels, self.prior),)
 
     def tail(self, slots: int, lanes: int) -> tuple[Any, ...]:
-        return (CategoricalTail(np.zeros((slots, self.n_features)), np.zeros((slots, self.n_features))),)
+        return (CategoricalTail(np.zeros((slots, self.n_terms)), np.zeros((slots, self.n_terms))),)
 
     def pack(self, counts: Array, statistics: Array, lanes: int) -> tuple[Any, ...]:
         (tail,) = self.tail(len(counts), lanes)
@@ -140,19 +140,19 @@ class CategoricalTail(NamedTuple):
     log_share: Array
 
 
-@implements(featurise, CategoricalFamily)
+@implements(write_terms, CategoricalFamily)
 def _featurise(family, block):
-    data, start, size, features = block.data, block.start, block.size, block.features
+    data, start, size, terms = block.data, block.start, block.size, block.terms
     for j in range(family.columns.size):
         c = family.columns[j]
         f = family.first + family.starts[j]
         for level in range(family.levels[j]):
-            for r in range(features.shape[1]):
-                features[f + level, r] = 0
+            for r in range(terms.shape[1]):
+                terms[f + level, r] = 0
         for r in range(size):
             x = data[start + r, c]
             if not np.isnan(x):
-                features[f + np.int64(x), r] = 1
+                terms[f + np.int64(x), r] = 1
 
 
 @implements(accumulate, CategoricalFamily)

@@ -1,4 +1,4 @@
-"""What likelihoods of one value per column share: features x and, only when there are holes, 1 where x is observed."""
+"""What likelihoods of one value per column share: terms x and, only when there are holes, 1 where x is observed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from unbounded.columns import Columns
 from unbounded.compiled.jit import jit
 
 
-def value_features(X: Array, columns: Columns) -> Array:
+def value_terms(X: Array, columns: Columns) -> Array:
     x = X[:, columns.index]
     seen = ~np.isnan(x)
     values = np.where(seen, x, 0.0)
@@ -25,16 +25,16 @@ def rows_seen(columns: Columns, counts: Array, observed: Array) -> Any:
 
 @jit
 def values_in_lanes(family, block):
-    data, start, size, features = block.data, block.start, block.size, block.features
+    data, start, size, terms = block.data, block.start, block.size, block.terms
     d = family.columns.size
     for j in range(d):
         c = family.columns[j]
-        for r in range(features.shape[1]):
+        for r in range(terms.shape[1]):
             x = data[start + r, c] if r < size else 0.0
             seen = not np.isnan(x)
-            features[family.first + j, r] = x if seen else 0.0
+            terms[family.first + j, r] = x if seen else 0.0
             if family.missing:
-                features[family.first + d + j, r] = seen
+                terms[family.first + d + j, r] = seen
 
 
 @jit

@@ -20,7 +20,7 @@ from unbounded.compiled.jit import implements, jit
 from unbounded.compiled.lanes import lane_log
 from unbounded.likelihoods.base import Bound, Parameters, positive, vector
 from unbounded.likelihoods.columnwise import rows_seen
-from unbounded.likelihoods.operations import accumulate, clear, copy_row, evaluate, featurise, screen, update
+from unbounded.likelihoods.operations import accumulate, clear, copy_row, evaluate, screen, update, write_terms
 
 
 @dataclass(frozen=True)
@@ -66,10 +66,10 @@ class BoundDiagonalGaussian(Bound):
         return self.columns.size
 
     @property
-    def n_features(self) -> int:
+    def n_terms(self) -> int:
         return self.size * (3 if self.columns.missing else 2)
 
-    def features(self, X: Array) -> Array:
+    def terms(self, X: Array) -> Array:
         x = (X[:, self.columns.index] - self.shift) * self.inverse_scale
         observed = ~np.isnan(x)
         x = np.where(observed, x, 0.0)
@@ -167,22 +167,22 @@ class DiagonalTail(NamedTuple):
     squares: Array
 
 
-@implements(featurise, DiagonalFamily)
+@implements(write_terms, DiagonalFamily)
 def _featurise(family, block):
-    data, start, size, features = block.data, block.start, block.size, block.features
+    data, start, size, terms = block.data, block.start, block.size, block.terms
     d = family.columns.size
-    lanes = features.shape[1]
+    lanes = terms.shape[1]
     f = family.first
     for j in range(d):
         c, shift, scale = family.columns[j], family.shift[j], family.inverse_scale[j]
         for r in range(lanes):
-            x = features.dtype.type((data[start + r, c] - shift) * scale if r < size else 0.0)
+            x = terms.dtype.type((data[start + r, c] - shift) * scale if r < size else 0.0)
             seen = not np.isnan(x)
-            x = x if seen else features.dtype.type(0.0)
-            features[f + j, r] = x * x
-            features[f + d + j, r] = x
+            x = x if seen else terms.dtype.type(0.0)
+            terms[f + j, r] = x * x
+            terms[f + d + j, r] = x
             if family.missing:
-                features[f + 2 * d + j, r] = seen
+                terms[f + 2 * d + j, r] = seen
 
 
 @implements(accumulate, DiagonalFamily)
@@ -229,17 +229,17 @@ def _clear(family, tail, slot):
 
 @implements(update, DiagonalFamily)
 def _update(family, tail, slot, block, r, sign):
-    features = block.features
+    terms = block.terms
     d = family.columns.size
     f = family.first
     for j in range(d):
-        if family.missing and features[f + 2 * d + j, r] == 0:
+        if family.missing and terms[f + 2 * d + j, r] == 0:
             continue
         n = tail.n[slot, j] + sign
         if n < 0.5:
             tail.n[slot, j], tail.mean[slot, j], tail.scale[slot, j] = 0.0, family.mean0[j], family.scale0[j]
             continue
-        x = np.float64(features[f + d + j, r])
+        x = np.float64(terms[f + d + j, r])
         kappa = family.kappa0 + tail.n[slot, j]
         gap = x - tail.mean[slot, j]
         scale = tail.scale[slot, j] + 0.5 * sign * kappa / (kappa + sign) * gap * gap
@@ -251,7 +251,7 @@ def _update(family, tail, slot, block, r, sign):
 
 @implements(evaluate, DiagonalFamily)
 def _evaluate(family, tail, slot, block, begin, end, out):
-    features = block.features
+    terms = block.terms
     d = family.columns.size
     f = family.first
     if not family.missing:
@@ -263,19 +263,19 @@ def _evaluate(family, tail, slot, block, begin, end, out):
         constant = tail.constant[slot, j]
         if family.missing:
             for r in range(begin, end):
-                gap = features[f + d + j, r] - mean
-                seen = np.float64(features[f + 2 * d + j, r])
+                gap = terms[f + d + j, r] - mean
+                seen = np.float64(terms[f + 2 * d + j, r])
                 out[r] += seen * (constant - power * lane_log(1.0 + ratio * gap * gap))
         else:
             for r in range(begin, end):
-                gap = features[f + d + j, r] - mean
+                gap = terms[f + d + j, r] - mean
                 out[r] -= power * lane_log(1.0 + ratio * gap * gap)
 
 
 @implements(screen, DiagonalFamily)
 def _screen(family, tail, slot, block, begin, end, out):
     """Sum of logs of 1 + q_j is at least the log of 1 + their sum, and powers are at least the smallest one."""
-    features = block.features
+    terms = block.terms
     d = family.columns.size
     x0 = family.first + d
     top, power = tail.total[slot], np.inf
@@ -291,8 +291,8 @@ def _screen(family, tail, slot, block, begin, end, out):
     for j in range(d):
         mean, ratio = tail.mean[slot, j], tail.ratio[slot, j]
         for r in range(begin, end):
-            gap = features[x0 + j, r] - mean
-            seen = np.float64(features[x0 + d + j, r]) if family.missing else 1.0
+            gap = terms[x0 + j, r] - mean
+            seen = np.float64(terms[x0 + d + j, r]) if family.missing else 1.0
             squares[r] += seen * ratio * gap * gap
     for r in range(begin, end):
         out[r] += top - power * lane_log(1.0 + squares[r])

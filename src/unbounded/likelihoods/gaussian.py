@@ -1,7 +1,7 @@
 """Full-covariance Gaussian with a normal-inverse-Wishart prior (docs/model.md, "Gaussian").
 
 Columns are shifted and scaled to mean 0 and standard deviation 1 before anything else, which the prior follows exactly:
-quadratic features lose no digits to a large mean, and no copy of the data is needed.
+quadratic terms lose no digits to a large mean, and no copy of the data is needed.
 """
 
 from __future__ import annotations
@@ -88,14 +88,14 @@ class BoundGaussian(Bound):
         return self.columns.size
 
     @property
-    def n_features(self) -> int:
+    def n_terms(self) -> int:
         return self.size * (self.size + 1) // 2 + self.size
 
     @property
     def imputed(self) -> Array:
         return self.columns.index if self.columns.missing else self.columns.index[:0]
 
-    def features(self, X: Array) -> Array:
+    def terms(self, X: Array) -> Array:
         x = (X[:, self.columns.index] - self.shift) * self.inverse_scale
         a, b = np.triu_indices(self.size)
         return np.concatenate([x[:, a] * x[:, b], x], axis=1)

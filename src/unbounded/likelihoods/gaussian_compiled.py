@@ -1,4 +1,4 @@
-"""The compiled side of the full-covariance Gaussian: quadratic features, staged bounds, and the collapsed tail."""
+"""The compiled side of the full-covariance Gaussian: quadratic terms, staged bounds, and the collapsed tail."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from unbounded.likelihoods.operations import (
     copy_row,
     dense_logits,
     evaluate,
-    featurise,
     logits,
     screen,
     update,
+    write_terms,
 )
 
 STAGED_COLUMNS = 32  # from here on, atoms are bounded by a quarter of the columns first
@@ -71,48 +71,48 @@ class GaussianTail(NamedTuple):
 
 @jit
 def _linear(family, block):
-    data, start, size, features = block.data, block.start, block.size, block.features
+    data, start, size, terms = block.data, block.start, block.size, block.terms
     d = family.columns.size
     x0 = family.first + d * (d + 1) // 2
     for j in range(d):
         c, shift, scale = family.columns[j], family.shift[j], family.inverse_scale[j]
         for r in range(size):
-            features[x0 + j, r] = (data[start + r, c] - shift) * scale
-        for r in range(size, features.shape[1]):
-            features[x0 + j, r] = 0
+            terms[x0 + j, r] = (data[start + r, c] - shift) * scale
+        for r in range(size, terms.shape[1]):
+            terms[x0 + j, r] = 0
     return x0
 
 
 @jit
-def _quadratic(features, x0, coordinates, first):
+def _quadratic(terms, x0, coordinates, first):
     """Products of the first coordinates, pair by pair, from row `first` on."""
     f = first
     for a in range(coordinates):
         for b in range(a, coordinates):
-            for r in range(features.shape[1]):
-                features[f, r] = features[x0 + a, r] * features[x0 + b, r]
+            for r in range(terms.shape[1]):
+                terms[f, r] = terms[x0 + a, r] * terms[x0 + b, r]
             f += 1
     return f
 
 
-@implements(featurise, GaussianFamily)
+@implements(write_terms, GaussianFamily)
 def _featurise(family, block):
-    features = block.features
+    terms = block.terms
     x0 = _linear(family, block)
-    _quadratic(features, x0, family.columns.size, family.first)
+    _quadratic(terms, x0, family.columns.size, family.first)
 
 
 @jit
-def _pairs(family, flat, begin, size, features, x0):
+def _pairs(family, flat, begin, size, terms, x0):
     """`_linear` for a table of two columns: one pass over neighbours vectorises, two strided ones do not."""
     a, b = family.shift[0], family.shift[1]
     u, v = family.inverse_scale[0], family.inverse_scale[1]
     for r in range(size):
-        features[x0, r] = (flat[begin + 2 * r] - a) * u
-        features[x0 + 1, r] = (flat[begin + 2 * r + 1] - b) * v
-    for r in range(size, features.shape[1]):
-        features[x0, r] = 0
-        features[x0 + 1, r] = 0
+        terms[x0, r] = (flat[begin + 2 * r] - a) * u
+        terms[x0 + 1, r] = (flat[begin + 2 * r + 1] - b) * v
+    for r in range(size, terms.shape[1]):
+        terms[x0, r] = 0
+        terms[x0 + 1, r] = 0
 
 
 @inline
@@ -128,10 +128,10 @@ def _plane(e, x, y):
 @implements(logits, PlaneGaussian)
 def _plane_logits(finite, family, block, out, top):
     """Two columns: the quadratic form in Horner's way, four atoms at a time, and the largest value in the same pass."""
-    data, start, size, features = block.data, block.start, block.size, block.features
+    data, start, size, terms = block.data, block.start, block.size, block.terms
     x0 = family[0].first + 3
     if data.shape[1] == 2 and family[0].columns[0] == 0:
-        _pairs(family[0], data.reshape(data.size), 2 * start, size, features, x0)
+        _pairs(family[0], data.reshape(data.size), 2 * start, size, terms, x0)
     else:
         _linear(family[0], block)
     eta = finite.eta
@@ -141,7 +141,7 @@ def _plane_logits(finite, family, block, out, top):
     for k in range(0, atoms - 3, 4):
         e0, e1, e2, e3 = _six(eta, k), _six(eta, k + 1), _six(eta, k + 2), _six(eta, k + 3)
         for r in range(lanes):
-            x, y = features[x0, r], features[x0 + 1, r]
+            x, y = terms[x0, r], terms[x0 + 1, r]
             a, b, c, d = _plane(e0, x, y), _plane(e1, x, y), _plane(e2, x, y), _plane(e3, x, y)
             out[k, r] = a
             out[k + 1, r] = b
@@ -151,7 +151,7 @@ def _plane_logits(finite, family, block, out, top):
     for k in range(atoms - atoms % 4, atoms):
         e0 = _six(eta, k)
         for r in range(lanes):
-            value = _plane(e0, features[x0, r], features[x0 + 1, r])
+            value = _plane(e0, terms[x0, r], terms[x0 + 1, r])
             out[k, r] = value
             top[r] = max(top[r], value)
 
@@ -161,32 +161,32 @@ def _staged_logits(finite, family, block, out, top):
     """Bound every atom by its first coordinates, then finish only those that can still matter.
 
     An atom more than NEGLIGIBLE nats below another one of the same row weighs less than a rounding error of their sum.
-    In a block where most atoms do matter, one dense product is faster. The room of the quadratic features, which are
+    In a block where most atoms do matter, one dense product is faster. The room of the quadratic terms, which are
     not needed here, is the scratch.
     """
-    features = block.features
+    terms = block.terms
     d = finite.factor.shape[1]
     x0 = _linear(family[0], block)
-    np.dot(finite.rotation, features[x0 : x0 + d], features[x0 - 3 * d : x0 - 2 * d])
+    np.dot(finite.rotation, terms[x0 : x0 + d], terms[x0 - 3 * d : x0 - 2 * d])
     guess = np.empty(out.shape[1], np.int64)
     floor = np.empty(out.shape[1], out.dtype)
-    if 2 * _bound_atoms(finite, features, x0, guess, floor, out, top) < out.size:
-        _finish_open(finite, features, x0, guess, floor, out, top)
+    if 2 * _bound_atoms(finite, terms, x0, guess, floor, out, top) < out.size:
+        _finish_open(finite, terms, x0, guess, floor, out, top)
     else:
         dense_logits(finite.eta, family, block, out, top)
 
 
 @jit
-def _bound_atoms(finite, features, x0, guess, floor, out, top):
+def _bound_atoms(finite, terms, x0, guess, floor, out, top):
     """Bound log weights by the first coordinates and finish each row's most promising atom; count what stays open."""
     atoms, lanes = out.shape
     j = finite.coordinates
     turned = x0 - 3 * finite.factor.shape[1]
-    end = _quadratic(features, turned, j, 0)
+    end = _quadratic(terms, turned, j, 0)
     for a in range(j + 1):
         for r in range(lanes):
-            features[end + a, r] = features[turned + a, r] if a < j else 1.0
-    np.dot(finite.lead[:atoms], features[: end + j + 1], out)
+            terms[end + a, r] = terms[turned + a, r] if a < j else 1.0
+    np.dot(finite.lead[:atoms], terms[: end + j + 1], out)
     for r in range(lanes):
         top[r] = -np.inf
     for k in range(atoms):
@@ -201,7 +201,7 @@ def _bound_atoms(finite, features, x0, guess, floor, out, top):
             rows[m] = r
             m += guess[r] == k
         if m:
-            _finish(finite, k, rows[:m], features, x0, out)
+            _finish(finite, k, rows[:m], terms, x0, out)
         for q in range(m):
             floor[rows[q]] = out[k, rows[q]] - out.dtype.type(NEGLIGIBLE)
             top[rows[q]] = out[k, rows[q]]
@@ -213,7 +213,7 @@ def _bound_atoms(finite, features, x0, guess, floor, out, top):
 
 
 @jit
-def _finish_open(finite, features, x0, guess, floor, out, top):
+def _finish_open(finite, terms, x0, guess, floor, out, top):
     atoms, lanes = out.shape
     rows = np.empty(lanes, np.int64)
     for k in range(atoms):
@@ -222,23 +222,23 @@ def _finish_open(finite, features, x0, guess, floor, out, top):
             rows[m] = r
             m += (guess[r] != k) & (out[k, r] >= floor[r])
         if m:
-            _finish(finite, k, rows[:m], features, x0, out)
+            _finish(finite, k, rows[:m], terms, x0, out)
         for q in range(m):
             top[rows[q]] = max(top[rows[q]], out[k, rows[q]])
 
 
 @jit
-def _finish(finite, k, rows, features, x0, out):
+def _finish(finite, k, rows, terms, x0, out):
     """Complete the bound to the exact value for the given rows: one product with the rest of the triangular factor."""
     d = finite.factor.shape[1]
-    lanes = features.shape[1]
+    lanes = terms.shape[1]
     m, j = rows.size, finite.coordinates
     rest = d - j
-    x = features[x0 - 2 * d : x0 - d].reshape(d * lanes)[: d * m].reshape(d, m)
-    y = features[x0 - d : x0].reshape(d * lanes)[: rest * m].reshape(rest, m)
+    x = terms[x0 - 2 * d : x0 - d].reshape(d * lanes)[: d * m].reshape(d, m)
+    y = terms[x0 - d : x0].reshape(d * lanes)[: rest * m].reshape(rest, m)
     for i in range(d):
         for q in range(m):
-            x[i, q] = features[x0 - 3 * d + i, rows[q]]
+            x[i, q] = terms[x0 - 3 * d + i, rows[q]]
     np.dot(finite.factor[k, j:], x, y)
     for q in range(m):
         x[0, q] = 0
@@ -307,7 +307,7 @@ def _clear(family, tail, slot):
 @implements(update, GaussianFamily)
 def _update(family, tail, slot, block, r, sign):
     """Rank-one update (or downdate) of the Cholesky factor of scale_n, and of mean_n."""
-    features = block.features
+    terms = block.terms
     if sign < 0 and tail.n[slot] < 1.5:
         clear(family, tail, slot)
         return
@@ -318,7 +318,7 @@ def _update(family, tail, slot, block, r, sign):
     step = tail.step
     factor = tail.factor[slot]
     for j in range(d):
-        x = np.float64(features[x0 + j, r])
+        x = np.float64(terms[x0 + j, r])
         step[j] = weight * (x - tail.mean[slot, j])
         tail.mean[slot, j] = (kappa * tail.mean[slot, j] + sign * x) / (kappa + sign)
     for j in range(d):
@@ -346,7 +346,7 @@ def _student_terms(family, tail, slot):
 
 
 @jit
-def _student_lanes(family, tail, slot, features, begin, end, out, coordinates):
+def _student_lanes(family, tail, slot, terms, begin, end, out, coordinates):
     """Add constant - power log(1 + ratio |U^-T (x - mean)|^2) for rows in lanes, by forward substitution.
 
     Fewer than all coordinates leave out squares: an upper bound.
@@ -361,7 +361,7 @@ def _student_lanes(family, tail, slot, features, begin, end, out, coordinates):
         mean = tail.mean[slot, j]
         inverse = 1.0 / factor[j, j]
         for r in range(begin, end):
-            lanes[j, r] = features[x0 + j, r] - mean
+            lanes[j, r] = terms[x0 + j, r] - mean
         i = 0
         while i + 3 < j:
             a, b, c, e = factor[i, j], factor[i + 1, j], factor[i + 2, j], factor[i + 3, j]
@@ -383,23 +383,23 @@ def _student_lanes(family, tail, slot, features, begin, end, out, coordinates):
 
 @implements(evaluate, GaussianFamily)
 def _evaluate(family, tail, slot, block, begin, end, out):
-    features = block.features
+    terms = block.terms
     d = family.columns.size
     if end - begin >= 4:
-        _student_lanes(family, tail, slot, features, begin, end, out, d)
+        _student_lanes(family, tail, slot, terms, begin, end, out, d)
     else:
         for r in range(begin, end):
-            _student_row(family, tail, slot, features, r, out)
+            _student_row(family, tail, slot, terms, r, out)
 
 
 @jit
-def _student_row(family, tail, slot, features, r, out):
+def _student_row(family, tail, slot, terms, r, out):
     """The same for one row: the loops run along the factor's rows."""
     d = family.columns.size
     x0, ratio, power = _student_terms(family, tail, slot)
     y, factor = tail.step, tail.factor[slot]
     for j in range(d):
-        y[j] = features[x0 + j, r] - tail.mean[slot, j]
+        y[j] = terms[x0 + j, r] - tail.mean[slot, j]
     total = 0.0
     for j in range(d):
         white = y[j] / factor[j, j]
@@ -412,9 +412,9 @@ def _student_row(family, tail, slot, features, r, out):
 @implements(screen, GaussianFamily)
 def _screen(family, tail, slot, block, begin, end, out):
     """The first coordinates of the forward substitution alone bound the quadratic form from below."""
-    features = block.features
+    terms = block.terms
     d = family.columns.size
-    _student_lanes(family, tail, slot, features, begin, end, out, min(d, max(4, d // 3)))
+    _student_lanes(family, tail, slot, terms, begin, end, out, min(d, max(4, d // 3)))
 
 
 class Holes(NamedTuple):

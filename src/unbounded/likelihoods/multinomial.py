@@ -17,7 +17,7 @@ from unbounded.arrays import Array, is_csr
 from unbounded.columns import Columns
 from unbounded.compiled.jit import implements
 from unbounded.likelihoods.base import Bound, Parameters, positive
-from unbounded.likelihoods.operations import accumulate, clear, copy_row, evaluate, featurise, screen, update
+from unbounded.likelihoods.operations import accumulate, clear, copy_row, evaluate, screen, update, write_terms
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class BoundMultinomial(Bound):
     prior: Array
 
     @property
-    def n_features(self) -> int:
+    def n_terms(self) -> int:
         return self.columns.size
 
     @property
@@ -62,7 +62,7 @@ class BoundMultinomial(Bound):
     def _dense(self, X: Any) -> Array:
         return np.asarray(X.todense() if is_csr(X) else X)[:, self.columns.index]
 
-    def features(self, X: Any) -> Array:
+    def terms(self, X: Any) -> Array:
         return self._dense(X).astype(float)
 
     def log_base(self, X: Any) -> Array:
@@ -124,13 +124,13 @@ class MultinomialTail(NamedTuple):
     total: Array
 
 
-@implements(featurise, MultinomialFamily)
+@implements(write_terms, MultinomialFamily)
 def _featurise(family, block):
-    data, start, size, features = block.data, block.start, block.size, block.features
+    data, start, size, terms = block.data, block.start, block.size, block.terms
     for j in range(family.columns.size):
         c = family.columns[j]
-        for r in range(features.shape[1]):
-            features[family.first + j, r] = data[start + r, c] if r < size else 0.0
+        for r in range(terms.shape[1]):
+            terms[family.first + j, r] = data[start + r, c] if r < size else 0.0
 
 
 @implements(accumulate, MultinomialFamily)
@@ -148,20 +148,20 @@ def _clear(family, tail, slot):
 
 @implements(update, MultinomialFamily)
 def _update(family, tail, slot, block, r, sign):
-    features = block.features
+    terms = block.terms
     for j in range(family.columns.size):
-        x = np.float64(features[family.first + j, r])
+        x = np.float64(terms[family.first + j, r])
         tail.weight[slot, j] += sign * x
         tail.total[slot] += sign * x
 
 
 @implements(evaluate, MultinomialFamily)
 def _evaluate(family, tail, slot, block, begin, end, out):
-    features = block.features
+    terms = block.terms
     for r in range(begin, end):
         total, value = 0.0, 0.0
         for j in range(family.columns.size):
-            x = np.float64(features[family.first + j, r])
+            x = np.float64(terms[family.first + j, r])
             if x > 0:
                 total += x
                 weight = tail.weight[slot, j]
@@ -174,7 +174,7 @@ def _screen(family, tail, slot, block, begin, end, out):
     return None  # a probability is at most 1
 
 
-@implements(featurise, SparseMultinomialFamily)
+@implements(write_terms, SparseMultinomialFamily)
 def _featurise_sparse(family, block):
     return None
 

@@ -2,10 +2,10 @@
 
 A *family* is a NamedTuple of plain arrays and numbers (what the likelihood is), a *tail* another one (the collapsed
 state of up to C atoms, one slot each, and the prior in slot C). A kernel sees a tuple of families, one per column
-group: their log likelihoods add up. Rows come in blocks with rows in lanes: `features[f, r]` is feature f of row r.
+group: their log likelihoods add up. Rows come in blocks with rows in lanes: `terms[f, r]` is feature f of row r.
 
-Every family is exponential: log f(x | atom k) = bias_k + eta_k . features(x) + a term that is the same for all atoms,
-and an atom's sufficient statistics are the sum of its rows' features.
+Every family is exponential: log f(x | atom k) = bias_k + eta_k . terms(x) + a term that is the same for all atoms,
+and an atom's sufficient statistics are the sum of its rows' terms.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from unbounded.compiled.jit import OVERLOAD, inline, jit, over_parts
 
 
 class Block(NamedTuple):
-    """Rows start .. start + size of the data, and room for their features."""
+    """Rows start .. start + size of the data, and room for their terms."""
 
     data: Any
     start: int
     size: int
-    features: Any
+    terms: Any
 
 
-def featurise(family: Any, block: Any) -> None:
-    """Write the features of the block's rows."""
+def write_terms(family: Any, block: Any) -> None:
+    """Write the terms of the block's rows."""
 
 
 def accumulate(family: Any, data: Any, rows: Any, statistics: Any) -> None:
-    """Add the features of the given rows to one atom's statistics."""
+    """Add the terms of the given rows to one atom's statistics."""
 
 
 def clear(family: Any, tail: Any, slot: int) -> None:
@@ -55,19 +55,19 @@ def screen(family: Any, tail: Any, slot: int, block: Any, begin: int, end: int, 
 def logits(finite: Any, family: Any, block: Any, out: Any, top: Any) -> None:
     """out[k, r]: log weight times likelihood of row r of the block under atom k, and top[r] its largest over k.
 
-    `finite` is the finite part: an array eta, with out = eta . (features, 1), or what a likelihood has that is faster;
+    `finite` is the finite part: an array eta, with out = eta . (terms, 1), or what a likelihood has that is faster;
     of its atoms, the first out.shape[0] are used.
-    Fills `features` on the way (at least the rows that the tail reads); its last row is 1.
+    Fills `terms` on the way (at least the rows that the tail reads); its last row is 1.
     """
 
 
 def _featurise_one(family, block):
-    featurise(family[0], block)
+    write_terms(family[0], block)
 
 
 def _featurise_more(family, block):
-    featurise(family[0], block)
-    featurise(family[1:], block)
+    write_terms(family[0], block)
+    write_terms(family[1:], block)
 
 
 def _accumulate_one(family, data, rows, statistics):
@@ -115,7 +115,7 @@ def _screen_more(family, tail, slot, block, begin, end, out):
     screen(family[1:], tail[1:], slot, block, begin, end, out)
 
 
-over_parts(featurise, _featurise_one, _featurise_more)
+over_parts(write_terms, _featurise_one, _featurise_more)
 over_parts(accumulate, _accumulate_one, _accumulate_more)
 over_parts(clear, _clear_one, _clear_more)
 over_parts(update, _update_one, _update_more)
@@ -147,8 +147,8 @@ def largest(values: Any, top: Any) -> None:
 
 
 @inline
-def _narrow_product(eta: Any, features: Any, out: Any) -> None:
-    """eta @ (features, 1) for a few features: the output row stays in cache, the loop over rows vectorises."""
+def _narrow_product(eta: Any, terms: Any, out: Any) -> None:
+    """eta @ (terms, 1) for a few terms: the output row stays in cache, the loop over rows vectorises."""
     atoms, lanes = out.shape
     width = eta.shape[1]
     for k in range(atoms):
@@ -159,21 +159,21 @@ def _narrow_product(eta: Any, features: Any, out: Any) -> None:
         for f in range(0, width - 2, 2):
             a, b = eta[k, f], eta[k, f + 1]
             for r in range(lanes):
-                row[r] += a * features[f, r] + b * features[f + 1, r]
+                row[r] += a * terms[f, r] + b * terms[f + 1, r]
         if width % 2 == 0:
             a = eta[k, width - 2]
             for r in range(lanes):
-                row[r] += a * features[width - 2, r]
+                row[r] += a * terms[width - 2, r]
 
 
 @jit
 def dense_logits(eta: Any, family: Any, block: Any, out: Any, top: Any) -> None:
-    features = block.features
-    featurise(family, block)
+    terms = block.terms
+    write_terms(family, block)
     if eta.shape[1] <= 12:
-        _narrow_product(eta, features, out)
+        _narrow_product(eta, terms, out)
     elif out.shape[0] > 0:
-        np.dot(eta[: out.shape[0]], features, out)
+        np.dot(eta[: out.shape[0]], terms, out)
     largest(out, top)
 
 

@@ -17,8 +17,8 @@ from unbounded.arrays import Array
 from unbounded.columns import Columns
 from unbounded.compiled.jit import implements, jit
 from unbounded.likelihoods.base import Bound, Parameters, positive
-from unbounded.likelihoods.columnwise import add_values, rows_seen, value_features, values_in_lanes
-from unbounded.likelihoods.operations import accumulate, clear, copy_row, evaluate, featurise, screen, update
+from unbounded.likelihoods.columnwise import add_values, rows_seen, value_terms, values_in_lanes
+from unbounded.likelihoods.operations import accumulate, clear, copy_row, evaluate, screen, update, write_terms
 
 
 @dataclass(frozen=True)
@@ -53,11 +53,11 @@ class BoundPoisson(Bound):
     rate0: Array
 
     @property
-    def n_features(self) -> int:
+    def n_terms(self) -> int:
         return self.columns.size * (2 if self.columns.missing else 1)
 
-    def features(self, X: Array) -> Array:
-        return value_features(X, self.columns)
+    def terms(self, X: Array) -> Array:
+        return value_terms(X, self.columns)
 
     def log_base(self, X: Array) -> Array:
         return -gammaln(np.nan_to_num(X[:, self.columns.index]) + 1.0).sum(1)
@@ -115,7 +115,7 @@ class PoissonTail(NamedTuple):
     log_next: Array  # log(rate + 1)
 
 
-@implements(featurise, PoissonFamily)
+@implements(write_terms, PoissonFamily)
 def _featurise(family, block):
     values_in_lanes(family, block)
 
@@ -142,25 +142,25 @@ def _clear(family, tail, slot):
 
 @implements(update, PoissonFamily)
 def _update(family, tail, slot, block, r, sign):
-    features = block.features
+    terms = block.terms
     d = family.columns.size
     for j in range(d):
-        tail.shape[slot, j] += sign * np.float64(features[family.first + j, r])
-        tail.rate[slot, j] += sign * (np.float64(features[family.first + d + j, r]) if family.missing else 1.0)
+        tail.shape[slot, j] += sign * np.float64(terms[family.first + j, r])
+        tail.rate[slot, j] += sign * (np.float64(terms[family.first + d + j, r]) if family.missing else 1.0)
     _set_logs(family, tail, slot)
 
 
 @implements(evaluate, PoissonFamily)
 def _evaluate(family, tail, slot, block, begin, end, out):
     """The negative binomial, without 1 / x!, which all atoms share."""
-    features = block.features
+    terms = block.terms
     d = family.columns.size
     for j in range(d):
         shape, zero, log_next = tail.shape[slot, j], tail.at_zero[slot, j], tail.log_next[slot, j]
         for r in range(begin, end):
-            if family.missing and features[family.first + d + j, r] == 0:
+            if family.missing and terms[family.first + d + j, r] == 0:
                 continue
-            x = np.float64(features[family.first + j, r])
+            x = np.float64(terms[family.first + j, r])
             out[r] += zero + math.lgamma(shape + x) - x * log_next
 
 

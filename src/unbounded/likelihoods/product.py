@@ -48,23 +48,23 @@ class BoundProduct(Bound):
     parts: tuple[Bound, ...]
 
     @property
-    def n_features(self) -> int:
-        return sum(part.n_features for part in self.parts)
+    def n_terms(self) -> int:
+        return sum(part.n_terms for part in self.parts)
 
     @property
     def imputed(self) -> Array:
         return np.sort(np.concatenate([part.imputed for part in self.parts]))
 
     def _slices(self) -> list[slice]:
-        ends = np.cumsum([part.n_features for part in self.parts])
-        return [slice(int(end) - part.n_features, int(end)) for part, end in zip(self.parts, ends, strict=True)]
+        ends = np.cumsum([part.n_terms for part in self.parts])
+        return [slice(int(end) - part.n_terms, int(end)) for part, end in zip(self.parts, ends, strict=True)]
 
     def check(self, X: Any) -> None:
         for part in self.parts:
             part.check(X)
 
-    def features(self, X: Array) -> Array:
-        return np.concatenate([part.features(X) for part in self.parts], axis=1)
+    def terms(self, X: Array) -> Array:
+        return np.concatenate([part.terms(X) for part in self.parts], axis=1)
 
     def log_base(self, X: Array) -> Array:
         return np.sum([part.log_base(X) for part in self.parts], axis=0)

@@ -139,8 +139,8 @@ class RowContent:
         return finite_part(self.likelihood, self.dtype, usable, np.zeros(n_usable))
 
     def count(self, shard: GroupShard, n_atoms: int) -> Atoms:
-        family, n_features = self.likelihood.family(), self.likelihood.n_features
-        return Atoms(*labelled.statistics(family, shard.data, shard.labels, n_atoms, n_features))
+        family, n_terms = self.likelihood.family(), self.likelihood.n_terms
+        return Atoms(*labelled.statistics(family, shard.data, shard.labels, n_atoms, n_terms))
 
     def from_dense(self, statistics: Array) -> Array:
         return statistics

@@ -63,7 +63,7 @@ class SweepKeys(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    features: Any
+    terms: Any
     logits: Any
     top: Any
     plain: Any  # [lanes, atoms]: likelihoods of the rows, each row relative to its best mobile atom
@@ -71,14 +71,14 @@ class Scratch(NamedTuple):
     fresh: Any
     weights: Any
     counts: Any  # rows of the current group by code
-    single: Any  # features of one row
+    single: Any  # terms of one row
 
 
-def scratch(features: int, atoms: int, shared: int, slots: int, lanes: int, dtype: Any) -> Scratch:
-    rows, single = np.empty((features + 1, lanes), dtype), np.empty((features + 1, 1))
+def scratch(terms: int, atoms: int, shared: int, slots: int, lanes: int, dtype: Any) -> Scratch:
+    rows, single = np.empty((terms + 1, lanes), dtype), np.empty((terms + 1, 1))
     rows[-1] = single[-1] = 1.0
     return Scratch(
-        features=rows,
+        terms=rows,
         logits=np.empty((atoms, lanes), dtype),
         top=np.empty(lanes, dtype),
         plain=np.empty((lanes, atoms), dtype),
@@ -131,7 +131,7 @@ def assign(families, rows, begin, finite, tail, keys, work):
     n, lanes, shared, first = labels.size, work.top.size, finite.shared, rows.first
     stop = 0
     for start in range(begin, n, lanes):
-        block = Block(rows.data, start, min(lanes, n - start), work.features)
+        block = Block(rows.data, start, min(lanes, n - start), work.terms)
         likelihoods(finite.atoms, families, block, work)
         for r in range(block.size):
             i = start + r

@@ -176,7 +176,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         self.labels_[self._order] = self._reference
         group = np.repeat(np.arange(len(self._sizes)), self._sizes)
         shares = np.zeros((len(self._sizes), self.n_topics_))
-        words = np.zeros((self.n_topics_, self._likelihood.n_features)) if self._words else None
+        words = np.zeros((self.n_topics_, self._likelihood.n_terms)) if self._words else None
         history = []
         for draw, snap, share in self._draws():
             history.append(topics.sizes(draw.counts, share))
@@ -195,7 +195,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         """Snapshots as draws, each with [K, n_topics_]: how an atom's rows are spread over the reference topics."""
         for snap in self._snapshots:
             share = topics.spread(snap["labels"], self._reference)
-            statistics = unpacked(snap, self._likelihood.n_features).astype(float)
+            statistics = unpacked(snap, self._likelihood.n_terms).astype(float)
             draw = Draw(snap["counts"], snap["tables"], statistics, GroupHyper(*snap["hyper"]))
             yield draw, snap, share
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from unbounded.compiled.draws import uniform
 from unbounded.compiled.jit import inline, jit
-from unbounded.likelihoods.operations import Block, clear, evaluate, featurise, logits, refresh, update
+from unbounded.likelihoods.operations import Block, clear, evaluate, logits, refresh, update, write_terms
 from unbounded.models.groups.direct import LOOK_AHEAD, Group, free_slot, group_of, likelihoods
 
 
@@ -93,7 +93,7 @@ def reseat(families, seating, cursor, finite, tail, keys, work):
         group = Group(offsets[g], offsets[g + 1])
         if phase == 0:
             for start in range(max(row, group.begin), group.end, lanes):
-                block = Block(seating.data, start, min(lanes, group.end - start), work.features)
+                block = Block(seating.data, start, min(lanes, group.end - start), work.terms)
                 likelihoods(finite.atoms, families, block, work)
                 stopped = _seat_block(families, block, seating, group, finite, tail, keys.seat, work)
                 if stopped >= 0:
@@ -323,7 +323,7 @@ def _tables_under_atoms(families, seating, group, finite, work):
         tables = max(tables, seats[i] + 1)
     together = np.zeros((tables, finite.usable))
     for start in range(group.begin, group.end if finite.usable > 0 else group.begin, lanes):
-        block = Block(seating.data, start, min(lanes, group.end - start), work.features)
+        block = Block(seating.data, start, min(lanes, group.end - start), work.terms)
         logits(finite.atoms, families, block, work.logits, work.top)
         for r in range(block.size):
             for k in range(finite.usable):
@@ -375,7 +375,7 @@ def _table_joins(families, seating, end, i, tail, slot, sign, single):
     for q in range(i, end):
         if seats[q] == seats[i]:
             block = Block(seating.data, q, 1, single)
-            featurise(families, block)
+            write_terms(families, block)
             if sign > 0:
                 evaluate(families, tail.collapsed, slot, block, 0, 1, value)
             update(families, tail.collapsed, slot, block, 0, sign)

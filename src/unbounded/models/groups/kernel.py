@@ -132,9 +132,9 @@ def scratch_for(part: GroupPart, slots: int, typical: int) -> Scratch:
     """Room for a block of rows, of which there are typically so many in a row."""
     dense = isinstance(part.finite, np.ndarray)
     dtype = (part.finite if dense else part.finite[0]).dtype
-    features = 0 if part.likelihood.sparse else part.likelihood.n_features
-    lanes = labelled.lanes_for(typical, features if dense else 0, 2 * part.usable, dtype.itemsize)
-    return direct.scratch(features, part.usable, part.n_shared, slots, lanes, dtype)
+    terms = 0 if part.likelihood.sparse else part.likelihood.n_terms
+    lanes = labelled.lanes_for(typical, terms if dense else 0, 2 * part.usable, dtype.itemsize)
+    return direct.scratch(terms, part.usable, part.n_shared, slots, lanes, dtype)
 
 
 def collapsed(content: Content, shard: GroupShard, part: GroupPart, slots: int, work: Scratch) -> tuple[Any, Array]:

@@ -37,7 +37,7 @@ class DishTable(NamedTuple):
 
     counts: Array
     tables: Array
-    statistics: Any  # [K, features], of words a CSR matrix
+    statistics: Any  # [K, terms], of words a CSR matrix
     owner: Array
 
 

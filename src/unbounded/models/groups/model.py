@@ -209,7 +209,7 @@ class Groups(Built[HierarchicalMeasure, Bound, Array]):
         }
 
     def restore(self, arrays: Arrays) -> GroupsState:
-        statistics = unpacked(arrays, self.likelihood.n_features)
+        statistics = unpacked(arrays, self.likelihood.n_terms)
         return GroupsState(
             int(arrays["round"]),
             self.measure.restore(arrays["hyper"]),

@@ -1,7 +1,7 @@
 """Direct assignment in NumPy: slow and obvious, to compare other kernels with (device="reference").
 
 One row after another, with everything computed afresh: log likelihoods from natural parameters, predictive densities as
-ratios of marginals, statistics as sums of features. It draws the numbers that every kernel draws, and lists the atoms
+ratios of marginals, statistics as sums of terms. It draws the numbers that every kernel draws, and lists the atoms
 that a row may join in the same order, so that labels are the same but for ties within rounding.
 """
 
@@ -34,12 +34,12 @@ class ReferenceTail:
     statistics: Array
     sticks: Array
     rest: float
-    features: Array = field(repr=False)  # of the shard's rows
+    terms: Array = field(repr=False)  # of the shard's rows
 
     def leave(self, slot: int, i: int) -> bool:
         """Row i leaves the atom; whether it was the last."""
         self.counts[slot] -= 1
-        self.statistics[slot] -= self.features[i]
+        self.statistics[slot] -= self.terms[i]
         if self.counts[slot] > 0:
             return False
         self.rest = float(np.logaddexp(self.rest, self.sticks[slot]))
@@ -47,13 +47,13 @@ class ReferenceTail:
 
     def join(self, slot: int, i: int) -> None:
         self.counts[slot] += 1
-        self.statistics[slot] += self.features[i]
+        self.statistics[slot] += self.terms[i]
 
     def free(self) -> int:
         """The first atom without rows; one more where there is none."""
         if self.counts.all():
             self.counts, self.sticks = np.append(self.counts, 0), np.append(self.sticks, -np.inf)
-            self.statistics = np.vstack([self.statistics, np.zeros(self.features.shape[1])])
+            self.statistics = np.vstack([self.statistics, np.zeros(self.terms.shape[1])])
         return int(np.argmin(self.counts > 0))
 
     def bear(self, slot: int, share: float, v: float) -> None:
@@ -121,7 +121,7 @@ class ReferenceDirect:
 
     def sweep(self, shard: GroupShard, part: GroupPart, tail: ReferenceTail) -> ReferenceTail:
         bias, eta = part.finite
-        logits = (bias + tail.features @ eta.T)[:, : part.usable]
+        logits = (bias + tail.terms @ eta.T)[:, : part.usable]
         rows = shard.first + np.arange(len(shard.labels))
         for s in range(self.sweeps):
             u, v = (uniforms(part.seed.key(name, s), rows) for name in ("label", "stick"))
@@ -159,7 +159,7 @@ class ReferenceDirect:
         self, old: int, i: int, part: GroupPart, tail: ReferenceTail, group: GroupView, logits: Array
     ) -> tuple[list[int], Array]:
         """(codes, their weights) of all that row i may join, in order; the last is a new atom."""
-        log_p = log_predictive(part.likelihood, tail.counts, tail.statistics, tail.features[i : i + 1])
+        log_p = log_predictive(part.likelihood, tail.counts, tail.statistics, tail.terms[i : i + 1])
         best = max(logits.max(initial=-np.inf), log_p.max())
         mobile = np.exp(logits - best)
         usable = list(range(part.usable))
@@ -197,10 +197,10 @@ def features_of(content: Content, data: Any) -> Array:
     """[n, F]: of a shard's rows."""
     likelihood = content.likelihood
     if not is_csr(data):
-        return np.asarray(likelihood.features(data))
+        return np.asarray(likelihood.terms(data))
     shape = len(data.indptr) - 1, likelihood.columns.size
     rows: Any = sparse.csr_matrix((data.values, data.indices, data.indptr), shape)
-    return np.asarray(likelihood.features(rows))
+    return np.asarray(likelihood.terms(rows))
 
 
 def dense_totals(content: Content, shard: GroupShard, n_atoms: int) -> tuple[Array, Array]:
@@ -215,7 +215,7 @@ def natural(content: Content, drawn: Any) -> tuple[Array, Array]:
 
 
 def log_predictive(likelihood: Any, counts: Array, statistics: Array, rows: Array) -> Array:
-    """Of rows with these features, together, under every atom and (last) a new one."""
+    """Of rows with these terms, together, under every atom and (last) a new one."""
     counts, statistics = np.append(counts, 0.0), np.vstack([statistics, np.zeros(statistics.shape[1])])
     together = likelihood.log_marginal(counts + len(rows), statistics + rows.sum(0))
     value: Array = together - likelihood.log_marginal(counts, statistics)

@@ -30,12 +30,12 @@ class SeatedTail:
 
     counts: Array
     statistics: Array
-    features: Array = field(repr=False)  # of the shard's rows
+    terms: Array = field(repr=False)  # of the shard's rows
 
     def move(self, slot: int, rows: Array, sign: int) -> None:
         """Rows join (sign = 1) or leave (sign = -1) the dish."""
         self.counts[slot] += sign * len(rows)
-        self.statistics[slot] += sign * self.features[rows].sum(0)
+        self.statistics[slot] += sign * self.terms[rows].sum(0)
         if self.counts[slot] == 0:
             self.statistics[slot] = 0.0
 
@@ -43,12 +43,12 @@ class SeatedTail:
         """The first dish without rows; one more where there is none."""
         if self.counts.all():
             self.counts = np.append(self.counts, 0)
-            self.statistics = np.vstack([self.statistics, np.zeros(self.features.shape[1])])
+            self.statistics = np.vstack([self.statistics, np.zeros(self.terms.shape[1])])
         return int(np.argmin(self.counts > 0))
 
     def log_predictive(self, likelihood: Any, rows: Array) -> Array:
         """Of some rows together, under every private dish and (last) a new one."""
-        return log_predictive(likelihood, self.counts, self.statistics, self.features[rows])
+        return log_predictive(likelihood, self.counts, self.statistics, self.terms[rows])
 
 
 @dataclass(frozen=True)
@@ -73,12 +73,12 @@ class ReferenceSeated:
 
     def prepare(self, shard: GroupShard, part: GroupPart) -> SeatedTail:
         counts, statistics = dense_totals(self.content, shard, part.n_shared + part.n_private)
-        features = features_of(self.content, shard.data)
-        return SeatedTail(counts[part.n_shared :], np.asarray(statistics[part.n_shared :], float), features)
+        terms = features_of(self.content, shard.data)
+        return SeatedTail(counts[part.n_shared :], np.asarray(statistics[part.n_shared :], float), terms)
 
     def sweep(self, shard: GroupShard, part: GroupPart, tail: SeatedTail) -> SeatedTail:
         bias, eta = part.finite
-        logits = (bias + tail.features @ eta.T)[:, : part.usable]
+        logits = (bias + tail.terms @ eta.T)[:, : part.usable]
         rows = shard.first + np.arange(len(shard.labels))
         for s in range(self.sweeps):
             seat, dish = (uniforms(part.seed.key(name, s), rows) for name in ("seat", "dish"))

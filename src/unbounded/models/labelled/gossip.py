@@ -86,10 +86,10 @@ def to_arrays(known: Known) -> dict[str, Array]:
     }
 
 
-def from_arrays(arrays: Arrays, n_features: int) -> Known:
+def from_arrays(arrays: Arrays, n_terms: int) -> Known:
     """What is known, from the arrays of a checkpoint."""
     own = {name.removeprefix("known_"): value for name, value in arrays.items() if name.startswith("known_")}
-    statistics, ends = unpacked(own, n_features), np.cumsum(own["sizes"])
+    statistics, ends = unpacked(own, n_terms), np.cumsum(own["sizes"])
     pieces = [slice(end - size, end) for end, size in zip(ends, own["sizes"].ravel(), strict=True)]
     versions = [Version(own["counts"][piece], statistics[piece]) for piece in pieces]
     n_shards = len(own["sizes"])

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from unbounded.compiled.jit import jit
-from unbounded.likelihoods.operations import Block, accumulate, clear, evaluate, featurise, update
+from unbounded.likelihoods.operations import Block, accumulate, clear, evaluate, update, write_terms
 
 
-def lanes_for(rows: int, features: int, atoms: int, itemsize: int) -> int:
+def lanes_for(rows: int, terms: int, atoms: int, itemsize: int) -> int:
     """Rows per block: the block fits in the second-level cache, and blocks divide the rows evenly."""
-    most = max(64, min(424, int(2**20 / (itemsize * (features + 2 * atoms + 8)))))
+    most = max(64, min(424, int(2**20 / (itemsize * (terms + 2 * atoms + 8)))))
     blocks = max(1, -(-rows // most))
     lanes = -(-max(1, -(-rows // blocks)) // 8) * 8
     # Rows of a block that start at multiples of 512 bytes compete for the same few places of the first-level cache.
@@ -22,7 +22,7 @@ def fill_tail(families, data, labels, shared, tail, members, work):
     """Rebuild the collapsed state of the private atoms from the shard's own rows."""
     for slot in range(members.size + 1):
         clear(families, tail, slot)
-    lanes = work.features.shape[1]
+    lanes = work.terms.shape[1]
     if members.size == 0:
         return
     members[:] = 0
@@ -33,8 +33,8 @@ def fill_tail(families, data, labels, shared, tail, members, work):
             any_private |= labels[start + r] >= shared
         if not any_private:
             continue
-        block = Block(data, start, size, work.features)
-        featurise(families, block)
+        block = Block(data, start, size, work.terms)
+        write_terms(families, block)
         for r in range(size):
             slot = labels[start + r] - shared
             if slot >= 0:
@@ -55,11 +55,11 @@ def relabel(labels, codes):
 
 
 @jit
-def statistics(families, data, labels, atoms, features):
+def statistics(families, data, labels, atoms, terms):
     """Counts and statistics of every atom of the shard: counting sort by chunks, then one product per atom."""
     chunk = 8192
     counts = np.zeros(atoms, np.int64)
-    sums = np.zeros((atoms, features))
+    sums = np.zeros((atoms, terms))
     ends = np.empty(atoms + 1, np.int64)
     order = np.empty(min(chunk, labels.size), np.int64)
     for start in range(0, labels.size, chunk):
@@ -85,7 +85,7 @@ def statistics(families, data, labels, atoms, features):
 @jit
 def predictive(families, tail, slots, block, out):
     """out[k, r]: log predictive of the block's rows under each of the packed atoms (for prediction and scores)."""
-    featurise(families, block)
+    write_terms(families, block)
     for k in range(slots):
         column = out[k]
         for r in range(block.size):

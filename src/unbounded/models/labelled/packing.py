@@ -16,9 +16,9 @@ def packed(statistics: Any) -> dict[str, Array]:
     return {name: getattr(statistics, name) for name in ("indptr", "indices", "data")}
 
 
-def unpacked(arrays: Arrays, n_features: int) -> Any:
+def unpacked(arrays: Arrays, n_terms: int) -> Any:
     """The statistics whose arrays these are."""
     if "indptr" not in arrays:
         return arrays["statistics"]
     parts = tuple(arrays[name] for name in ("data", "indices", "indptr"))
-    return sparse.csr_matrix(parts, (len(arrays["counts"]), n_features))
+    return sparse.csr_matrix(parts, (len(arrays["counts"]), n_terms))

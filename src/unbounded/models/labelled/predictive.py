@@ -21,11 +21,11 @@ def log_predictive(likelihood: Bound, counts: Array, statistics: Array, X: Any) 
     out = np.empty((len(counts), n))
     family = likelihood.family()
     tail = likelihood.pack(np.asarray(counts, float), statistics, _LANES)
-    features = np.ones((1 if likelihood.sparse else likelihood.n_features + 1, _LANES))
+    terms = np.ones((1 if likelihood.sparse else likelihood.n_terms + 1, _LANES))
     for start in range(0, n, _LANES):
         size = min(_LANES, n - start)
         block = np.empty((len(counts), _LANES))
-        kernel.predictive(family, tail, len(counts), Block(rows_of(X, start, start + size), 0, size, features), block)
+        kernel.predictive(family, tail, len(counts), Block(rows_of(X, start, start + size), 0, size, terms), block)
         out[:, start : start + size] = block[:, :size]
     if likelihood.imputes and not is_csr(X):
         holes = np.isnan(X[:, likelihood.columns.index]).any(axis=1)

@@ -36,7 +36,7 @@ class CompiledLabels:
         return finite_part(self.likelihood, self.dtype, parameters, log_weights)
 
     def totals(self, data: Any, labels: Array, n_atoms: int) -> Atoms:
-        return Atoms(*labelled.statistics(self.family, data, labels, n_atoms, self.likelihood.n_features))
+        return Atoms(*labelled.statistics(self.family, data, labels, n_atoms, self.likelihood.n_terms))
 
     def predictive(self, atoms: Atoms, X: Any) -> Array:
         return log_predictive(self.likelihood, *atoms, X)
@@ -69,9 +69,9 @@ class CompiledLabels:
         """Room for blocks of so many rows that they stay in cache."""
         plain = isinstance(finite, np.ndarray)  # one matrix of natural parameters, and not what is faster
         dtype = (finite if plain else finite[0]).dtype
-        features = 0 if self.likelihood.sparse else self.likelihood.n_features
-        lanes = labelled.lanes_for(n_rows, features if plain else 0, atoms, dtype.itemsize)
-        return scratch(features, atoms, slots, lanes, dtype)
+        terms = 0 if self.likelihood.sparse else self.likelihood.n_terms
+        lanes = labelled.lanes_for(n_rows, terms if plain else 0, atoms, dtype.itemsize)
+        return scratch(terms, atoms, slots, lanes, dtype)
 
     def _tail(self, shard: LabelShard, part: MixturePart, slots: int) -> Tail:
         """The private atoms of the shard as its labels have them, and empty ones; the last slot is a new atom."""

@@ -1,7 +1,7 @@
 """The local step of mixtures in NumPy: slow and obvious, to compare other kernels with (device="reference").
 
 One row after another, with everything computed afresh: log likelihoods from natural parameters, predictive densities as
-ratios of marginals, statistics as sums of features. It draws the numbers that every kernel draws, so that labels are
+ratios of marginals, statistics as sums of terms. It draws the numbers that every kernel draws, so that labels are
 the same but for ties within rounding.
 """
 
@@ -29,12 +29,12 @@ class ReferenceTail:
 
     counts: Array
     statistics: Array
-    features: Array = field(repr=False)  # of the shard's rows
+    terms: Array = field(repr=False)  # of the shard's rows
 
     def move(self, slot: int, i: int, sign: int) -> None:
         """Row i joins (sign = 1) or leaves (sign = -1) the atom."""
         self.counts[slot] += sign
-        self.statistics[slot] += sign * self.features[i]
+        self.statistics[slot] += sign * self.terms[i]
 
     def free(self) -> int:
         """The first atom without rows; one more where there is none."""
@@ -57,9 +57,9 @@ class ReferenceLabels:
         return log_weights + bias, eta
 
     def totals(self, data: Any, labels: Array, n_atoms: int) -> Atoms:
-        features = self._features(data)
+        terms = self._features(data)
         members = labels[None, :] == np.arange(n_atoms)[:, None]
-        return Atoms(members.sum(1), members @ features)
+        return Atoms(members.sum(1), members @ terms)
 
     def predictive(self, atoms: Atoms, X: Any) -> Array:
         log_p, likelihood = self.likelihood.log_predictive(*atoms, X), self.likelihood
@@ -69,18 +69,18 @@ class ReferenceLabels:
         return log_p
 
     def prepare(self, shard: LabelShard, part: MixturePart) -> ReferenceTail:
-        features = self._features(shard.data)
+        terms = self._features(shard.data)
         mine = np.where(shard.labels >= part.n_shared, shard.labels - part.n_shared, -1)
         counts, statistics = self.totals(shard.data, mine, part.n_private)
         if part.elsewhere is not None:
             known = len(part.elsewhere.counts)
             counts[:known] += part.elsewhere.counts
             statistics[:known] += part.elsewhere.statistics
-        return ReferenceTail(counts, statistics, features)
+        return ReferenceTail(counts, statistics, terms)
 
     def sweep(self, shard: LabelShard, part: MixturePart, tail: ReferenceTail) -> ReferenceTail:
         bias, eta = part.finite
-        logits = (bias + tail.features @ eta.T)[:, : part.usable]
+        logits = (bias + tail.terms @ eta.T)[:, : part.usable]
         for keys in part.keys:
             self._sweep(shard, part, tail, logits, keys)
         return tail
@@ -114,11 +114,11 @@ class ReferenceLabels:
 
     def _log_weights(self, law: TailLaw, tail: ReferenceTail, i: int) -> Array:
         """Log weights of row i at every private atom and (last) a new one, likelihood included."""
-        counts, statistics = np.append(tail.counts, 0), np.vstack([tail.statistics, np.zeros(tail.features.shape[1])])
+        counts, statistics = np.append(tail.counts, 0), np.vstack([tail.statistics, np.zeros(tail.terms.shape[1])])
         n_atoms = np.count_nonzero(counts)
         sizes = np.where(counts > 0, counts - law.discount, 0.0)
         sizes[-1] = max(law.birth + law.extra * n_atoms, 0.0)
-        both = np.append(counts, counts + 1.0), np.vstack([statistics, statistics + tail.features[i]])
+        both = np.append(counts, counts + 1.0), np.vstack([statistics, statistics + tail.terms[i]])
         without, joined = self.likelihood.log_marginal(*both).reshape(2, -1)
         log_p = joined - without
         with np.errstate(divide="ignore"):
@@ -128,10 +128,10 @@ class ReferenceLabels:
     def _features(self, data: Any) -> Array:
         """[n, F]: of a shard's rows."""
         if not is_csr(data):
-            return self.likelihood.features(data)
+            return self.likelihood.terms(data)
         shape = len(data.indptr) - 1, self.likelihood.columns.size
         rows: Any = sparse.csr_matrix((data.values, data.indices, data.indptr), shape)
-        return self.likelihood.features(rows)
+        return self.likelihood.terms(rows)
 
 
 def _drawn(log_weights: Array, u: float) -> int:

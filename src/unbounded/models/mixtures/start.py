@@ -69,7 +69,7 @@ def _grown(model: Mixture[Any], engine: Engine, X: Any) -> MixtureState:
 
 def pilot(model: Mixture[Any], X: Any, rng: np.random.Generator) -> tuple[Array, MixtureState]:
     """Clusters of some of the rows, or of all when they are few."""
-    most = max(PILOT_ROWS, PILOT_ROWS_PER_FEATURE * (0 if model.likelihood.sparse else model.likelihood.n_features))
+    most = max(PILOT_ROWS, PILOT_ROWS_PER_FEATURE * (0 if model.likelihood.sparse else model.likelihood.n_terms))
     rows = np.sort(rng.choice(model.n_rows, min(model.n_rows, most), replace=False))
     setup = replace(model.setup, extent=len(rows), n_shards=1, sweeps=1, seed=int(rng.integers(2**62)))
     short = HybridMixture(setup)
@@ -94,27 +94,27 @@ def pilot(model: Mixture[Any], X: Any, rng: np.random.Generator) -> tuple[Array,
 def _seed_labels(model: Mixture[Any], X: Any, rng: np.random.Generator) -> Array:
     """k-means++ with the likelihood's own distance: how much better a row explains itself than a seed."""
     likelihood, predictive = model.likelihood, model.kernel.predictive
-    most = max(20, min(SEED_ROWS, SEED_CELLS // likelihood.n_features))
+    most = max(20, min(SEED_ROWS, SEED_CELLS // likelihood.n_terms))
     chosen = np.sort(rng.choice(X.shape[0], min(X.shape[0], most), replace=False))
     few = X[chosen]
-    features = likelihood.features(few)
-    itself = _own_predictive(likelihood, features)
+    terms = likelihood.terms(few)
+    itself = _own_predictive(likelihood, terms)
     n_seeds = min(MOST_SEEDS, max(1, len(chosen) // 5))
     seeds = [int(rng.integers(len(chosen)))]
-    best = predictive(Atoms(np.ones(1), features[seeds]), few)[0]
+    best = predictive(Atoms(np.ones(1), terms[seeds]), few)[0]
     while len(seeds) < n_seeds:
         gap = np.maximum(itself - best, 0.0)
         if not gap.sum() > 0:
             break
         seeds.append(int(rng.choice(len(gap), p=gap / gap.sum())))
-        best = np.maximum(best, predictive(Atoms(np.ones(1), features[seeds[-1:]]), few)[0])
-    return predictive(Atoms(np.ones(len(seeds)), features[seeds]), X).argmax(0)
+        best = np.maximum(best, predictive(Atoms(np.ones(1), terms[seeds[-1:]]), few)[0])
+    return predictive(Atoms(np.ones(len(seeds)), terms[seeds]), X).argmax(0)
 
 
-def _own_predictive(likelihood: Bound, features: Array) -> Array:
+def _own_predictive(likelihood: Bound, terms: Array) -> Array:
     """Log predictive of each row given a copy of itself."""
-    ones = np.ones(len(features))
-    return likelihood.log_marginal(2 * ones, 2 * features) - likelihood.log_marginal(ones, features)
+    ones = np.ones(len(terms))
+    return likelihood.log_marginal(2 * ones, 2 * terms) - likelihood.log_marginal(ones, terms)
 
 
 def _merged(model: Mixture[Any], state: MixtureState, X: Any, labels: Array) -> Array:
@@ -179,7 +179,7 @@ def _split(model: Mixture[Any], hyper: Any, X: Any, labels: Array, rng: np.rando
 def _halves(model: Mixture[Any], X: Any, rng: np.random.Generator, steps: int = 10) -> Array | None:
     """Two clusters grown from two random rows by alternating assignment and statistics; None when one dies out."""
     seeds = rng.choice(X.shape[0], 2, replace=False)
-    atoms = Atoms(np.ones(2), model.likelihood.features(X[seeds]))
+    atoms = Atoms(np.ones(2), model.likelihood.terms(X[seeds]))
     half = np.zeros(X.shape[0], np.int32)
     for _ in range(steps):
         score = model.kernel.predictive(atoms, X) + np.log(atoms.counts)[:, None]

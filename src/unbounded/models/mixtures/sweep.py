@@ -43,7 +43,7 @@ class Scope(NamedTuple):
 class Scratch(NamedTuple):
     """Everything a sweep writes besides labels: a few arrays as wide as a block of rows."""
 
-    features: Any
+    terms: Any
     logits: Any
     top: Any
     total: Any
@@ -75,14 +75,14 @@ class Place(NamedTuple):
     look: int
 
 
-def scratch(features: int, atoms: int, slots: int, lanes: int, dtype: Any) -> Scratch:
+def scratch(terms: int, atoms: int, slots: int, lanes: int, dtype: Any) -> Scratch:
     def lane(kind: Any = np.float64) -> Any:
         return np.empty(lanes, kind)
 
-    rows = np.empty((features + 1, lanes), dtype)
+    rows = np.empty((terms + 1, lanes), dtype)
     rows[-1] = 1.0
     return Scratch(
-        features=rows,
+        terms=rows,
         logits=np.empty((atoms, lanes), dtype),
         top=lane(dtype),
         total=lane(dtype),
@@ -242,7 +242,7 @@ def sweep(families, rows, finite, scope, tail, keys, begin):
     births_possible = law.birth > 0.0 or law.extra > 0.0
     for start in range(begin, n, lanes):
         size = min(lanes, n - start)
-        block = Block(rows.data, start, size, work.features)
+        block = Block(rows.data, start, size, work.terms)
         logits(finite, families, block, work.logits, work.top)
         draw_mobile(work, keys.label, first + start)
         for r in range(size):

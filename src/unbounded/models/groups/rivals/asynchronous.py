@@ -118,4 +118,4 @@ class AsynchronousGroups(Groups):
 
     def restore(self, arrays: Arrays) -> GossipGroupState:
         plain = super().restore(arrays)
-        return GossipGroupState(**vars(plain), known=from_arrays(arrays, self.likelihood.n_features))
+        return GossipGroupState(**vars(plain), known=from_arrays(arrays, self.likelihood.n_terms))

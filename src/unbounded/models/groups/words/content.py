@@ -72,7 +72,7 @@ class WordContent:
 
     def count(self, shard: GroupShard, n_atoms: int) -> Atoms:
         order = shard.kept(by_word).order
-        counts, table = words.count(shard.data, shard.labels, order, self.likelihood.n_features, n_atoms)
+        counts, table = words.count(shard.data, shard.labels, order, self.likelihood.n_terms, n_atoms)
         statistics: Any = table
         return Atoms(counts, statistics)
 
@@ -83,10 +83,10 @@ class WordContent:
         return statistics.cut(n_atoms)
 
     def stacked(self, parts: list[WordTable]) -> Any:
-        return words.matrix(parts, self.likelihood.n_features)
+        return words.matrix(parts, self.likelihood.n_terms)
 
     def predictives(self, draw: Draw, X: Any) -> Predictives:
-        eta, n_words = draw.hyper.eta, self.likelihood.n_features
+        eta, n_words = draw.hyper.eta, self.likelihood.n_terms
         table = np.full((n_words, len(draw.counts) + 1), 1.0 / n_words)
         shares = (sparse.csr_matrix(draw.statistics).toarray() + eta) / (draw.counts + n_words * eta)[:, None]
         table[:, :-1] = shares.T

@@ -22,7 +22,7 @@ from unbounded.columns import Columns
 from unbounded.compiled.jit import implements
 from unbounded.contracts import Spread, alone
 from unbounded.likelihoods.base import Bound, Parameters
-from unbounded.likelihoods.operations import accumulate, clear, evaluate, featurise, largest, logits, screen, update
+from unbounded.likelihoods.operations import accumulate, clear, evaluate, largest, logits, screen, update, write_terms
 from unbounded.models.groups.words import topics as kernel
 from unbounded.priors import Gamma, slice_within
 
@@ -62,7 +62,7 @@ class BoundTokens(Bound):
     eta: float
 
     @property
-    def n_features(self) -> int:
+    def n_terms(self) -> int:
         return self.columns.size
 
     @property
@@ -89,12 +89,12 @@ class BoundTokens(Bound):
         """The log probability of all atoms' words, phi integrated out, by eta: there are few different counts."""
         times = np.bincount(statistics.data)
         values = np.flatnonzero(times)
-        return partial(kernel.log_evidence, values, times[values], counts, self.n_features)
+        return partial(kernel.log_evidence, values, times[values], counts, self.n_terms)
 
     # ---- as any likelihood
 
-    def features(self, X: Array) -> Array:
-        return np.eye(self.n_features)[X]
+    def terms(self, X: Array) -> Array:
+        return np.eye(self.n_terms)[X]
 
     def log_base(self, X: Array) -> Array:
         return np.zeros(len(X))
@@ -104,7 +104,7 @@ class BoundTokens(Bound):
 
     def log_marginal(self, counts: Array, statistics: Any) -> Array:
         table = sparse.csr_matrix(statistics)
-        words = self.n_features
+        words = self.n_terms
         cells = gammaln(self.eta + table.data) - math.lgamma(self.eta)
         atom = np.repeat(np.arange(table.shape[0]), np.diff(table.indptr))
         totals = math.lgamma(words * self.eta) - gammaln(words * self.eta + counts)
@@ -115,7 +115,7 @@ class BoundTokens(Bound):
         spread: Spread = alone,
     ) -> kernel.Topics:  # fmt: skip
         """A draw of the distributions over words of the atoms with rows `order` (-1: no words), in that order."""
-        n_words, atoms = self.n_features, len(order)
+        n_words, atoms = self.n_terms, len(order)
         table, chunks = sparse.csr_matrix(statistics), -(-atoms // kernel.CHUNK)
         table.sort_indices()
         tallies = kernel.Tallies(table.indptr, table.indices, table.data, order)
@@ -149,10 +149,10 @@ class BoundTokens(Bound):
         return np.array([np.searchsorted(edges[k], x) for k, x in zip(labels, u, strict=True)], np.int32)
 
     def family(self, first: int = 0) -> tuple[Any, ...]:
-        return (TokenFamily(self.eta, self.n_features),)
+        return (TokenFamily(self.eta, self.n_terms),)
 
     def tail(self, slots: int, lanes: int) -> tuple[Any, ...]:
-        return (TokenTail(np.zeros((slots, self.n_features)), np.zeros(slots)),)
+        return (TokenTail(np.zeros((slots, self.n_terms)), np.zeros(slots)),)
 
     def pack(self, counts: Array, statistics: Any, lanes: int) -> tuple[Any, ...]:
         dense = sparse.csr_matrix(statistics).toarray()
@@ -175,7 +175,7 @@ class LogTopics(NamedTuple):
     values: Array
 
 
-@implements(featurise, TokenFamily)
+@implements(write_terms, TokenFamily)
 def _featurise(family, block):
     pass
 

@@ -77,7 +77,7 @@ class Algorithm8(Mixture[PitmanYor]):
     def _fresh(self, n: int, *where: int) -> Array:
         """Atoms from the prior."""
         rng = generator(self.seed, "auxiliary", *where)
-        parameters = self.likelihood.draw(np.zeros(n), np.zeros((n, self.likelihood.n_features)), rng)
+        parameters = self.likelihood.draw(np.zeros(n), np.zeros((n, self.likelihood.n_terms)), rng)
         return self.finite(parameters, np.zeros(n))
 
 

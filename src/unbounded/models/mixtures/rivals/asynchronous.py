@@ -79,7 +79,7 @@ class AsynchronousMixture(Mixture[PitmanYor]):
     def _sweeps(self, shard: LabelShard, hyper: PartitionHyper, round_: int, others: Version) -> None:
         """L collapsed sweeps; the rows of others stay where they were."""
         law = self.measure.collapsed_tail(hyper)  # mutant: sweeps law
-        none = self.likelihood.draw(np.zeros(0), np.zeros((0, self.likelihood.n_features)), generator(0, "none"))
+        none = self.likelihood.draw(np.zeros(0), np.zeros((0, self.likelihood.n_terms)), generator(0, "none"))
         keys = [self.keys(round_, sweep) for sweep in range(self.setup.sweeps)]
         n_known = max(n_numbers(shard.labels), len(others.counts))
         part = MixturePart(self.finite(none, np.zeros(0)), 0, 0, n_known, law, keys, Atoms(*others))
@@ -92,4 +92,4 @@ class AsynchronousMixture(Mixture[PitmanYor]):
 
     def restore(self, arrays: Arrays) -> GossipState:
         plain = super().restore(arrays)
-        return GossipState(**vars(plain), known=from_arrays(arrays, self.likelihood.n_features))
+        return GossipState(**vars(plain), known=from_arrays(arrays, self.likelihood.n_terms))

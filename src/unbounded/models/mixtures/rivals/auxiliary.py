@@ -121,7 +121,7 @@ class Auxiliary(Mixture[PitmanYor]):
 
     def global_step(self, state: MixtureState, spread: Spread = alone) -> Message:
         """No finite part: every atom is private to its processor."""
-        none, rng = np.empty((0, self.likelihood.n_features)), generator(self.seed, "parameters", state.round)
+        none, rng = np.empty((0, self.likelihood.n_terms)), generator(self.seed, "parameters", state.round)
         finite = self.finite(draw_parameters(self.likelihood, none[:, 0], none, 0, 0, rng), np.empty(0))
         law = self.measure.collapsed_tail(state.hyper, self.n_shards)  # mutant: global step law
         own = [MixtureShare(np.arange(n, dtype=np.int32), 0, n, True, None) for n in state.n_private.tolist()]

@@ -74,7 +74,7 @@ def _draw_above(families, rows, finite, weights, keys, work):
     lanes = level.size
     for start in range(0, n, lanes):
         size = min(lanes, n - start)
-        logits(finite, families, Block(rows.data, start, size, work.features), values, work.top)
+        logits(finite, families, Block(rows.data, start, size, work.terms), values, work.top)
         for r in range(lanes):
             level[r] = uniform(keys.slice, first + start + r) * weights[labels[start + r]] if r < size else 0.0
         for k in range(values.shape[0]):
@@ -115,9 +115,9 @@ class Algorithm8Kernel:
         """The rows of a block choose; members and columns of the candidates change in place."""
         sparse, likelihood = self.labels.likelihood.sparse, self.labels.likelihood
         slots = len(candidates.members) + candidates.auxiliary
-        work = scratch(0 if sparse else likelihood.n_features, len(atoms), slots, rows.step, np.float64)
+        work = scratch(0 if sparse else likelihood.n_terms, len(atoms), slots, rows.step, np.float64)
         finite = np.ascontiguousarray(atoms.T) if sparse else atoms
-        block = Block(shard.data, rows.start, rows.stop - rows.start, work.features)
+        block = Block(shard.data, rows.start, rows.stop - rows.start, work.terms)
         _pick(self.labels.family, block, shard.labels, finite, candidates, label_key, work)
 
 
