@@ -107,7 +107,7 @@ class GeometricTail(NamedTuple):
 
 
 @implements(write_terms, GeometricFamily)
-def _featurise(family, block):
+def _write_terms(family, block):
     values_in_lanes(family, block)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -25,11 +26,11 @@ class Columns:
     whole: Array  # every observed value is an integer
     sparse: bool = False
 
-    @property
+    @cached_property
     def size(self) -> int:
         return len(self.index)
 
-    @property
+    @cached_property
     def missing(self) -> bool:
         return bool(self.holes.any())
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy.special import betaln
@@ -54,13 +53,6 @@ class Beta:
 
     def draw(self, rng: np.random.Generator) -> float:
         return float(rng.beta(self.a, self.b))
-
-
-def log_gamma_draws(shape: Any, rng: np.random.Generator) -> Any:
-    """Logs of Gamma(shape, 1) draws; small shapes do not underflow: G(a) = G(a+1) U^(1/a)."""
-    shape = np.asarray(shape, dtype=float)
-    boost = np.log(rng.random(shape.shape)) / shape
-    return np.log(rng.standard_gamma(shape + 1.0)) + boost
 
 
 def slice_within(

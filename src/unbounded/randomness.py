@@ -50,3 +50,10 @@ def uniforms(key: np.uint64, counters: Array) -> Array:
     word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     word = word ^ (word >> np.uint64(31))
     return ((word >> np.uint64(12)).astype(np.float64) + 0.5) / 2.0**52
+
+
+def log_gamma_draws(shape: Any, rng: np.random.Generator) -> Any:
+    """Logs of Gamma(shape, 1) draws; small shapes do not underflow: G(a) = G(a+1) U^(1/a)."""
+    shape = np.asarray(shape, dtype=float)
+    boost = np.log(rng.random(shape.shape)) / shape
+    return np.log(rng.standard_gamma(shape + 1.0)) + boost

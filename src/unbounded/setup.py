@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Generic, Self, TypeVar
 
 from unbounded.contracts import Model, Rule, Sampler
@@ -37,19 +38,19 @@ class Built(Generic[MeasureT, LikelihoodT, ExtentT]):
 
     setup: Setup[MeasureT, LikelihoodT, ExtentT]
 
-    @property
+    @cached_property
     def measure(self) -> MeasureT:
         return self.setup.measure
 
-    @property
+    @cached_property
     def likelihood(self) -> LikelihoodT:
         return self.setup.likelihood
 
-    @property
+    @cached_property
     def n_shards(self) -> int:
         return self.setup.n_shards
 
-    @property
+    @cached_property
     def seed(self) -> int:
         return self.setup.seed
 

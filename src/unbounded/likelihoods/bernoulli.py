@@ -116,7 +116,7 @@ class BernoulliTail(NamedTuple):
 
 
 @implements(write_terms, BernoulliFamily)
-def _featurise(family, block):
+def _write_terms(family, block):
     values_in_lanes(family, block)
 
 

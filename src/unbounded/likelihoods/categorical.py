@@ -141,7 +141,7 @@ class CategoricalTail(NamedTuple):
 
 
 @implements(write_terms, CategoricalFamily)
-def _featurise(family, block):
+def _write_terms(family, block):
     data, start, size, terms = block.data, block.start, block.size, block.terms
     for j in range(family.columns.size):
         c = family.columns[j]

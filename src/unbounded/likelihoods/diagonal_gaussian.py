@@ -168,7 +168,7 @@ class DiagonalTail(NamedTuple):
 
 
 @implements(write_terms, DiagonalFamily)
-def _featurise(family, block):
+def _write_terms(family, block):
     data, start, size, terms = block.data, block.start, block.size, block.terms
     d = family.columns.size
     lanes = terms.shape[1]

@@ -96,7 +96,7 @@ def _quadratic(terms, x0, coordinates, first):
 
 
 @implements(write_terms, GaussianFamily)
-def _featurise(family, block):
+def _write_terms(family, block):
     terms = block.terms
     x0 = _linear(family, block)
     _quadratic(terms, x0, family.columns.size, family.first)

@@ -125,7 +125,7 @@ class MultinomialTail(NamedTuple):
 
 
 @implements(write_terms, MultinomialFamily)
-def _featurise(family, block):
+def _write_terms(family, block):
     data, start, size, terms = block.data, block.start, block.size, block.terms
     for j in range(family.columns.size):
         c = family.columns[j]
@@ -175,7 +175,7 @@ def _screen(family, tail, slot, block, begin, end, out):
 
 
 @implements(write_terms, SparseMultinomialFamily)
-def _featurise_sparse(family, block):
+def _write_terms_sparse(family, block):
     return None
 
 

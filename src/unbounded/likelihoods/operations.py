@@ -61,11 +61,11 @@ def logits(finite: Any, family: Any, block: Any, out: Any, top: Any) -> None:
     """
 
 
-def _featurise_one(family, block):
+def _write_terms_one(family, block):
     write_terms(family[0], block)
 
 
-def _featurise_more(family, block):
+def _write_terms_more(family, block):
     write_terms(family[0], block)
     write_terms(family[1:], block)
 
@@ -115,7 +115,7 @@ def _screen_more(family, tail, slot, block, begin, end, out):
     screen(family[1:], tail[1:], slot, block, begin, end, out)
 
 
-over_parts(write_terms, _featurise_one, _featurise_more)
+over_parts(write_terms, _write_terms_one, _write_terms_more)
 over_parts(accumulate, _accumulate_one, _accumulate_more)
 over_parts(clear, _clear_one, _clear_more)
 over_parts(update, _update_one, _update_more)

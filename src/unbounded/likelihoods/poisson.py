@@ -116,7 +116,7 @@ class PoissonTail(NamedTuple):
 
 
 @implements(write_terms, PoissonFamily)
-def _featurise(family, block):
+def _write_terms(family, block):
     values_in_lanes(family, block)
 
 

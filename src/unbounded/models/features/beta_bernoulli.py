@@ -21,7 +21,8 @@ from unbounded.models.features.laws import (
     tail_weight,
 )
 from unbounded.models.features.measure import FeatureHyper, FeatureMeasure, blank, draws_by_ratio
-from unbounded.priors import Gamma, log_gamma_draws, slice_within
+from unbounded.priors import Gamma, slice_within
+from unbounded.randomness import log_gamma_draws
 
 
 class BernoulliLaw(NamedTuple):

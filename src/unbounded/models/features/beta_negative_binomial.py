@@ -23,7 +23,7 @@ from unbounded.models.features.laws import (
     tail_weight,
 )
 from unbounded.models.features.measure import FeatureHyper, FeatureMeasure, blank, draws_by_ratio
-from unbounded.priors import log_gamma_draws
+from unbounded.randomness import log_gamma_draws
 
 
 class NegativeBinomialLaw(NamedTuple):

@@ -19,7 +19,8 @@ from scipy.special import gammaln
 from unbounded.arrays import Array
 from unbounded.instantiation import Plan
 from unbounded.models.mixtures.measure import PartitionHyper, PitmanYor
-from unbounded.priors import Gamma, log_gamma_draws, slice_within
+from unbounded.priors import Gamma, slice_within
+from unbounded.randomness import log_gamma_draws
 
 
 class GroupHyper(NamedTuple):

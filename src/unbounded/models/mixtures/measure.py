@@ -15,7 +15,8 @@ from scipy.special import gammaln
 
 from unbounded.arrays import Array
 from unbounded.compiled.jit import jit
-from unbounded.priors import Beta, Gamma, log_gamma_draws, slice_within
+from unbounded.priors import Beta, Gamma, slice_within
+from unbounded.randomness import log_gamma_draws
 
 MOST_ATOMS = 2**20
 

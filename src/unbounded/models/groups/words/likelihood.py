@@ -176,7 +176,7 @@ class LogTopics(NamedTuple):
 
 
 @implements(write_terms, TokenFamily)
-def _featurise(family, block):
+def _write_terms(family, block):
     pass
 
 
