@@ -16,7 +16,8 @@ import sys
 import time
 import numpy as np
 import unbounded as ub
-from unbounded.data import describe, fingerprint
+from unbounded.columns import describe
+from unbounded.rows import fingerprint
 
 def peak():  # of this program alone; getrusage starts from the peak of the process that started it
     lines = dict(line.split(":", 1) for line in open("/proc/self/status"))

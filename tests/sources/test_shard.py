@@ -222,7 +222,7 @@ def test_held_out_rows_of_pieces_are_refused(tmp_path):
 
 
 def test_a_picture_of_pieces(tmp_path):
-    from unbounded.report.plots import clusters
+    from unbounded.models.mixtures.plots import clusters
 
     where, X = manifest(tmp_path)
     clusters(ub.open_source(where), np.arange(len(X)) % 3, max_rows=100)

@@ -14,6 +14,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from unbounded import Gamma, HierarchicalDirichletProcess, OneOpen, RunError, Tokens, datasets
 from unbounded.models.groups.predictive import Gibbs, Newcomers, completion, gibbs
+from unbounded.models.groups.reading import halves
 from unbounded.randomness import key
 
 QUICK = {"n_warmup": 5, "n_draws": 8, "random_state": 0}
@@ -71,7 +72,7 @@ def test_topics_of_documents_are_found(fitted, corpus):
 
 def test_perplexity_is_close_to_that_of_the_true_topics(fitted, corpus):
     new = corpus.X[1_200:]
-    seen, rest = fitted._halves(fitted._read(new, None, reset=False))
+    seen, rest = halves(fitted._read(new, None, reset=False))
     table = np.ascontiguousarray(corpus.topics.T)
     masses, how = corpus.weights * corpus.concentration, Gibbs(60, 40, key(0, "truth"))
     _, shares = gibbs(Newcomers(table, *seen), masses, how)
