@@ -15,20 +15,21 @@ MEASURED = """
 import sys
 import time
 import numpy as np
-import unbounded as ub
+from unbounded import open_source  # and all that comes with it
 from unbounded.columns import describe
 from unbounded.rows import fingerprint
+from unbounded.sources import shard
 
 def peak():  # of this program alone; getrusage starts from the peak of the process that started it
     lines = dict(line.split(":", 1) for line in open("/proc/self/status"))
     return int(lines["VmHWM"].split()[0]) / 1024
 
 before = peak()
-source = ub.open_source(sys.argv[1])
+source = open_source(sys.argv[1])
 columns, _ = describe(source), fingerprint(source)
 few = source[np.sort(np.random.default_rng(0).choice(source.n_rows, 25_000, replace=False))]
 if len(sys.argv) > 2:
-    ub.sources.shard(source, sys.argv[2], 4, float32=True)
+    shard(source, sys.argv[2], 4, float32=True)
 print(source.n_rows, columns.mean[0], few.mean(), peak() - before)
 """
 
