@@ -151,38 +151,32 @@ def _counted(kind: Any) -> bool:
     )
 
 
+def _passes(state: Any, before: tuple[type, ...], after: type) -> list[Any]:
+    """Numba's own passes, with these before code is written, the last one first, and that after it."""
+    passes = DefaultPassBuilder.define_nopython_pipeline(state)
+    for each in (_BorrowArrays, *before):
+        passes.add_pass_after(each, AnnotateTypes)
+    passes.add_pass_after(after, NativeLowering)
+    passes.finalize()
+    return [passes]
+
+
 class Part(CompilerBase):
     """For functions that are called from compiled code."""
 
     def define_pipelines(self) -> list[Any]:
-        passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
-        passes.add_pass_after(_BorrowArrays, AnnotateTypes)
-        passes.add_pass_after(_BeginPart, AnnotateTypes)
-        passes.add_pass_after(_EndPart, NativeLowering)
-        passes.finalize()
-        return [passes]
+        return _passes(self.state, (_BeginPart,), _EndPart)
 
 
 class InlinedPart(CompilerBase):
     """For functions whose code must be copied to wherever they are called."""
 
     def define_pipelines(self) -> list[Any]:
-        passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
-        passes.add_pass_after(_BorrowArrays, AnnotateTypes)
-        passes.add_pass_after(_BeginPart, AnnotateTypes)
-        passes.add_pass_after(_Inline, AnnotateTypes)
-        passes.add_pass_after(_EndPart, NativeLowering)
-        passes.finalize()
-        return [passes]
+        return _passes(self.state, (_BeginPart, _Inline), _EndPart)
 
 
 class Whole(CompilerBase):
     """For functions that are called from Python."""
 
     def define_pipelines(self) -> list[Any]:
-        passes = DefaultPassBuilder.define_nopython_pipeline(self.state)
-        passes.add_pass_after(_BorrowArrays, AnnotateTypes)
-        passes.add_pass_after(_WayIn, AnnotateTypes)
-        passes.add_pass_after(_SetEnvironments, NativeLowering)
-        passes.finalize()
-        return [passes]
+        return _passes(self.state, (_WayIn,), _SetEnvironments)
