@@ -13,6 +13,7 @@ from unbounded.contracts import Summary
 from unbounded.likelihoods.base import Bound, Parameters
 from unbounded.models.labelled import kernel as labelled
 from unbounded.models.labelled.atoms import Atoms, finite_part
+from unbounded.models.labelled.halves import Cuts, Halves, Sides, halve
 from unbounded.models.labelled.predictive import log_predictive
 from unbounded.models.labelled.shard import LabelShard
 from unbounded.models.mixtures.message import MixturePart, summarise
@@ -37,6 +38,9 @@ class CompiledLabels:
 
     def totals(self, data: Any, labels: Array, n_atoms: int) -> Atoms:
         return Atoms(*labelled.statistics(self.family, data, labels, n_atoms, self.likelihood.n_terms))
+
+    def halve(self, shard: LabelShard, cuts: Cuts, sides: Sides) -> Halves:
+        return halve(self.family, shard.data, shard.labels, shard.first, cuts, sides)
 
     def predictive(self, atoms: Atoms, X: Any) -> Array:
         return log_predictive(self.likelihood, *atoms, X)
