@@ -78,7 +78,7 @@ def halve(families: Any, data: Any, labels: Array, first: int, cuts: Cuts, sides
 @jit
 def _choice(odds, row, code, m, cuts, sides, out):
     """The share of a row that goes to the second half; adds to log q."""
-    if row == cuts.anchors[m]:
+    if row == cuts.anchors[m]:  # mutant: choice anchor
         return 0.0
     # log p and log (1 - p)
     away = -math.log1p(math.exp(-odds)) if odds > 0.0 else odds - math.log1p(math.exp(odds))
@@ -90,7 +90,7 @@ def _choice(odds, row, code, m, cuts, sides, out):
     side = sides.side[code]
     if side < 0:
         side = 1 if uniform(cuts.key, row) < p else 0
-    out.log_q[m] += away if side == 1 else stay
+    out.log_q[m] += away if side == 1 else stay  # mutant: choice log q
     return np.float64(side)
 
 

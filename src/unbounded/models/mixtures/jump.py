@@ -244,7 +244,7 @@ def cut_some(model: Mixture[Any], state: MixtureState, engine: Engine, jumps: Ju
         return state
     sets = np.full(edit.size, -1)
     for m, (_, members) in enumerate(proposals):
-        sets[list(members)] = m
+        sets[list(members)] = m  # mutant: cut sets
     odds = _launch(model, Pool(pool, terms, sets[atoms]), proposals, rng)
     odds, worth = _refine(edit, engine, proposals, odds, jumps.passes)
     if not len(worth):
@@ -291,7 +291,7 @@ def _disjoint(counts: Array, drawn: Sequence[tuple[int, int, int, bool]], most: 
     for anchor, a, b, join in drawn:
         if taken[a] or (join and taken[b]):
             continue
-        taken[[a, b] if join else [a]] = True
+        taken[[a, b] if join else [a]] = True  # mutant: cut taken
         if not join or a != b:
             proposals.append(Proposal(int(anchor), (int(a), int(b)) if join else (int(a),)))
         if counts[taken].sum() >= most:
@@ -400,6 +400,7 @@ def _refine(edit: Edit, engine: Engine, proposals: Sequence[Proposal], odds: Arr
         # What K adds to the prior is left out: it is not the same before and after.
         gain -= measure.log_merge(edit.state.hyper, np.maximum(stay.counts, 1.0), np.maximum(away.counts, 1.0), 2)
         odds[worth] = _odds(edit.model.likelihood, stay, away)
+        # mutant: cut worth
         worth = worth[gain > -HOPELESS[min(k, len(HOPELESS) - 1)] * whole.counts[worth] - SLACK]
     return odds, worth
 
@@ -423,10 +424,10 @@ def _decide(
         if n_away == 0.0:
             continue
         splits = len(atoms) == 1
-        n_whole = len(edit.alive) - (0 if splits else 1)
+        n_whole = len(edit.alive) - (0 if splits else 1)  # mutant: cut n whole
         log_ratio = gains[m] + edit.log_prior(float(stay.counts[m]), n_away, n_whole) - found.log_q[m]
-        log_ratio += log_joined + math.log(n_away / model.n_rows)
-        if log_u < (log_ratio if splits else -log_ratio):
+        log_ratio += log_joined + math.log(n_away / model.n_rows)  # mutant: cut choice
+        if log_u < (log_ratio if splits else -log_ratio):  # mutant: cut decision
             changed = True
             if splits:
                 edit.split(atoms[0], m, stay, away, found.owners(m))
@@ -453,6 +454,7 @@ def merge_some(model: Mixture[Any], state: MixtureState, engine: Engine, jumps: 
         elif len(edit.alive) > 1:
             pairs = pairs or Pairs(edit)
             a, b, log_chance, gain = pairs.draw(u[0])
+            # mutant: merge decision
             if math.log(u[1]) < -_log_coin_ratio(edit, a, b, -gain, log_chance - log_cut):
                 edit.merge(a, b)
                 changed, pairs = True, None
@@ -462,10 +464,11 @@ def merge_some(model: Mixture[Any], state: MixtureState, engine: Engine, jumps: 
 def _log_coin_ratio(edit: Edit, a: int, b: int, gain: float, log_odds: float) -> float:
     """Log ratio for a coin that cuts a cluster into a and b; log_odds: of a merge of this pair, against any cut."""
     m, n = float(edit.counts[a]), float(edit.counts[b])
-    n_whole = len(edit.alive) - 1
+    n_whole = len(edit.alive) - 1  # mutant: coin n whole
     # The bias of the coin is uniform, and either half may be the first.
+    # mutant: coin log coin
     log_coin = math.log(2.0) + math.lgamma(m + 1) + math.lgamma(n + 1) - math.lgamma(m + n + 2) - math.log(n_whole)
-    return gain + edit.log_prior(m, n, n_whole) + log_odds - log_coin
+    return gain + edit.log_prior(m, n, n_whole) + log_odds - log_coin  # mutant: coin ratio
 
 
 def _cut_by_coin(
@@ -485,6 +488,7 @@ def _cut_by_coin(
     a, b = proposal.atoms[0], edit.size
     edit.split(a, 0, stay, away, found.owners(0))
     log_ratio = _log_coin_ratio(edit, a, b, gain, -log_cut)  # but for the chance of the pair, which is hard to find
+    # mutant: coin decision
     if math.log(u[1]) < log_ratio and math.log(u[1]) < log_ratio + Pairs(edit).log_chance(a, b):
         return edit.apply(engine, cuts, [proposal])
     return state
