@@ -28,6 +28,7 @@ class Moves:
     n_shards: int = 2
     share: float = 1.0
     pool: int = 1024
+    coin: float = 0.4
     strict: bool = False  # launches that promise nothing are given up
     engine: str = "serial"
     device: str = "cpu"
@@ -37,7 +38,7 @@ class Moves:
 
     @property
     def jumps(self) -> Jumps:
-        return Jumps(every=1, share=self.share, pool=self.pool, passes=2, joined=0.4, merges=4, coin=0.4)
+        return Jumps(every=1, share=self.share, pool=self.pool, passes=2, joined=0.4, merges=4, coin=self.coin)
 
     def move(self, model: Any, state: Any, engine: Any) -> Any:
         chosen = {"cut": jump.cut_some, "merge": jump.merge_some, "both": jump.jump}[self.kind]
