@@ -61,7 +61,7 @@ def test_chains_agree_with_enumeration(parameters):
 
 PUBLISHED = [
     ("sharp", "dp", Run(AsPublished("cold"))),
-    ("bernoulli", "dp", Run(AsPublished("cold"), 3)),
+    ("bernoulli", "dp", Run(AsPublished("cold"), 3, rounds=50)),
     ("bernoulli", "dp", Run(AsPublished("hot"), 3)),
 ]
 
