@@ -9,11 +9,17 @@ import numpy as np
 
 from unbounded.arrays import Array, Arrays
 from unbounded.contracts import Engine, Gathered, Message, Spread, Summary, alone
-from unbounded.models.groups.direct import draw_tables
-from unbounded.models.groups.measure import GroupHyper
-from unbounded.models.groups.message import ChosenAtoms, DishTable, GroupRound, GroupShare, RoundSeed
 from unbounded.models.groups.model import Groups, GroupsState
-from unbounded.models.groups.shard import GroupShard
+from unbounded.models.groups.shard import (
+    ChosenAtoms,
+    DishTable,
+    GroupHyper,
+    GroupRound,
+    GroupShard,
+    GroupShare,
+    RoundSeed,
+    draw_tables,
+)
 from unbounded.models.labelled.atoms import Atoms
 from unbounded.models.labelled.gossip import (
     Known,
