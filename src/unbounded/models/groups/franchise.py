@@ -30,7 +30,7 @@ from unbounded.models.groups.rows import (
     scratch_for,
 )
 from unbounded.models.groups.shard import Content, GroupPart, GroupShard, summarise, without_empty
-from unbounded.models.labelled.atoms import Atoms
+from unbounded.models.labelled.labels import Atoms
 from unbounded.models.labelled.predictive import log_predictive
 
 

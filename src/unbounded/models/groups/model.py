@@ -42,8 +42,8 @@ from unbounded.models.groups.shard import (
     cut,
     summarise,
 )
+from unbounded.models.labelled.labels import all_labels, recode
 from unbounded.models.labelled.packing import packed, unpacked
-from unbounded.models.labelled.shard import all_labels, recode
 from unbounded.models.mixtures.measure import PartitionHyper, PitmanYor
 from unbounded.priors import Gamma, slice_within
 from unbounded.randomness import log_gamma_draws

@@ -17,7 +17,7 @@ from unbounded.arrays import Array
 from unbounded.contracts import Summary
 from unbounded.models.groups.reference import dense_totals, features_of, log_predictive, natural
 from unbounded.models.groups.shard import Content, GroupPart, GroupShard, summarise, without_empty
-from unbounded.models.labelled.atoms import Atoms
+from unbounded.models.labelled.labels import Atoms
 from unbounded.randomness import uniforms
 
 

@@ -37,9 +37,9 @@ from unbounded.models.groups.shard import (
     report_direct,
     with_room,
 )
-from unbounded.models.labelled import kernel as labelled
-from unbounded.models.labelled.atoms import Atoms, draw_parameters, finite_part
+from unbounded.models.labelled import labels as labelled
 from unbounded.models.labelled.gossip import Version, summed
+from unbounded.models.labelled.labels import Atoms, draw_parameters, finite_part
 from unbounded.models.labelled.predictive import log_predictive, with_new
 
 FREE = 16  # slots for new private atoms of a shard, to begin with

@@ -22,9 +22,7 @@ from unbounded.compiled.draws import uniform
 from unbounded.compiled.jit import jit
 from unbounded.contracts import Kernel, Spread, Summary
 from unbounded.likelihoods.base import Bound, Parameters
-from unbounded.models.labelled.atoms import Atoms
-from unbounded.models.labelled.kernel import relabel
-from unbounded.models.labelled.shard import LabelShard
+from unbounded.models.labelled.labels import Atoms, LabelShard, relabel
 from unbounded.randomness import generator, key
 from unbounded.rows import rows_of
 

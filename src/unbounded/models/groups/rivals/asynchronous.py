@@ -20,7 +20,6 @@ from unbounded.models.groups.shard import (
     RoundSeed,
     draw_tables,
 )
-from unbounded.models.labelled.atoms import Atoms
 from unbounded.models.labelled.gossip import (
     Known,
     Version,
@@ -34,6 +33,7 @@ from unbounded.models.labelled.gossip import (
     to_arrays,
     widened,
 )
+from unbounded.models.labelled.labels import Atoms
 from unbounded.randomness import generator
 
 NONE = np.empty(0, np.int64)

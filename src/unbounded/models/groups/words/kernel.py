@@ -34,7 +34,7 @@ from unbounded.models.groups.rows import (
 from unbounded.models.groups.shard import GroupPart, GroupShard, Law, report_direct, with_room
 from unbounded.models.groups.words.likelihood import WordContent, by_word
 from unbounded.models.groups.words.topics import CHUNK, Topics
-from unbounded.models.labelled.atoms import Atoms
+from unbounded.models.labelled.labels import Atoms
 from unbounded.models.labelled.predictive import log_predictive
 
 AHEAD = 6  # tokens: what they need of phi is asked for in time

@@ -36,7 +36,7 @@ from unbounded.models.groups.shard import (
 )
 from unbounded.models.groups.words import topics as words
 from unbounded.models.groups.words.topics import Topics, WordTable
-from unbounded.models.labelled.atoms import Atoms
+from unbounded.models.labelled.labels import Atoms
 from unbounded.priors import Gamma, slice_within
 
 ETA_RANGE = (1e-6, 1e3)  # where a sampled eta lives
