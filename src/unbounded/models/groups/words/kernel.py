@@ -170,7 +170,7 @@ def sweep(rows, begin, finite, tail, keys):
     return rows.labels.size
 
 
-@jit
+@inline
 def _enter(rows, group, finite, active, near):
     """List the topics of a group."""
     near.private[:] = 0
@@ -215,7 +215,7 @@ def _drop(active, at):
         place[gone] = -1
 
 
-@jit
+@inline
 def _move_tokens(rows, begin, end, finite, tail, around, keys):
     """Gibbs moves of the tokens begin .. end of a group; the one at which a free slot was missing, or -1.
 
