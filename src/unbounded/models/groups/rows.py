@@ -281,7 +281,14 @@ def free_slot(members):
 @inline
 def group_of(offsets, row):
     """The group of a row; groups without rows are never it."""
-    return np.searchsorted(offsets, row, side="right") - 1
+    low, high = 0, offsets.size
+    while low < high:
+        middle = (low + high) // 2
+        if offsets[middle] <= row:
+            low = middle + 1
+        else:
+            high = middle
+    return low - 1
 
 
 @inline

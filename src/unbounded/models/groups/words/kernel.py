@@ -86,6 +86,13 @@ class Around(NamedTuple):
     near: Nearby
 
 
+def around(finite: WordFinite, slots: int) -> Around:
+    usable, phi = finite.usable, finite.topics.phi
+    active = Active(np.empty(usable, np.int64), np.empty(usable, phi.dtype), np.full(usable, -1), np.zeros(1, np.int64))
+    near = Nearby(np.zeros(slots, np.int64), np.empty(slots), np.zeros(len(phi)), np.zeros(2, np.int64), np.empty(2))
+    return Around(active, near)
+
+
 class WordTail(NamedTuple):
     tail: Tail
     finite: WordFinite
@@ -119,7 +126,8 @@ class DirectWords:
             return Tail(words, members, sticks)
         (words,) = part.likelihood.tail(slots + 1, 0)
         tail = Tail(words, np.zeros(slots, np.int64), sticks)
-        fill(shard.data, shard.labels[: 0 if slots == FREE else None], part.n_shared, tail)
+        if slots > FREE:  # there are private atoms
+            fill(shard.data, shard.labels, part.n_shared, tail)
         return tail
 
     def sweep(self, shard: GroupShard, part: GroupPart, tail: WordTail) -> WordTail:
@@ -149,21 +157,21 @@ class DirectWords:
 # ---- the sweep
 
 
-@jit
-def sweep(rows, begin, finite, tail, keys):
-    """One sweep over the tokens begin .. n of a shard; returns n, or the token at which a free slot was missing.
+def sweep(rows: Rows, begin: int, finite: WordFinite, tail: Tail, keys: SweepKeys) -> int:
+    """One sweep over the tokens begin .. n of a shard; returns n, or the token at which a free slot was missing."""
+    n: int = _sweep(rows, begin, finite, tail, around(finite, len(tail.members)), keys)
+    return n
 
-    What is called for every group or token makes no array, or Numba would count references of all that it is given
-    (compiled/pipeline.py): that takes as long as a draw.
-    """
-    offsets, usable = rows.offsets, finite.usable
-    times, length = np.empty(usable, finite.topics.phi.dtype), np.zeros(1, np.int64)
-    active = Active(np.empty(usable, np.int64), times, np.full(usable, -1), length)
-    near = _nearby(finite, tail)
+
+@jit
+def _sweep(rows, begin, finite, tail, around, keys):
+    """No array is made here, or Numba would count references of all that it is given (compiled/pipeline.py)."""
+    offsets, (active, near) = rows.offsets, around
+    _look_around(finite, tail, near)
     for g in range(group_of(offsets, begin), offsets.size - 1):
         group = Group(offsets[g], offsets[g + 1])
         _enter(rows, group, finite, active, near)
-        stopped = _move_tokens(rows, max(begin, group.begin), group.end, finite, tail, Around(active, near), keys)
+        stopped = _move_tokens(rows, max(begin, group.begin), group.end, finite, tail, around, keys)
         if stopped >= 0:
             return stopped
         _clear(active)
@@ -173,10 +181,11 @@ def sweep(rows, begin, finite, tail, keys):
 @inline
 def _enter(rows, group, finite, active, near):
     """List the topics of a group."""
-    near.private[:] = 0
+    for slot in range(near.private.size):
+        near.private[slot] = 0
     near.alive[1] = 0
     for i in range(group.begin, group.end):
-        z = rows.labels[i]
+        z = np.int64(rows.labels[i])
         if z < finite.usable:
             _add(active, z)
         elif z >= finite.shared:
@@ -321,16 +330,14 @@ def _within(row, masses, k, usable, aim):
 
 
 @jit
-def _nearby(finite, tail):
-    n_words, slots = finite.topics.phi.shape[0], tail.members.size
-    within = np.zeros(n_words)
-    for slot in range(slots):
+def _look_around(finite, tail, near):
+    """Count the words of private atoms, and what these weigh."""
+    for slot in range(tail.members.size):
         if tail.members[slot] > 0:
-            within += tail.collapsed.counts[slot]
-    near = Nearby(np.zeros(slots, np.int64), np.empty(slots), within, np.zeros(2, np.int64), np.empty(2))
-    near.alive[0] = np.count_nonzero(tail.members)
+            near.alive[0] += 1
+            for w in range(near.within.size):
+                near.within[w] += tail.collapsed.counts[slot, w]
     _weigh_apart(finite, tail, near)
-    return near
 
 
 @jit
@@ -402,7 +409,8 @@ def _join(finite, tail, near, w, aim, v):
         chosen = 0
         while members[chosen] > 0:
             chosen += 1
-        tail.collapsed.counts[chosen] = 0.0
+        for other in range(tail.collapsed.counts.shape[1]):
+            tail.collapsed.counts[chosen, other] = 0.0
         tail.collapsed.totals[chosen] = 0.0
         break_stick(tail.sticks, chosen, finite.law.share, v)
         near.alive[0] += 1
@@ -430,20 +438,21 @@ def fill(words, labels, shared, tail):
 # ---- alias tables (Walker 1977)
 
 
-@jit
-def build_aliases(weights, n, frequency, least):
+def build_aliases(weights: Array, n: int, frequency: Array, least: int) -> Aliases:
     """Tables of weights[w, :n] for the words that occur `least` times or more."""
-    row = np.full(weights.shape[0], -1, np.int32)
-    n_tables = 0
-    for w in range(frequency.size if n > 0 else 0):
-        if frequency[w] >= least:
-            row[w] = n_tables
-            n_tables += 1
-    tables, order = np.empty((n_tables, n, 2)), np.empty(n, np.int64)
-    for w in range(frequency.size):
-        if row[w] >= 0:
-            _fill_table(weights[w], tables[row[w]], order)
+    row = np.full(len(weights), -1, np.int32)
+    often = np.flatnonzero(frequency >= least)[: None if n > 0 else 0]
+    row[often] = np.arange(len(often))
+    tables = np.empty((len(often), n, 2))
+    if len(often) > 0:
+        _fill_tables(weights, often, tables, np.empty(n, np.int64))
     return Aliases(row, tables)
+
+
+@jit
+def _fill_tables(weights, often, tables, order):
+    for j in range(often.size):
+        _fill_table(weights[often[j]], tables[j], order)
 
 
 @jit

@@ -102,7 +102,7 @@ class BoundTokens(Bound):
         """The log probability of all atoms' words, phi integrated out, by eta: there are few different counts."""
         times = np.bincount(statistics.data)
         values = np.flatnonzero(times)
-        return partial(words.log_evidence, values, times[values], counts, self.n_terms)
+        return partial(words.log_evidence, values, times[values], counts.astype(float), self.n_terms)
 
     # ---- as any likelihood
 
@@ -134,7 +134,7 @@ class BoundTokens(Bound):
         found = words.Topics(np.empty((n_words, atoms), dtype), np.empty((n_words, 2)), np.empty((n_words, chunks)))
         edges = words.blocks(n_words, atoms)
         totals = np.empty((len(edges) - 1, atoms))
-        spread(partial(words.draw, tallies, self.eta, key, edges, found, totals))
+        spread(partial(words.draw, tallies, self.eta, key, edges, found.phi, totals))
         spread(partial(words.finish, edges, 1.0 / totals.sum(0), masses, n_mobile, found))
         return found
 
