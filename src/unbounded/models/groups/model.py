@@ -38,7 +38,6 @@ from unbounded.models.groups.shard import (
     GroupShards,
     GroupShare,
     Law,
-    RoundSeed,
     cut,
     summarise,
 )
@@ -46,7 +45,7 @@ from unbounded.models.labelled.labels import all_labels, recode
 from unbounded.models.labelled.packing import packed, unpacked
 from unbounded.models.mixtures.measure import PartitionHyper, PitmanYor
 from unbounded.priors import Gamma, slice_within
-from unbounded.randomness import log_gamma_draws
+from unbounded.randomness import RoundSeed, log_gamma_draws
 from unbounded.setup import Built
 
 FORMS = ("direct", "franchise")

@@ -33,7 +33,6 @@ from unbounded.models.groups.shard import (
     Instantiated,
     Law,
     Predictives,
-    RoundSeed,
     report_direct,
     with_room,
 )
@@ -41,6 +40,7 @@ from unbounded.models.labelled import labels as labelled
 from unbounded.models.labelled.gossip import Version, summed
 from unbounded.models.labelled.labels import Atoms, draw_parameters, finite_part
 from unbounded.models.labelled.predictive import log_predictive, with_new
+from unbounded.randomness import RoundSeed
 
 FREE = 16  # slots for new private atoms of a shard, to begin with
 LOOK_AHEAD = 16

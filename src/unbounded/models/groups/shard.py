@@ -23,7 +23,7 @@ from unbounded.compiled.jit import jit
 from unbounded.contracts import Kernel, Spread, Summary
 from unbounded.likelihoods.base import Bound, Parameters
 from unbounded.models.labelled.labels import Atoms, LabelShard, relabel
-from unbounded.randomness import generator, key
+from unbounded.randomness import RoundSeed
 from unbounded.rows import rows_of
 
 KeptT = TypeVar("KeptT")
@@ -138,19 +138,6 @@ class Law(NamedTuple):
     def with_private(self, log_weights: Array) -> Array:
         """gamma beta of shared atoms and of private ones, whose log beta are given."""
         return np.append(self.masses, self.gamma * np.exp(log_weights))
-
-
-class RoundSeed(NamedTuple):
-    """All randomness of a round, by purpose."""
-
-    seed: int
-    round: int
-
-    def rng(self, purpose: str) -> np.random.Generator:
-        return generator(self.seed, purpose, self.round)
-
-    def key(self, purpose: str, *words: int) -> np.uint64:
-        return key(self.seed, purpose, self.round, *words)
 
 
 class DishTable(NamedTuple):

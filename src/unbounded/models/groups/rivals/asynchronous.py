@@ -17,7 +17,6 @@ from unbounded.models.groups.shard import (
     GroupRound,
     GroupShard,
     GroupShare,
-    RoundSeed,
     draw_tables,
 )
 from unbounded.models.labelled.gossip import (
@@ -34,7 +33,7 @@ from unbounded.models.labelled.gossip import (
     widened,
 )
 from unbounded.models.labelled.labels import Atoms
-from unbounded.randomness import generator
+from unbounded.randomness import RoundSeed, generator
 
 NONE = np.empty(0, np.int64)
 

@@ -86,13 +86,6 @@ class Around(NamedTuple):
     near: Nearby
 
 
-def around(finite: WordFinite, slots: int) -> Around:
-    usable, phi = finite.usable, finite.topics.phi
-    active = Active(np.empty(usable, np.int64), np.empty(usable, phi.dtype), np.full(usable, -1), np.zeros(1, np.int64))
-    near = Nearby(np.zeros(slots, np.int64), np.empty(slots), np.zeros(len(phi)), np.zeros(2, np.int64), np.empty(2))
-    return Around(active, near)
-
-
 class WordTail(NamedTuple):
     tail: Tail
     finite: WordFinite
@@ -157,21 +150,21 @@ class DirectWords:
 # ---- the sweep
 
 
-def sweep(rows: Rows, begin: int, finite: WordFinite, tail: Tail, keys: SweepKeys) -> int:
-    """One sweep over the tokens begin .. n of a shard; returns n, or the token at which a free slot was missing."""
-    n: int = _sweep(rows, begin, finite, tail, around(finite, len(tail.members)), keys)
-    return n
-
-
 @jit
-def _sweep(rows, begin, finite, tail, around, keys):
-    """No array is made here, or Numba would count references of all that it is given (compiled/pipeline.py)."""
-    offsets, (active, near) = rows.offsets, around
-    _look_around(finite, tail, near)
+def sweep(rows, begin, finite, tail, keys):
+    """One sweep over the tokens begin .. n of a shard; returns n, or the token at which a free slot was missing.
+
+    What is called for every group or token makes no array, or Numba would count references of all that it is given
+    (compiled/pipeline.py): that takes as long as a draw.
+    """
+    offsets, usable = rows.offsets, finite.usable
+    times, length = np.empty(usable, finite.topics.phi.dtype), np.zeros(1, np.int64)
+    active = Active(np.empty(usable, np.int64), times, np.full(usable, -1), length)
+    near = _nearby(finite, tail)
     for g in range(group_of(offsets, begin), offsets.size - 1):
         group = Group(offsets[g], offsets[g + 1])
         _enter(rows, group, finite, active, near)
-        stopped = _move_tokens(rows, max(begin, group.begin), group.end, finite, tail, around, keys)
+        stopped = _move_tokens(rows, max(begin, group.begin), group.end, finite, tail, Around(active, near), keys)
         if stopped >= 0:
             return stopped
         _clear(active)
@@ -181,11 +174,10 @@ def _sweep(rows, begin, finite, tail, around, keys):
 @inline
 def _enter(rows, group, finite, active, near):
     """List the topics of a group."""
-    for slot in range(near.private.size):
-        near.private[slot] = 0
+    near.private[:] = 0
     near.alive[1] = 0
     for i in range(group.begin, group.end):
-        z = np.int64(rows.labels[i])
+        z = rows.labels[i]
         if z < finite.usable:
             _add(active, z)
         elif z >= finite.shared:
@@ -330,14 +322,18 @@ def _within(row, masses, k, usable, aim):
 
 
 @jit
-def _look_around(finite, tail, near):
-    """Count the words of private atoms, and what these weigh."""
-    for slot in range(tail.members.size):
+def _nearby(finite, tail):
+    n_words, slots = finite.topics.phi.shape[0], tail.members.size
+    within, alive = np.zeros(n_words), 0
+    for slot in range(slots):
         if tail.members[slot] > 0:
-            near.alive[0] += 1
-            for w in range(near.within.size):
-                near.within[w] += tail.collapsed.counts[slot, w]
+            alive += 1
+            for w in range(n_words):
+                within[w] += tail.collapsed.counts[slot, w]
+    near = Nearby(np.zeros(slots, np.int64), np.empty(slots), within, np.zeros(2, np.int64), np.empty(2))
+    near.alive[0] = alive
     _weigh_apart(finite, tail, near)
+    return near
 
 
 @jit

@@ -32,12 +32,12 @@ from unbounded.models.groups.shard import (
     GroupShard,
     Instantiated,
     Predictives,
-    RoundSeed,
 )
 from unbounded.models.groups.words import topics as words
 from unbounded.models.groups.words.topics import Topics, WordTable
 from unbounded.models.labelled.labels import Atoms
 from unbounded.priors import Gamma, slice_within
+from unbounded.randomness import RoundSeed
 
 ETA_RANGE = (1e-6, 1e3)  # where a sampled eta lives
 
