@@ -16,7 +16,7 @@ from scipy import special, stats
 from unbounded.columns import describe
 from unbounded.instantiation import AsPublished, Ghosts, OneOpen
 from unbounded.models.groups.model import FORMS
-from unbounded.models.groups.words import alias
+from unbounded.models.groups.words import kernel
 
 # Every likelihood, measure, form, P, L, rule, engine and kernel at least once.
 SHORT = [
@@ -52,8 +52,8 @@ def test_chains_agree_with_enumeration(parameters):
 
 def test_words_with_alias_tables_agree_with_enumeration(monkeypatch):
     """Every word has a table, over the three chunks of some 36 mobile atoms."""
-    monkeypatch.setattr(alias, "FEW", 0)
-    monkeypatch.setattr(alias, "WORTH", 0)
+    monkeypatch.setattr(kernel, "FEW", 0)
+    monkeypatch.setattr(kernel, "WORTH", 0)
     agrees("words", "crowded", GroupedRun("direct", Ghosts(100), 2))
 
 

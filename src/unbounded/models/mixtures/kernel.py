@@ -11,10 +11,9 @@ import numpy as np
 from unbounded.arrays import Array
 from unbounded.contracts import Summary
 from unbounded.likelihoods.base import Bound, Parameters
-from unbounded.models.labelled import kernel as labelled
-from unbounded.models.labelled.atoms import Atoms, finite_part
+from unbounded.models.labelled import labels as labelled
+from unbounded.models.labelled.labels import Atoms, LabelShard, finite_part
 from unbounded.models.labelled.predictive import log_predictive
-from unbounded.models.labelled.shard import LabelShard
 from unbounded.models.mixtures.message import MixturePart, summarise
 from unbounded.models.mixtures.sweep import Rows, Scope, Scratch, Tail, scratch, sweep
 

@@ -14,8 +14,7 @@ import numpy as np
 from unbounded.arrays import Array
 from unbounded.contracts import Kernel, Summary
 from unbounded.likelihoods.base import Parameters
-from unbounded.models.labelled.atoms import Atoms
-from unbounded.models.labelled.shard import LabelShard
+from unbounded.models.labelled.labels import Atoms, LabelShard
 from unbounded.models.mixtures.measure import TailLaw
 
 

@@ -15,8 +15,8 @@ import numpy as np
 from unbounded.arrays import Array, Arrays
 from unbounded.contracts import Engine, Gathered, Message, Summary
 from unbounded.likelihoods.base import Bound, Parameters
-from unbounded.models.labelled import kernel as labelled
-from unbounded.models.labelled.shard import LabelShard, all_labels
+from unbounded.models.labelled import labels as labelled
+from unbounded.models.labelled.labels import LabelShard, all_labels
 from unbounded.models.mixtures.kernels import KERNELS
 from unbounded.models.mixtures.measures import PartitionMeasure
 from unbounded.models.mixtures.message import (

@@ -16,8 +16,7 @@ from scipy import sparse
 from unbounded.arrays import Array, is_csr
 from unbounded.contracts import Summary
 from unbounded.likelihoods.base import Bound, Parameters
-from unbounded.models.labelled.atoms import Atoms
-from unbounded.models.labelled.shard import LabelShard
+from unbounded.models.labelled.labels import Atoms, LabelShard
 from unbounded.models.mixtures.measure import TailLaw
 from unbounded.models.mixtures.message import MixturePart, SweepKeys, summarise
 from unbounded.randomness import uniforms
