@@ -8,7 +8,7 @@ import numpy as np
 
 from unbounded.arrays import Array, Arrays
 from unbounded.compiled.jit import jit
-from unbounded.contracts import Engine
+from unbounded.contracts import Engine, Summary
 from unbounded.likelihoods.base import Bound, Parameters
 from unbounded.likelihoods.operations import Block, accumulate, clear, update, write_terms
 
@@ -64,6 +64,18 @@ class LabelShard:
     def coded(self, codes: Array) -> Array:
         """Labels in another code."""
         return codes[self.labels]
+
+    def summary(self, n_shared: int, atoms: Atoms) -> Summary:
+        """Its report; `owner` adds up to the number of the only shard that has rows of an atom, if it is one."""
+        counts, statistics = atoms
+        there = (counts[:n_shared] > 0).astype(np.int64)
+        shared = {
+            "counts": counts[:n_shared],
+            "statistics": statistics[:n_shared],
+            "shards": there,
+            "owner": there * self.index,
+        }
+        return Summary(shared, {"counts": counts[n_shared:], "statistics": statistics[n_shared:]})
 
     def completed(self) -> Any:
         """Its rows without holes, where there were some."""
