@@ -20,14 +20,11 @@ from speed import Row, cpu_seconds
 from unbounded import datasets, engines
 from unbounded.columns import describe
 from unbounded.compiled.jit import jit
-from unbounded.models.groups.direct import Rows, SweepKeys, Tail
-from unbounded.models.groups.hybrid import HybridGroups
-from unbounded.models.groups.measure import HierarchicalMeasure, Law
-from unbounded.models.groups.shard import GroupShards
-from unbounded.models.groups.words import alias
-from unbounded.models.groups.words import sweep as kernel
-from unbounded.models.groups.words.content import by_word
-from unbounded.models.groups.words.likelihood import Tokens
+from unbounded.models.groups.model import HierarchicalMeasure, HybridGroups
+from unbounded.models.groups.rows import Rows, SweepKeys, Tail
+from unbounded.models.groups.shard import GroupShards, Law
+from unbounded.models.groups.words import kernel
+from unbounded.models.groups.words.likelihood import Tokens, by_word
 from unbounded.randomness import key
 from unbounded.round import rounds
 from unbounded.setup import Setup
@@ -85,10 +82,12 @@ class Bench:
     def n(self) -> int:
         return len(self.labels)
 
-    def aliases(self, tables: bool = True) -> alias.Aliases:
+    def aliases(self, tables: bool = True) -> kernel.Aliases:
         parts = self.shared.finite.parts
         n = parts.shape[1]
-        return alias.build(parts, n, self.shard.kept(by_word).frequency, alias.WORTH * n if tables else self.n + 1)
+        return kernel.build_aliases(
+            parts, n, self.shard.kept(by_word).frequency, kernel.WORTH * n if tables else self.n + 1
+        )
 
     def sweep(self, tables: bool = True) -> None:
         self.turn += 1

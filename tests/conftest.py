@@ -21,7 +21,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a job in the background
 
 
 # What to begin with, where tests are spread over workers: long groups, in such an order that two workers compile
-# different kernels first, and find those of the other one in the cache when they need them.
+# different kernels first, and find those of the other one in the cache when they need them. Then what takes half a
+# minute, so that groups of a few seconds are left for the end, when workers should be done at the same time.
 FIRST = (
     "features",
     "test_enumeration",
@@ -30,6 +31,16 @@ FIRST = (
     "test_franchise",
     "test_groups",
     "engines",
+    "test_rivals",
+    "test_approximate",
+    "test_scaling",
+    "test_fits",
+    "report",
+    "test_cli",
+    "test_geweke",
+    "test_out_of_core",
+    "test_kernels",
+    "test_experiments",
 )
 TOGETHER = ("engines", "report", "features")  # folders
 

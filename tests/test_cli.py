@@ -11,6 +11,7 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 from scipy import sparse
 from typer.testing import CliRunner
 
@@ -34,6 +35,18 @@ def data(tmp_path_factory):
     np.savetxt(folder / "bare.csv", X, delimiter=",", fmt="%.17g")
     sparse.save_npz(folder / "counts.npz", sparse.csr_matrix(COUNTS))
     return folder
+
+
+@pytest.fixture(autouse=True)
+def _quick_pictures(monkeypatch):
+    """Those of the runs that many tests share are laid out, too, which takes most of the time; the others are drawn."""
+    savefig = Figure.savefig
+
+    def drawn(self, *args, **options):
+        self.set_layout_engine("none")
+        savefig(self, *args, **options)
+
+    monkeypatch.setattr(Figure, "savefig", drawn)
 
 
 def run(*words):

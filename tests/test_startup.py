@@ -18,7 +18,7 @@ LIGHT = [
     "unbounded.engines.mpi",
     "unbounded.sources",
     "unbounded.models.mixtures.hybrid",
-    "unbounded.models.groups.hybrid",
+    "unbounded.models.groups.model",
     "unbounded.models.features.hybrid",
 ]
 

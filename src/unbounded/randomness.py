@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.random.bit_generator import ISeedSequence
@@ -41,6 +41,19 @@ def generator(seed: int, purpose: str, *words: int) -> np.random.Generator:
     philox_key = np.frombuffer(_digest(16, seed, purpose, words), dtype=np.uint64)
     given: Any = _Key(philox_key)
     return np.random.Generator(np.random.Philox(given))
+
+
+class RoundSeed(NamedTuple):
+    """All randomness of a round, by purpose."""
+
+    seed: int
+    round: int
+
+    def rng(self, purpose: str) -> np.random.Generator:
+        return generator(self.seed, purpose, self.round)
+
+    def key(self, purpose: str, *words: int) -> np.uint64:
+        return key(self.seed, purpose, self.round, *words)
 
 
 def uniforms(key: np.uint64, counters: Array) -> Array:

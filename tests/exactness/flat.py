@@ -81,11 +81,11 @@ def check(flat: Flat) -> Verdict:
         flat.rule,
     )
     engine = build("serial", model.recipe(X))
-    rng, seen = np.random.default_rng(0), []
-    for chain in range(flat.chains):
+    every, seen = np.ones(flat.chains), []
+    starts = seat(flat.n_rows, flat.alpha * every, flat.sigma * every, np.random.default_rng(0))
+    for chain, labels in enumerate(starts):
         model = model.reseeded(chain)
-        start = model.begin(engine, seat(flat.n_rows, flat.alpha, flat.sigma, rng))
-        states = islice(rounds(model, engine, start), flat.rounds)
+        states = islice(rounds(model, engine, model.begin(engine, labels)), flat.rounds)
         seen.append(np.mean([answers(state.table.counts[state.occupied]) for state in states], axis=0))
     engine.close()
     return judge(QUESTIONS, np.array(seen), prior_means(flat.alpha, flat.sigma, flat.n_rows))

@@ -17,8 +17,9 @@ from enumeration import Array, Run, Tally, Verdict, canonical, hole_nodes, judge
 from scipy import special
 
 from unbounded.engines import build
-from unbounded.models.groups.measure import GroupHyper, HierarchicalMeasure
+from unbounded.models.groups.model import HierarchicalMeasure
 from unbounded.models.groups.samplers import HIERARCHICAL
+from unbounded.models.groups.shard import GroupHyper
 from unbounded.models.groups.words.likelihood import ETA_RANGE
 from unbounded.priors import Gamma
 from unbounded.round import rounds

@@ -35,28 +35,37 @@ MEASURES = {
 # ---- the prior, from the textbook
 
 
-def seat(n: int, alpha: float, sigma: float, rng: np.random.Generator) -> Array:
-    """Labels of n customers of a Chinese restaurant."""
-    labels = np.zeros(n, int)
+def seat(n: int, alpha: Array, sigma: Array, rng: np.random.Generator) -> Array:
+    """Labels [D, n] of the n customers of D Chinese restaurants."""
+    every = np.arange(len(alpha))
+    labels, counts = np.zeros((len(alpha), n), int), np.zeros((len(alpha), n))
+    counts[:, 0] = 1
     for i in range(1, n):
-        counts = np.bincount(labels[:i])
-        weights = np.append(counts - sigma, alpha + sigma * len(counts))
-        labels[i] = np.searchsorted(np.cumsum(weights), rng.random() * weights.sum())
+        atoms = np.count_nonzero(counts, axis=1)
+        weights = np.where(counts > 0, counts - sigma[:, None], 0.0)
+        weights[every, atoms] = alpha + sigma * atoms
+        ends = np.cumsum(weights, axis=1)
+        labels[:, i] = (ends < rng.random((len(alpha), 1)) * ends[:, -1:]).sum(axis=1)
+        counts[every, labels[:, i]] += 1
     return labels
 
 
 def rows_bernoulli(labels: Array, rng: np.random.Generator) -> Array:
-    share = rng.beta(YES, NO, size=(labels.max() + 1, len(YES)))
-    return (rng.random((len(labels), len(YES))) < share[labels]).astype(float)
+    """Rows [..., n, d] for labels [..., n]."""
+    share = rng.beta(YES, NO, size=(*labels.shape[:-1], labels.max() + 1, len(YES)))
+    own = np.take_along_axis(share, labels[..., None], axis=-2)
+    return (rng.random(own.shape) < own).astype(float)
 
 
 def rows_gaussian(labels: Array, rng: np.random.Generator) -> Array:
     """Sigma is the inverse of the scatter of DOF normal vectors with covariance inverse(SCALE)."""
-    k = labels.max() + 1
-    vectors = rng.standard_normal((k, DOF, 2)) @ np.linalg.cholesky(np.linalg.inv(SCALE)).T
-    factor = np.linalg.cholesky(np.linalg.inv(np.swapaxes(vectors, 1, 2) @ vectors))
-    centre = MEAN + (factor @ rng.standard_normal((k, 2, 1)))[:, :, 0] / np.sqrt(KAPPA)
-    return centre[labels] + (factor[labels] @ rng.standard_normal((len(labels), 2, 1)))[:, :, 0]
+    atoms = (*labels.shape[:-1], labels.max() + 1)
+    vectors = rng.standard_normal((*atoms, DOF, 2)) @ np.linalg.cholesky(np.linalg.inv(SCALE)).T
+    factor = np.linalg.cholesky(np.linalg.inv(np.swapaxes(vectors, -1, -2) @ vectors))
+    centre = MEAN + (factor @ rng.standard_normal((*atoms, 2, 1)))[..., 0] / np.sqrt(KAPPA)
+    own = np.take_along_axis(factor, labels[..., None, None], axis=-3)
+    noise = (own @ rng.standard_normal((*labels.shape, 2, 1)))[..., 0]
+    return np.take_along_axis(centre, labels[..., None], axis=-2) + noise
 
 
 ROWS = {"bernoulli": rows_bernoulli, "gaussian": rows_gaussian}
@@ -71,41 +80,38 @@ def bind(kind: str) -> Bound:
     return Gaussian(MEAN, KAPPA, DOF, SCALE).bind(describe(X))
 
 
-def draw_hyper(measure: PitmanYor, rng: np.random.Generator) -> PartitionHyper:
-    prior = measure.concentration
-    alpha = rng.gamma(prior.shape, 1.0 / prior.rate)
-    sigma = rng.beta(measure.discount.a, measure.discount.b) if isinstance(measure.discount, Beta) else 0.0
-    return PartitionHyper(float(alpha), float(sigma))
+def draw_hypers(measure: PitmanYor, size: int, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Concentrations and discounts from their priors."""
+    prior, discount = measure.concentration, measure.discount
+    sigma = rng.beta(discount.a, discount.b, size) if isinstance(discount, Beta) else np.zeros(size)
+    return rng.gamma(prior.shape, 1.0 / prior.rate, size), sigma
 
 
 # ---- what is compared
 
 
-def moments(labels: Array, hyper: PartitionHyper, X: Array) -> dict[str, float]:
-    """Bounded functions of the data (Gaussian rows have heavy tails), and all that hyper-parameters act on."""
-    counts = np.bincount(labels)
-    alpha, sigma = hyper
+def moments(labels: Array, alpha: Array, sigma: Array, X: Array) -> dict[str, Array]:
+    """Of D draws: bounded functions of the data (whose tails are heavy) and all that hyper-parameters act on."""
+    counts = (labels[:, :, None] == np.arange(N_ROWS)).sum(axis=1)
     x = np.tanh(X)
-    k = len(counts)
+    k = np.count_nonzero(counts, axis=1)
     values = {
-        "K": k, "K^2": k**2, "largest": counts.max(), "singletons": np.count_nonzero(counts == 1),
-        "together": float(labels[0] == labels[-1]), "log alpha": np.log(alpha), "alpha": alpha, "alpha K": alpha * k,
-        "x": x[:, 0].mean(), "x^2": (x[:, 0] ** 2).mean(), "x y": (x[:, 0] * x[:, 1]).mean(),
-        "near": x[0] @ x[1], "far": x[0] @ x[-1],
+        "K": k, "K^2": k**2, "largest": counts.max(axis=1), "singletons": np.count_nonzero(counts == 1, axis=1),
+        "together": labels[:, 0] == labels[:, -1], "log alpha": np.log(alpha), "alpha": alpha, "alpha K": alpha * k,
+        "x": x[:, :, 0].mean(axis=1), "x^2": (x[:, :, 0] ** 2).mean(axis=1),
+        "x y": (x[:, :, 0] * x[:, :, 1]).mean(axis=1), "near": (x[:, 0] * x[:, 1]).sum(axis=1),
+        "far": (x[:, 0] * x[:, -1]).sum(axis=1),
     }  # fmt: skip
-    return values | ({"sigma": sigma, "sigma^2": sigma**2, "sigma K": sigma * k} if sigma else {})
+    return values | ({"sigma": sigma, "sigma^2": sigma**2, "sigma K": sigma * k} if sigma.any() else {})
 
 
 def prior_moments(measure: PitmanYor, kind: str, n_draws: int, seed: int = 1) -> tuple[list[str], Array, Array]:
     """(names, means, standard errors) by simulation of the prior."""
     rng = np.random.default_rng(seed)
-    table = []
-    for _ in range(n_draws):
-        hyper = draw_hyper(measure, rng)
-        labels = seat(N_ROWS, *hyper, rng)
-        values = moments(labels, hyper, ROWS[kind](labels, rng))
-        table.append(list(values.values()))
-    seen = np.array(table)
+    hypers = draw_hypers(measure, n_draws, rng)
+    labels = seat(N_ROWS, *hypers, rng)
+    values = moments(labels, *hypers, ROWS[kind](labels, rng))
+    seen = np.stack(list(values.values()), axis=1)
     return list(values), seen.mean(axis=0), seen.std(axis=0, ddof=1) / np.sqrt(n_draws)
 
 
@@ -133,15 +139,15 @@ def replicate(joint: Joint, likelihood: Bound, seed: int) -> Array:
     """Mean moments over the rounds of one simulator that starts from a prior draw."""
     measure = MEASURES[joint.measure]
     rng = np.random.default_rng([joint.seed, seed])
-    hyper = draw_hyper(measure, rng)
-    labels = seat(N_ROWS, *hyper, rng)
+    (alpha,), (sigma,) = hypers = draw_hypers(measure, 1, rng)
+    (labels,) = seat(N_ROWS, *hypers, rng)
     data = ROWS[joint.kind](labels, rng)
     engine = build("serial", RowShards(data, likelihood, joint.n_shards))
     model = HybridMixture(
         Setup(measure, likelihood, N_ROWS, joint.n_shards, 1000 * joint.seed + seed, sweeps=joint.sweeps),
         rule=joint.rule,
     )
-    state = model.begin(engine, labels, hyper)
+    state = model.begin(engine, labels, PartitionHyper(float(alpha), float(sigma)))
     total: Any = 0.0
     for _ in range(joint.rounds):
         message = model.global_step(state)
@@ -150,7 +156,8 @@ def replicate(joint: Joint, likelihood: Bound, seed: int) -> Array:
         data = new_rows(model, state, labels, rng)
         engine.map(partial(put_rows, data=data))
         state = model.begin(engine, labels, state.hyper, state.round)
-        total = total + np.array(list(moments(labels, state.hyper, data).values()))
+        now = moments(labels[None], *np.array(state.hyper)[:, None], data[None])
+        total = total + np.concatenate(list(now.values()))
     engine.close()
     return total / joint.rounds
 
@@ -166,7 +173,7 @@ def put_rows(shard: Any, data: Array) -> None:
     shard.data[:] = data[shard.first : shard.first + len(shard.labels)]
 
 
-def check(joint: Joint, n_draws: int = 20000) -> Verdict:
+def check(joint: Joint, n_draws: int = 60_000) -> Verdict:
     names, truth, truth_error = prior_moments(MEASURES[joint.measure], joint.kind, n_draws)
     likelihood = bind(joint.kind)
     seen = np.array([replicate(joint, likelihood, seed) for seed in range(joint.replicates)])

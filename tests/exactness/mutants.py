@@ -51,7 +51,7 @@ def battery() -> dict[str, Callable[[], Any]]:
     from problems import problem
 
     from unbounded.instantiation import Ghosts, OneOpen
-    from unbounded.models.groups.words import alias
+    from unbounded.models.groups.words import kernel
 
     def cells(case: str, measure: str, run: Run) -> Callable[[], Any]:
         return lambda: enumeration.check(problem(case, measure), run)
@@ -63,7 +63,7 @@ def battery() -> dict[str, Callable[[], Any]]:
         return lambda: franchise_truth.check(franchise_problems.problem(case, measure), run)
 
     def tables() -> Any:
-        with mock.patch.multiple(alias, FEW=0, WORTH=0):
+        with mock.patch.multiple(kernel, FEW=0, WORTH=0):
             return seats("words", "crowded", GroupedRun("direct", Ghosts(100), 2, rounds=400))()
 
     def halves(case: str, measure: str, kind: str, n: int = 4, **more: Any) -> Callable[[], Any]:

@@ -6,7 +6,7 @@ model has a posterior of its own, which can be enumerated too and tends to that 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from typing import Any
@@ -109,9 +109,9 @@ def test_more_chains_agree_with_enumeration(case, law, run):
 # ---- what is not
 
 BIASED = [
-    ("bernoulli", "dp", gossip(3)),
+    ("bernoulli", "dp", replace(gossip(3), rounds=40)),
     ("words", "fixed", gossip_groups(2)),
-    ("bernoulli", "dp", Run(ANY, 2, sampler="subcluster")),
+    ("bernoulli", "dp", Run(ANY, 2, sampler="subcluster", rounds=40)),
     ("gaussian-3", "bb-2", FeatureRun(ANY, 3, sampler="always_hot")),
     ("gaussian-3", "bb-2", FeatureRun(ANY, 2, sampler="uncollapsed", options=(("size", 2),))),
 ]

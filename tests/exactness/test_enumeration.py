@@ -19,7 +19,8 @@ from unbounded.models.mixtures.model import RowShards
 from unbounded.round import rounds
 from unbounded.setup import Setup
 
-# Every likelihood, measure, P, L, T, rule, engine and precision at least once, and most pairs of them.
+# Every likelihood, measure, P, L, T, rule, engine and precision at least once, and most pairs of them. What processes
+# give is compared bit for bit with the chain of the serial engine, below: that is sharper than any statistics.
 SHORT = [
     ("gaussian-1", "dp", 5, Run(Ghosts(0))),
     ("gaussian-1", "py-negative", 5, Run(Ghosts(), 3, 3)),
@@ -38,7 +39,7 @@ SHORT = [
     ("sharp", "py", 5, Run(Ghosts())),
     ("sharp", "dp", 5, Run(Ghosts(0), 1, 2)),
     ("sharp", "dp", 5, Run(Ghosts(), 3)),
-    ("mixed-holes", "py", 5, Run(Ghosts(), 2, engine="processes")),
+    ("mixed-holes", "py", 5, Run(Ghosts(), 2)),
     ("mixed", "dp", 4, Run(OneOpen(4), 4, engine="threads")),
     ("sharp", "py", 5, Run(Ghosts(), 2, chains=24, rounds=60, device="reference")),
     ("gaussian-hole", "dp", 4, Run(Ghosts(2), 2, 2, chains=24, rounds=40, device="reference")),
@@ -60,7 +61,7 @@ def test_chains_agree_with_enumeration(parameters):
 
 PUBLISHED = [
     ("sharp", "dp", Run(AsPublished("cold"))),
-    ("bernoulli", "dp", Run(AsPublished("cold"), 3)),
+    ("bernoulli", "dp", Run(AsPublished("cold"), 3, rounds=50)),
     ("bernoulli", "dp", Run(AsPublished("hot"), 3)),
 ]
 
@@ -89,12 +90,12 @@ def test_the_counter_example_by_hand(rule, stationary):
 
 
 def test_engines_give_the_same_chain_bit_for_bit():
-    tiny = problem("mixed", "py")
+    tiny = problem("mixed-holes", "py")
     chains = []
     for engine_name, workers in (("serial", None), ("threads", 1), ("threads", 3), ("processes", 2)):
         engine = build(engine_name, RowShards(tiny.X, tiny.likelihood, 3), workers)
         model = HybridMixture(Setup(tiny.measure, tiny.likelihood, tiny.n, 3, 5, sweeps=2))
-        states = islice(rounds(model, engine, model.begin(engine, np.arange(tiny.n))), 60)
+        states = islice(rounds(model, engine, model.begin(engine, np.arange(tiny.n))), 400)
         chains.append([(tuple(model.assignments(s, engine)), s.table.statistics.tobytes()) for s in states])
         engine.close()
     assert all(chain == chains[0] for chain in chains)

@@ -72,7 +72,7 @@ def test_chains_agree_with_enumeration(parameters):
 PUBLISHED = [
     ("gaussian-3", "bb-2", 3, FeatureRun(AsPublished("cold"), jumps=False)),
     ("gaussian-3", "gp-2", 2, FeatureRun(AsPublished("cold"), 2, jumps=False)),
-    ("poisson", "bb-2", 3, FeatureRun(AsPublished("cold"), 3, jumps=False)),
+    ("poisson", "bb-2", 3, FeatureRun(AsPublished("cold"), 3, jumps=False, rounds=20)),
     ("gaussian-3", "bb-2", 3, FeatureRun(AsPublished("hot"), 3, jumps=False)),
 ]
 

@@ -35,7 +35,7 @@ def test_prior_and_successive_conditional_agree(joint):
 
 
 def test_the_published_rule_fails():
-    verdict = check(Joint("bb", "gaussian", AsPublished("cold"), 3, replicates=20), n_draws=3000)
+    verdict = check(Joint("bb", "gaussian", AsPublished("cold"), 3, replicates=20, rounds=30), n_draws=3000)
     assert not verdict.passed
     assert verdict.largest > 8, str(verdict)
 

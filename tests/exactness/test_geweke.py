@@ -28,6 +28,6 @@ def test_prior_and_successive_conditional_agree(joint):
 
 
 def test_the_published_rule_fails():
-    verdict = check(Joint("dp", "bernoulli", AsPublished("cold"), 3), n_draws=5000)
+    verdict = check(Joint("dp", "bernoulli", AsPublished("cold"), 3, rounds=40), n_draws=5000)
     assert not verdict.passed
     assert verdict.largest > 8, str(verdict)

@@ -42,18 +42,14 @@ from unbounded.models.features.rivals.uncollapsed import FiniteFeatures
 from unbounded.models.features.samplers import FEATURES
 from unbounded.models.features.shard import FeatureShard
 from unbounded.models.features.state import FeatureState, FeatureTask
-from unbounded.models.groups.hybrid import HybridGroups
 from unbounded.models.groups.kernels import KERNELS as GROUP_KERNELS
-from unbounded.models.groups.measure import GroupHyper
 from unbounded.models.groups.measures import MEASURES as GROUP_MEASURES
-from unbounded.models.groups.message import GroupPart
-from unbounded.models.groups.model import Groups, GroupsState
+from unbounded.models.groups.model import Groups, GroupsState, HybridGroups
 from unbounded.models.groups.rivals.asynchronous import AsynchronousGroups
 from unbounded.models.groups.samplers import HIERARCHICAL
-from unbounded.models.groups.shard import GroupShard
+from unbounded.models.groups.shard import GroupHyper, GroupPart, GroupShard
 from unbounded.models.groups.words.likelihood import Tokens
-from unbounded.models.labelled.atoms import Atoms
-from unbounded.models.labelled.shard import LabelShard
+from unbounded.models.labelled.labels import Atoms, LabelShard
 from unbounded.models.mixtures.hybrid import HybridMixture
 from unbounded.models.mixtures.kernels import KERNELS as MIXTURE_KERNELS
 from unbounded.models.mixtures.measure import PartitionHyper

@@ -27,19 +27,19 @@ WAYS = [(Ghosts(), 1), (Ghosts(), 8), (Ghosts(), 64), (WARM, 8)]
 
 
 def check(X, init, rule, n_shards, noise, n_rounds, seed=0, intercept=False):
-    """The last half of the chain has the true features and no other that matters; loadings and noise are right.
+    """After a third of the chain it has the true features and no other that matters; loadings and noise are right.
 
     With an intercept, a feature and its negative (used where it is not) say the same.
     """
     likelihood = LinearGaussian(intercept=intercept).bind(describe(X))
-    engine = build("threads", FeatureShards(X, likelihood, n_shards, binary=True))
+    engine = build("serial", FeatureShards(X, likelihood, n_shards, binary=True))
     model = HybridFeatures(
         Setup(BetaBernoulli(), likelihood, len(X), n_shards, seed, n_rounds=n_rounds, sweeps=5), rule=rule
     )
     begun = feature_start.begin(model, engine, X, init)
     truth = cambridge_features()
     loadings, deviations = [], []
-    for state in islice(rounds(model, engine, begun), n_rounds // 2, n_rounds):
+    for state in islice(rounds(model, engine, begun), n_rounds // 3, n_rounds):
         everything = model.statistics(state, np.concatenate([state.occupied, state.always]))
         A = likelihood.expected(state.scales, everything)[: len(state.occupied)]
         large = np.flatnonzero(everything.members[: len(A)] > 0.03 * len(X))
@@ -63,7 +63,7 @@ def test_ten_thousand_rows_from_the_default_start(rule, n_shards):
 @pytest.mark.parametrize(("rule", "n_shards"), WAYS, ids=str)
 def test_a_thousand_rows_from_one_feature(rule, n_shards):
     """As in the paper. The noise of 1,000 x 36 numbers is known to 0.4%, so 2% is five standard errors."""
-    check(cambridge(1_000, noise=0.5, seed=0).X, "one", rule, n_shards, 0.5, n_rounds=1200)
+    check(cambridge(1_000, noise=0.5, seed=0).X, "one", rule, n_shards, 0.5, n_rounds=600)
 
 
 def test_centred_data_have_an_intercept():

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from unbounded.models.groups.measure import GroupHyper, HierarchicalMeasure, expected_masses
+from unbounded.models.groups.model import HierarchicalMeasure
+from unbounded.models.groups.shard import GroupHyper, expected_masses
 from unbounded.priors import Gamma
 
 SIZES = np.array([3, 0, 5])

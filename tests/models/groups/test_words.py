@@ -9,11 +9,9 @@ from scipy import sparse, stats
 from unbounded.columns import describe
 from unbounded.contracts import alone
 from unbounded.engines.local import Helpers
-from unbounded.models.groups.direct import Rows, SweepKeys, Tail
-from unbounded.models.groups.measure import Law
-from unbounded.models.groups.words import alias, topics
-from unbounded.models.groups.words import counts as words
-from unbounded.models.groups.words import sweep as tokens
+from unbounded.models.groups.rows import Rows, SweepKeys, Tail
+from unbounded.models.groups.shard import Law
+from unbounded.models.groups.words import kernel, topics
 from unbounded.models.groups.words.likelihood import Tokens
 from unbounded.randomness import key
 
@@ -86,7 +84,7 @@ UNLIKE = np.random.default_rng(0).gamma(0.05, size=200) + 1e-300
 @pytest.mark.parametrize("weights", [np.ones(1), ALIKE, UNLIKE, np.array([0.0, 5.0, 0.0, 1e-9])], ids=len)
 def test_alias_tables_hold_the_weights(weights):
     n = len(weights)
-    row, table = alias.build(np.stack([weights[::-1], weights]), n, np.array([3, 4]), 4)
+    row, table = kernel.build_aliases(np.stack([weights[::-1], weights]), n, np.array([3, 4]), 4)
     assert row.tolist() == [-1, 0]
     stay, other = table[0, :, 0], table[0, :, 1].astype(int)
     held = stay + np.bincount(other, 1.0 - stay, n)
@@ -94,8 +92,8 @@ def test_alias_tables_hold_the_weights(weights):
 
 
 def test_the_number_that_an_alias_table_gives_back_is_uniform():
-    _, table = alias.build(np.array([[0.1, 0.6, 0.05, 0.25]]), 4, np.array([1]), 1)
-    drawn = [alias.draw(table, 0, u) for u in np.random.default_rng(1).random(20_000)]
+    _, table = kernel.build_aliases(np.array([[0.1, 0.6, 0.05, 0.25]]), 4, np.array([1]), 1)
+    drawn = [kernel.draw_alias(table, 0, u) for u in np.random.default_rng(1).random(20_000)]
     entry, again = np.array([k for k, _ in drawn]), np.array([u for _, u in drawn])
     for k in range(4):
         assert stats.kstest(again[entry == k], "uniform").pvalue > 1e-4
@@ -110,14 +108,14 @@ def test_tokens_alone_join_topics_by_their_masses(least, dtype):
     rows, labels = np.sort(rng.choice(3, n, p=[0.3, 0.2, 0.5])).astype(np.int32), np.zeros(n, np.int32)
     found = topics.Topics(phi, np.empty((3, 2)), np.empty((3, 3)))
     topics.finish(np.array([0, 3]), np.ones(atoms), masses, atoms, found, 0, 1)
-    aliases = alias.build(found.parts, 3, np.bincount(rows), least)
+    aliases = kernel.build_aliases(found.parts, 3, np.bincount(rows), least)
     assert (aliases.row >= 0).tolist() == (np.bincount(rows) >= least).tolist()
     words_of_tail = Tokens(0.1).bind(describe(sparse.csr_matrix(np.ones((2, 3))))).tail(17, 8)[0]
     tail = Tail(words_of_tail, np.zeros(16, np.int64), np.full(17, -np.inf))
     law = Law(masses, 1.0, 0.0, 1.0, 1.0)
-    finite = tokens.WordFinite(found, found.smooth[:, 1].copy(), aliases, atoms, atoms, law, 0.1)
+    finite = kernel.WordFinite(found, found.smooth[:, 1].copy(), aliases, atoms, atoms, law, 0.1)
     keys = SweepKeys(key(1, "label"), key(1, "stick"))
-    tokens.sweep(Rows(rows, labels, np.arange(n + 1), 0), 0, finite, tail, keys)
+    kernel.sweep(Rows(rows, labels, np.arange(n + 1), 0), 0, finite, tail, keys)
     for w in range(3):
         expected = masses * phi[w] * (rows == w).sum() / (masses @ phi[w])
         seen = np.bincount(labels[rows == w], minlength=atoms)
@@ -132,13 +130,13 @@ def random_words(atoms, seed):
     expected = np.zeros((atoms, 20), int)
     np.add.at(expected, (labels, rows), 1)
     by_word = np.argsort(rows, kind="stable").astype(np.int32)
-    return words.count(rows, labels, by_word, 20, atoms), expected
+    return topics.count(rows, labels, by_word, 20, atoms), expected
 
 
 @pytest.mark.parametrize("atoms", [3, 300], ids=["all cells", "rows by word"])
 def test_words_of_topics_are_counted(atoms):
     (counts, table), expected = random_words(atoms, 4)
-    found = words.matrix([table], 20)
+    found = topics.matrix([table], 20)
     assert found.has_sorted_indices
     assert found.nnz == (expected > 0).sum()
     np.testing.assert_array_equal(found.toarray(), expected)
@@ -148,10 +146,10 @@ def test_words_of_topics_are_counted(atoms):
 @pytest.mark.parametrize("atoms", [3, 300])
 def test_tables_of_words_add_up_and_are_cut(atoms):
     ((_, a), first), ((_, b), second) = random_words(atoms, 5), random_words(atoms, 6)
-    total = words.matrix([a + b], 20)
+    total = topics.matrix([a + b], 20)
     assert total.has_canonical_format
     np.testing.assert_array_equal(total.toarray(), first + second)
     for n in (0, 1, atoms):
         parts = (a + b).cut(n)
         assert len(parts[0].ends) == n + 1
-        np.testing.assert_array_equal(words.matrix(parts, 20).toarray(), first + second)
+        np.testing.assert_array_equal(topics.matrix(parts, 20).toarray(), first + second)

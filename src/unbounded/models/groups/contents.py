@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from unbounded.models.groups.content import Content, RowContent
-from unbounded.models.groups.words.content import WordContent
-from unbounded.models.groups.words.likelihood import BoundTokens
+from unbounded.models.groups.rows import RowContent
+from unbounded.models.groups.shard import Content
+from unbounded.models.groups.words.likelihood import BoundTokens, WordContent
 
 CONTENTS: dict[type, Any] = {BoundTokens: WordContent}
 

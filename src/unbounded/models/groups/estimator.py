@@ -23,11 +23,11 @@ from unbounded.models.groups import point_estimate as topics
 from unbounded.models.groups import reading
 from unbounded.models.groups import start as hierarchical_start
 from unbounded.models.groups.kernels import KERNELS
-from unbounded.models.groups.measure import GroupHyper, HierarchicalMeasure
-from unbounded.models.groups.model import FORMS, Groups, GroupsState
+from unbounded.models.groups.model import FORMS, Groups, GroupsState, HierarchicalMeasure
 from unbounded.models.groups.predictive import Draw, completion, fold_in
 from unbounded.models.groups.reading import GroupedRows
 from unbounded.models.groups.samplers import HIERARCHICAL
+from unbounded.models.groups.shard import GroupHyper
 from unbounded.models.groups.words.likelihood import Tokens
 from unbounded.models.labelled.packing import unpacked
 from unbounded.priors import Gamma

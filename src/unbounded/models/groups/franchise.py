@@ -1,20 +1,37 @@
-"""The local step of the franchise: rows move between the tables of their group, then whole tables change their dish.
+"""The franchise: rows move between the tables of their group, then whole tables change their dish.
 
 A dish is an atom. Table j of group g has position offsets[g] + j in `heads` and `dishes`; dishes are coded as labels
-are (direct.py).
+are (shard.py).
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from unbounded.arrays import Array
 from unbounded.compiled.draws import uniform
 from unbounded.compiled.jit import inline, jit
+from unbounded.contracts import Summary
 from unbounded.likelihoods.operations import Block, clear, evaluate, logits, refresh, update, write_terms
-from unbounded.models.groups.direct import LOOK_AHEAD, Group, free_slot, group_of, likelihoods
+from unbounded.models.groups.rows import (
+    FREE,
+    LOOK_AHEAD,
+    Finite,
+    Group,
+    Scratch,
+    collapsed,
+    free_slot,
+    group_of,
+    likelihoods,
+    scratch_for,
+)
+from unbounded.models.groups.shard import Content, GroupPart, GroupShard, summarise, without_empty
+from unbounded.models.labelled.labels import Atoms
+from unbounded.models.labelled.predictive import log_predictive
 
 
 class Seating(NamedTuple):
@@ -70,12 +87,61 @@ def dishes_to_labels(seats, dishes, offsets, labels):
             labels[i] = dishes[offsets[g] + seats[i]]
 
 
-@jit
-def labels_to_dishes(seats, labels, offsets, dishes):
-    """Every table has the dish of its rows."""
-    for g in range(offsets.size - 1):
-        for i in range(offsets[g], offsets[g + 1]):
-            dishes[offsets[g] + seats[i]] = labels[i]
+# ---- the kernel
+
+
+class TableTail(NamedTuple):
+    tail: DishTail
+    work: Scratch
+
+
+@dataclass(frozen=True)
+class SeatedRows:
+    """The franchise: as many lanes as a group has rows."""
+
+    content: Content
+    sweeps: int
+
+    def finite(self, drawn: Any) -> Any:
+        return self.content.log_finite(drawn)
+
+    def prepare(self, shard: GroupShard, part: GroupPart) -> TableTail:
+        return self._tail(shard, part, part.n_private + FREE)
+
+    def _tail(self, shard: GroupShard, part: GroupPart, slots: int) -> TableTail:
+        work = scratch_for(part, slots, len(shard.labels) // max(len(shard.offsets) - 1, 1))
+        heads = count_heads(shard.seats, shard.offsets)
+        tables = count_tables(shard.dishes, heads, part.n_shared + slots)[part.n_shared :]
+        return TableTail(DishTail(*collapsed(self.content, shard, part, slots, work), tables, part.sticks[-1]), work)
+
+    def sweep(self, shard: GroupShard, part: GroupPart, tail: TableTail) -> TableTail:
+        heads = count_heads(shard.seats, shard.offsets)
+        seating = Seating(shard.data, shard.seats, shard.dishes, heads, shard.offsets, shard.first)
+        finite, family = Finite(part.finite, part.usable, part.n_shared, part.law), part.likelihood.family()
+        for s in range(self.sweeps):
+            keys = FranchiseKeys(part.seed.key("seat", s), part.seed.key("dish", s))
+            cursor = np.zeros(2, np.int64)
+            while not reseat(family, seating, cursor, finite, tail.tail, keys, tail.work):
+                dishes_to_labels(shard.seats, shard.dishes, shard.offsets, shard.labels)
+                tail = self._tail(shard, part, 2 * len(tail.tail.members))
+            dishes_to_labels(shard.seats, shard.dishes, shard.offsets, shard.labels)
+        return tail
+
+    def statistics(self, shard: GroupShard, part: GroupPart, tail: TableTail) -> Summary:
+        shard.recode(without_empty(part.n_shared, tail.tail.members))
+        n_private = np.count_nonzero(tail.tail.members)
+        heads = count_heads(shard.seats, shard.offsets)
+        tables = count_tables(shard.dishes, heads, part.n_shared + n_private)
+        return summarise(self.content, shard, part.n_shared, self.totals(shard, len(tables)), tables)
+
+    def totals(self, shard: GroupShard, n_atoms: int) -> Atoms:
+        return self.content.count(shard, n_atoms)
+
+    def sticks(self, tail: TableTail) -> Array:
+        return np.array([tail.tail.log_rest])
+
+    def predictive(self, atoms: Atoms, X: Any) -> Array:
+        return log_predictive(self.content.likelihood, *atoms, X)
 
 
 # ---- the sweep

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from unbounded.models.groups.content import Content
-from unbounded.models.groups.kernel import DirectRows, SeatedRows
-from unbounded.models.groups.message import GroupKernel
+from unbounded.models.groups.franchise import SeatedRows
 from unbounded.models.groups.reference import ReferenceDirect
 from unbounded.models.groups.reference_franchise import ReferenceSeated
+from unbounded.models.groups.rows import DirectRows
+from unbounded.models.groups.shard import Content, GroupKernel
 from unbounded.models.groups.words.kernel import DirectWords
 
 KERNELS: Mapping[str, Mapping[str, Callable[..., GroupKernel]]] = {

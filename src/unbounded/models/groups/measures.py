@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from unbounded.arrays import Array
 from unbounded.contracts import Measure
-from unbounded.models.groups.measure import GroupHyper, HierarchicalMeasure
+from unbounded.models.groups.model import HierarchicalMeasure
+from unbounded.models.groups.shard import GroupHyper
 
 MEASURES: tuple[type[Measure[GroupHyper, Array]], ...] = (HierarchicalMeasure,)

@@ -1,41 +1,231 @@
-"""Grouped rows: the round of the hierarchical Dirichlet process (docs/topics.md, "A round").
+"""The hierarchical Dirichlet process: its measure, and a round of it (docs/topics.md, "A round").
+
+H ~ DP(alpha, D0) and, for every group, D_s ~ DP(gamma, H): groups share atoms, each in its own proportions. In
+restaurant terms the rows of a group sit at tables, a table serves one dish (atom), and the tables of all groups are the
+"rows" of the top process: what counts, weights and ghosts are for a mixture, they are here for table counts. The extent
+of the data are the sizes of the groups.
 
 Atoms are coded as in a mixture: those that all shards share first (mobile, then frozen), then each shard's private
-ones. What a row is to a mixture, a table is to the top process: ghosts are ghost tables, and an atom's weight comes
-from its tables. A group lives on one shard.
+ones. A group lives on one shard.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from numbers import Real
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from scipy.special import gammaln
 
 from unbounded.arrays import Array, Arrays
-from unbounded.contracts import Engine, Gathered, Message, Spread, Summary
+from unbounded.contracts import Engine, Gathered, Message, Spread, Summary, alone
+from unbounded.instantiation import Ghosts, Plan, Rule, classify
 from unbounded.likelihoods.base import Bound
-from unbounded.models.groups.content import Content
 from unbounded.models.groups.contents import content_of
-from unbounded.models.groups.kernel import summarise
 from unbounded.models.groups.kernels import build_kernel
-from unbounded.models.groups.measure import GroupHyper, HierarchicalMeasure
-from unbounded.models.groups.message import (
+from unbounded.models.groups.shard import (
     ChosenAtoms,
+    Content,
     DishTable,
+    GroupHyper,
     GroupKernel,
     GroupPart,
     GroupRound,
+    GroupShard,
+    GroupShards,
     GroupShare,
-    RoundSeed,
+    Law,
+    cut,
+    summarise,
 )
-from unbounded.models.groups.shard import GroupShard, GroupShards, cut
+from unbounded.models.labelled.labels import all_labels, recode
 from unbounded.models.labelled.packing import packed, unpacked
-from unbounded.models.labelled.shard import all_labels
+from unbounded.models.mixtures.measure import PartitionHyper, PitmanYor
+from unbounded.priors import Gamma, slice_within
+from unbounded.randomness import RoundSeed, log_gamma_draws
 from unbounded.setup import Built
 
 FORMS = ("direct", "franchise")
+
+
+# ---- the measure
+
+
+class TopTables(NamedTuple):
+    """Tables, those of ghosts among them, of the atoms that all shards share, and of private ones with their shards."""
+
+    shared: Array
+    private: Array
+    owner: Array
+
+
+class TopWeights(NamedTuple):
+    """A draw of the top weights beta."""
+
+    share: float  # concentration of a shard's tail
+    masses: Array  # gamma beta of shared atoms
+    sticks: list[Array]  # of every shard: log beta of private atoms (direct assignment), and of the rest of its tail
+
+
+@dataclass(frozen=True)
+class HierarchicalMeasure:
+    """Concentrations of the top process and of the groups: each a number (fixed) or a Gamma prior (sampled)."""
+
+    concentration: float | Gamma = field(default_factory=Gamma)
+    group_concentration: float | Gamma = field(default_factory=Gamma)
+
+    described_as: ClassVar[str] = "HierarchicalDirichletProcess"  # in the description of a run
+
+    def __post_init__(self) -> None:
+        for name in ("concentration", "group_concentration"):
+            value = getattr(self, name)
+            if not isinstance(value, Gamma) and not (isinstance(value, Real) and 0 < float(value) < math.inf):
+                raise ValueError(f"the {name} must be positive or a Gamma prior, got {value!r}.")
+
+    @cached_property
+    def top(self) -> PitmanYor:
+        return PitmanYor(self.concentration, 0.0)
+
+    @property
+    def _priors(self) -> tuple[float | Gamma, float | Gamma]:
+        return self.concentration, self.group_concentration
+
+    # ---- hyper-parameters
+
+    def start(self) -> GroupHyper:
+        return GroupHyper(*(prior.mean if isinstance(prior, Gamma) else float(prior) for prior in self._priors))
+
+    def draw_prior(self, rng: np.random.Generator) -> GroupHyper:
+        return GroupHyper(*(prior.draw(rng) if isinstance(prior, Gamma) else float(prior) for prior in self._priors))
+
+    def log_prior(self, hyper: GroupHyper) -> float:
+        pairs = zip(self._priors, hyper, strict=False)
+        return sum(prior.log_density(value) for prior, value in pairs if isinstance(prior, Gamma))
+
+    def log_prob(self, hyper: GroupHyper, counts: Array, extent: Array) -> float:
+        """Log probability of tables with these dishes in groups of these sizes, but for who sits where."""
+        top = self.top.log_prob(_top(hyper), counts, float(counts.sum()))
+        return top + sum(_Seatings(counts.sum(), extent).log_terms(hyper.gamma))
+
+    def update(self, hyper: GroupHyper, counts: Array, extent: Array, rng: np.random.Generator) -> GroupHyper:
+        """Move alpha given the atoms' table counts, gamma given the number of tables in groups of these sizes."""
+        alpha = self.top.update(_top(hyper), counts, float(counts.sum()), rng).alpha
+        gamma = hyper.gamma
+        if isinstance(self.group_concentration, Gamma):
+            # mutant: update gamma
+            gamma = _group_concentration(self.group_concentration, gamma, _Seatings(counts.sum(), extent), rng)
+        return hyper._replace(alpha=alpha, gamma=gamma)
+
+    def scalars(self, hyper: GroupHyper) -> dict[str, float]:
+        return {"alpha": hyper.alpha, "gamma": hyper.gamma}
+
+    def restore(self, values: Array) -> GroupHyper:
+        """Hyper-parameters from an array of them."""
+        return GroupHyper(*(float(value) for value in values))
+
+    # ---- ghosts and weights
+
+    def usual_ghosts(self, extent: Array) -> int:
+        """A fixed number in the range of the number of tables, which itself is part of the state."""
+        return int(np.ceil(np.log1p(extent).sum()))
+
+    def ghosts(
+        self, hyper: GroupHyper, counts: Array, extent: Array, total: int, rng: np.random.Generator
+    ) -> tuple[Array, Array]:
+        """Ghost tables: of each atom, and of each atom that only ghosts hold."""
+        return self.top.ghosts(_top(hyper), counts, float(counts.sum()), total, rng)
+
+    def weights(
+        self, hyper: GroupHyper, plan: Plan, tables: TopTables, seated: bool, rng: np.random.Generator
+    ) -> TopWeights:
+        """Top weights given tables; the tail of a shard whose rows are seated has one weight for all of its atoms."""
+        shared, private, owner = tables
+        shards = np.flatnonzero(plan.open)
+        share = hyper.alpha / (1 if plan.published else len(shards))
+        rest = np.full(1 if plan.published else len(shards), share)
+        if seated and not plan.published:  # which has no private atoms
+            rest += np.bincount(owner, private, len(plan.open))[shards]  # mutant: weights rest
+            private = private[:0]
+        logs = _normalised(np.concatenate([shared, private, rest]), rng)
+        logs, own, left = np.split(logs, [len(shared), len(shared) + len(private)])
+        sticks = [np.append(own[owner == p] if len(own) else own, -np.inf) for p in range(len(plan.open))]
+        for j, p in enumerate(shards):
+            sticks[p][-1] = left[0 if plan.published else j]
+        return TopWeights(share, hyper.gamma * np.exp(logs), sticks)  # mutant: weights result 2
+
+    def sticks(self, hyper: GroupHyper, tables: Array, rng: np.random.Generator) -> tuple[Array, float]:
+        """(log beta of atoms with these tables and, last, of all others; the concentration of the latter)."""
+        return _normalised(np.append(tables, hyper.alpha), rng), hyper.alpha
+
+    def law(self, hyper: GroupHyper, masses: Array, share: float) -> Law:
+        return Law(masses, hyper.gamma, float(np.log(hyper.gamma)), hyper.alpha, share)
+
+    # ---- predictions
+
+    def simulate(self, hyper: GroupHyper, extent: Array, rng: np.random.Generator) -> Array:
+        """Labels of all rows from the prior: a Chinese restaurant franchise, in which new tables choose dishes."""
+        labels = []
+        tables: list[int] = []  # of each atom
+        for size in extent:
+            heads: list[int] = []  # rows at each of the group's tables
+            dishes: list[int] = []
+            for _ in range(size):
+                table = _pick([*heads, hyper.gamma], rng)
+                if table == len(heads):
+                    heads.append(0)
+                    dishes.append(_pick([*tables, hyper.alpha], rng))
+                    tables += [0] * (dishes[-1] == len(tables))
+                    tables[dishes[-1]] += 1
+                heads[table] += 1
+                labels.append(dishes[table])
+        return np.array(labels, np.int64)
+
+
+def _top(hyper: GroupHyper) -> PartitionHyper:
+    return PartitionHyper(hyper.alpha, 0.0)
+
+
+def _normalised(shapes: Array, rng: np.random.Generator) -> Array:
+    """Logs of a Dirichlet draw."""
+    logs: Array = log_gamma_draws(shapes, rng)
+    logs -= np.logaddexp.reduce(logs)
+    return logs
+
+
+def _pick(weights: list[float], rng: np.random.Generator) -> int:
+    return int(np.searchsorted(np.cumsum(weights), rng.random() * sum(weights), side="right"))
+
+
+class _Seatings:
+    """The probability of so many tables; groups of one size weigh the same, so it costs by sizes, not by groups."""
+
+    def __init__(self, n_tables: float, sizes: Array):
+        times = np.bincount(sizes[sizes > 0])
+        self.n_tables, self.rows = float(n_tables), np.flatnonzero(times)
+        self.times = times[self.rows]
+
+    def log_terms(self, gamma: float) -> tuple[float, float]:
+        """Of the tables, and of the groups."""
+        groups = self.times @ (math.lgamma(gamma) - gammaln(gamma + self.rows))
+        return self.n_tables * math.log(gamma), float(groups)
+
+
+def _group_concentration(prior: Gamma, gamma: float, seatings: _Seatings, rng: np.random.Generator) -> float:
+    """Slice move of u = gamma / (1 + gamma)."""
+
+    def log_density(u: float) -> float:
+        g = max(u, 1e-300) / (1.0 - u)
+        tables, groups = seatings.log_terms(g)
+        return prior.log_density(g) + tables + groups + 2.0 * math.log1p(g)  # mutant: log density result 3
+
+    u = slice_within(log_density, gamma / (1.0 + gamma), 0.0, 1.0, rng)
+    return max(u, 1e-300) / (1.0 - u)
+
+
+# ---- its samplers
 
 
 @dataclass(frozen=True)
@@ -224,3 +414,60 @@ def _split(parameters: Any, n_shared: int) -> tuple[Any, Any]:
         return None, None
     first, rest = slice(n_shared), slice(n_shared, None)
     return tuple({name: value[part] for name, value in parameters.items()} for part in (first, rest))  # type: ignore
+
+
+@dataclass(frozen=True)
+class HybridGroups(Groups):
+    """rule: which atoms are instantiated in a round, and which shards may create some."""
+
+    rule: Rule = field(default_factory=Ghosts)
+
+    @property
+    def exact(self) -> bool:
+        return self.rule.exact
+
+    @cached_property
+    def n_ghosts(self) -> int:
+        return self.measure.usual_ghosts(self.sizes)
+
+    def settled(self) -> int:
+        return self.rule.settled(self.setup.n_rounds)
+
+    def global_step(self, state: GroupsState, spread: Spread = alone) -> Message:
+        seed, live, table = RoundSeed(self.seed, state.round), state.occupied, state.table
+        owner, tables = table.owner[live], table.tables[live].astype(float)
+        hyper = self._move_hyper(state, tables, seed)
+        plan = self.rule.plan(state.round, self.setup.n_rounds, self.n_ghosts, self.n_shards, seed.rng("plan"))
+        if plan.published:
+            ghosts, extra = np.ones(len(live), np.int64), np.empty(0, np.int64)
+        else:
+            # mutant: global step ghosts 2
+            ghosts, extra = self.measure.ghosts(hyper, tables, self.sizes, plan.ghosts, seed.rng("ghosts"))
+        mobile, frozen, private = classify(ghosts, owner, plan)  # mutant: global step mobile 3
+        tables += 0 if plan.published else ghosts  # mutant: global step tables
+        shared_tables = np.concatenate([tables[mobile], extra, tables[frozen]])
+        top = TopTables(shared_tables, tables[private], owner[private])
+        weights = self.measure.weights(hyper, plan, top, self.form == "franchise", seed.rng("weights"))
+        chosen = ChosenAtoms(live[mobile], live[frozen], live[private], len(extra), plan.lone >= 0)
+        shared, parameters = self._round(state, hyper, chosen, weights.masses, spread)
+        return Message(shared, self._shares(state, plan, chosen, weights, parameters))
+
+    def _shares(
+        self, state: GroupsState, plan: Plan, chosen: ChosenAtoms, weights: TopWeights, parameters: Any
+    ) -> list[GroupShare]:
+        """What every shard needs of its own; parameters: of all private atoms, when holes are imputed."""
+        n_mobile, n_shared = len(chosen.mobile) + chosen.n_extra, len(weights.masses)
+        new_code = np.full(len(state.table.counts), -1)
+        new_code[chosen.mobile] = np.arange(len(chosen.mobile))
+        new_code[chosen.frozen] = n_mobile + np.arange(len(chosen.frozen))
+        owner = state.table.owner[chosen.private]
+        shares = []
+        for p in range(self.n_shards):
+            mine = np.flatnonzero(owner == p)
+            code = new_code.copy()
+            code[chosen.private[mine]] = n_shared + np.arange(len(mine))
+            usable = n_shared if plan.lone == p else n_mobile  # mutant: global step n own 2
+            own = None if parameters is None else {name: value[mine] for name, value in parameters.items()}
+            codes = recode(state, np.arange(len(code)), code, p)
+            shares.append(GroupShare(codes, usable, len(mine), weights.share, weights.sticks[p], own))
+        return shares

@@ -14,8 +14,8 @@ from unbounded.arrays import Array
 from unbounded.compiled.draws import uniform
 from unbounded.compiled.jit import jit
 from unbounded.likelihoods.base import Bound
-from unbounded.models.groups.content import Draw, Predictives
 from unbounded.models.groups.contents import content_of
+from unbounded.models.groups.shard import Draw, Predictives
 
 __all__ = ["Draw", "Newcomers", "completion", "fold_in", "gibbs", "predictives"]
 

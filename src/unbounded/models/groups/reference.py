@@ -17,12 +17,8 @@ from scipy import sparse
 
 from unbounded.arrays import Array, is_csr
 from unbounded.contracts import Summary
-from unbounded.models.groups.content import Content
-from unbounded.models.groups.kernel import summarise
-from unbounded.models.groups.measure import Law
-from unbounded.models.groups.message import GroupPart, without_empty
-from unbounded.models.groups.shard import GroupShard
-from unbounded.models.labelled.atoms import Atoms
+from unbounded.models.groups.shard import Content, GroupPart, GroupShard, Law, summarise, without_empty
+from unbounded.models.labelled.labels import Atoms
 from unbounded.randomness import uniforms
 
 

@@ -1,4 +1,11 @@
-"""Shards of grouped rows: whole groups, as equal in rows as can be."""
+"""Groups on their shards: what they hold, what a round sends to them, and what they report.
+
+Groups hold rows (rows.py) or words (words/). These differ in how statistics are kept (dense, or sparse and counted by
+word), in how the atoms of a round are drawn, and in a hyper-parameter of the likelihood that only words have.
+
+Labels are coded 0 .. usable-1 for atoms that the shard's rows may join and leave, up to n_shared-1 for *frozen* ones
+(nobody leaves, nobody joins), and n_shared + slot for atoms that are private to the shard.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +13,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from unbounded.arrays import Array, Arrays
-from unbounded.likelihoods.base import Bound
-from unbounded.models.groups.franchise import labels_to_dishes
-from unbounded.models.labelled.kernel import relabel
-from unbounded.models.labelled.shard import LabelShard
+from unbounded.compiled.draws import uniform
+from unbounded.compiled.jit import jit
+from unbounded.contracts import Kernel, Spread, Summary
+from unbounded.likelihoods.base import Bound, Parameters
+from unbounded.models.labelled.labels import Atoms, LabelShard, relabel
+from unbounded.randomness import RoundSeed
 from unbounded.rows import rows_of
 
 KeptT = TypeVar("KeptT")
@@ -63,6 +72,14 @@ class GroupShard(LabelShard):
             self.seats[:], self.dishes[:] = arrays["seats"], arrays["dishes"]
 
 
+@jit
+def labels_to_dishes(seats, labels, offsets, dishes):
+    """Every table has the dish of its rows."""
+    for g in range(offsets.size - 1):
+        for i in range(offsets[g], offsets[g + 1]):
+            dishes[offsets[g] + seats[i]] = labels[i]
+
+
 def cut(sizes: Array, n_shards: int) -> list[Array]:
     """Where the groups of each shard begin and end, among all rows: whole groups, as equal in rows as can be."""
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
@@ -98,3 +115,229 @@ class GroupShards:
         shard = GroupShard(p, int(own[0]), data, own - own[0], self.likelihood.imputed, self.form)
         shard.fill(self.likelihood.columns.mean)
         return shard
+
+
+# ---- what travels in a round, and what a kernel is given of it
+
+
+class GroupHyper(NamedTuple):
+    alpha: float
+    gamma: float
+    eta: float = 0.0  # concentration of the topics over words, where the likelihood has one
+
+
+class Law(NamedTuple):
+    """What a shard knows of the top process: gamma beta_k of shared atoms; its own tail has concentration `share`."""
+
+    masses: Any  # [n_shared]
+    gamma: float
+    log_gamma: float
+    alpha: float
+    share: float  # alpha / P under ghosts
+
+    def with_private(self, log_weights: Array) -> Array:
+        """gamma beta of shared atoms and of private ones, whose log beta are given."""
+        return np.append(self.masses, self.gamma * np.exp(log_weights))
+
+
+class DishTable(NamedTuple):
+    """Atoms: rows, tables and statistics; `owner` is the only shard with rows, or -1 when several or none have some."""
+
+    counts: Array
+    tables: Array
+    statistics: Any  # [K, terms], of words a CSR matrix
+    owner: Array
+
+
+class ChosenAtoms(NamedTuple):
+    """Which atoms of the table a round instantiates, by their place in it; ghost-only ones stand behind the mobile."""
+
+    mobile: Array
+    frozen: Array
+    private: Array
+    n_extra: int
+    lone: bool  # whether there is a shard that may use frozen atoms, too
+
+
+class GroupRound(NamedTuple):
+    """What all shards need to know of the round."""
+
+    round: int
+    hyper: GroupHyper
+    finite: Any  # as the kernel wants it
+    n_shared: int
+    masses: Array  # gamma beta of shared atoms
+    parameters: Parameters | None  # of every shared atom, when holes are imputed
+
+
+class GroupShare(NamedTuple):
+    """What one shard needs to know of its own."""
+
+    codes: Array  # new code of each of the shard's old codes
+    usable: int
+    n_private: int
+    share: float  # the concentration of the shard's tail
+    sticks: Array  # log beta of its private atoms (direct assignment), and of the rest of its tail
+    parameters: Parameters | None
+
+
+class GroupPart(NamedTuple):
+    """What a kernel needs to move the labels of a shard."""
+
+    likelihood: Any  # with its own hyper-parameter, if it has one
+    finite: Any
+    usable: int
+    n_shared: int
+    n_private: int
+    law: Law
+    sticks: Array
+    seed: RoundSeed
+    elsewhere: Atoms | None = None  # rows of other shards in the private atoms, which stay where they are
+
+
+# ---- what groups hold
+
+
+def expected_masses(hyper: GroupHyper, tables: Array) -> Array:
+    """gamma times the expected top weights, of atoms with these tables and (last) of all others."""
+    return hyper.gamma * np.append(tables, hyper.alpha) / (tables.sum() + hyper.alpha)
+
+
+class Draw(NamedTuple):
+    """What prediction needs of a draw: rows, tables and statistics of its atoms, and hyper-parameters."""
+
+    counts: Array
+    tables: Array
+    statistics: Any
+    hyper: GroupHyper
+
+    @property
+    def masses(self) -> Array:
+        """gamma times the expected top weights, of each atom and (last) of all others."""
+        return expected_masses(self.hyper, self.tables)
+
+
+class Predictives(NamedTuple):
+    """Row i has likelihoods table[rows[i]] under each atom and (last) a new one, times exp(log_scale[i])."""
+
+    table: Array
+    rows: Array
+    log_scale: Array
+
+
+class Instantiated(NamedTuple):
+    """Usable atoms, as they are drawn and, when holes are imputed, parameters of all atoms, private ones last."""
+
+    usable: Any
+    parameters: Parameters | None
+
+
+class Content(Protocol):
+    @property
+    def likelihood(self) -> Any: ...
+
+    def at(self, hyper: GroupHyper) -> Any:
+        """The likelihood with its own hyper-parameter."""
+
+    def begin(self, hyper: GroupHyper) -> GroupHyper:
+        """Put the likelihood's own hyper-parameter where it starts."""
+
+    def update(self, hyper: GroupHyper, counts: Array, statistics: Any, rng: np.random.Generator) -> GroupHyper:
+        """Move it."""
+
+    def scalars(self, hyper: GroupHyper) -> dict[str, float]: ...
+
+    def kernel(self, form: str) -> str:
+        """Which of a device's kernels samples this content in this form."""
+
+    def instantiate(
+        self, hyper: GroupHyper, table: DishTable, chosen: ChosenAtoms, masses: Array, seed: RoundSeed, spread: Spread
+    ) -> Instantiated:
+        """A draw of the atoms that a round instantiates; masses: their gamma beta."""
+
+    def parameters(self, usable: Any) -> Parameters:
+        """Parameters of usable atoms, as the likelihood has them."""
+
+    def log_finite(self, usable: Any) -> Any:
+        """The finite part for kernels that take log likelihoods of every atom (`logits`)."""
+
+    def count(self, shard: GroupShard, n_atoms: int) -> Atoms:
+        """Counts and statistics of a shard's atoms, which add up over shards."""
+
+    def from_dense(self, statistics: Array) -> Any:
+        """Dense statistics, as `count` gives them."""
+
+    def cut(self, statistics: Any, n_atoms: int) -> tuple[Any, Any]:
+        """Statistics of the first so many atoms, and of the others."""
+
+    def stacked(self, parts: list[Any]) -> Any:
+        """Statistics of the atoms of all parts, as a table."""
+
+    def predictives(self, draw: Draw, X: Any) -> Predictives: ...
+
+
+class GroupKernel(Kernel[GroupShard, GroupPart, Any, Atoms], Protocol):
+    """A kernel of groups says besides how the finite part travels, and counts any labels."""
+
+    def finite(self, drawn: Any) -> Any:
+        """The atoms that a round instantiates, as `sweep` takes them."""
+
+    def totals(self, shard: GroupShard, n_atoms: int) -> Atoms:
+        """Counts and statistics of the atoms 0 .. n_atoms - 1 on a shard, as they travel."""
+
+    def sticks(self, tail: Any) -> Array:
+        """Log beta of the slots for private atoms and, last, of the rest of the shard's tail."""
+
+
+# ---- codes, and what shards report
+
+
+def with_room(sticks: Array, slots: int) -> Array:
+    """More slots before the last entry, the rest of the tail."""
+    return np.concatenate([sticks[:-1], np.full(slots, -np.inf), sticks[-1:]])
+
+
+def without_empty(n_shared: int, members: Array) -> Array:
+    """Codes that leave out private atoms without rows, -1."""
+    codes = np.arange(n_shared + len(members), dtype=np.int32)
+    codes[n_shared:] = np.where(members > 0, n_shared - 1 + np.cumsum(members > 0), -1)
+    return codes
+
+
+def report_direct(content: Content, shard: GroupShard, part: GroupPart, members: Array, sticks: Array) -> Summary:
+    """A shard's report; members, sticks: of its private atoms, whose codes are consecutive from here on."""
+    alive = np.flatnonzero(members)
+    if len(alive) > 0:
+        shard.recode(without_empty(part.n_shared, members))
+    masses = part.law.with_private(sticks[alive])  # mutant: assign masses
+    tables = draw_tables(shard.labels, shard.offsets, masses, shard.first, part.seed.key("tables"))
+    return summarise(content, shard, part.n_shared, content.count(shard, len(masses)), tables)
+
+
+@jit
+def draw_tables(labels, offsets, masses, first, key):
+    """Numbers of tables of each code, given labels and gamma beta: the j-th row of an atom in a group opens one with
+    probability gamma beta / (gamma beta + j)."""
+    tables = np.zeros(masses.size, np.int64)
+    counts = np.zeros(masses.size, np.int64)
+    for g in range(offsets.size - 1):
+        for i in range(offsets[g], offsets[g + 1]):
+            k = np.uint64(labels[np.uint64(i)])
+            j = counts[k]
+            counts[k] += 1
+            # mutant: draw tables tables
+            tables[k] += (j == 0) | (uniform(key, first + i) * (masses[k] + j) < masses[k])
+        for i in range(offsets[g], offsets[g + 1]):
+            counts[np.uint64(labels[np.uint64(i)])] = 0
+    return tables
+
+
+def summarise(content: Content, shard: GroupShard, n_shared: int, atoms: Atoms, tables: Array) -> Summary:
+    """`owner` adds up to the number of the only shard that has rows of an atom, if it is one."""
+    counts, (common, private) = atoms.counts, content.cut(atoms.statistics, n_shared)
+    there = (counts[:n_shared] > 0).astype(np.int64)
+    shared = {
+        "counts": counts[:n_shared], "tables": tables[:n_shared], "statistics": common, "shards": there,
+        "owner": there * shard.index,
+    }  # fmt: skip
+    return Summary(shared, {"counts": counts[n_shared:], "tables": tables[n_shared:], "statistics": private})

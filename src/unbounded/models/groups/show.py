@@ -10,7 +10,7 @@ import numpy as np
 from unbounded.arrays import Array, Arrays
 from unbounded.contracts import Shown, WholeDraws
 from unbounded.models.groups import point_estimate as topics
-from unbounded.models.groups.measure import GroupHyper
+from unbounded.models.groups.shard import GroupHyper
 from unbounded.models.groups.words.likelihood import Tokens
 from unbounded.models.labelled.packing import unpacked
 from unbounded.report import svg

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from unbounded.contracts import Engine
-from unbounded.models.groups.content import RowContent
 from unbounded.models.groups.model import Groups, GroupsState
-from unbounded.models.groups.words.content import WordContent
+from unbounded.models.groups.rows import RowContent
+from unbounded.models.groups.words.likelihood import WordContent
 from unbounded.models.groups.words.start import grown
 from unbounded.models.mixtures import start
 from unbounded.models.mixtures.hybrid import HybridMixture

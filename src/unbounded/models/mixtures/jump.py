@@ -22,13 +22,12 @@ import numpy as np
 from scipy import sparse
 from scipy.special import entr, expit
 
-from unbounded.arrays import Array
+from unbounded.arrays import Array, is_csr
 from unbounded.contracts import Engine, Message, Summary
 from unbounded.likelihoods.base import Bound
-from unbounded.models.labelled import kernel as labelled
-from unbounded.models.labelled.atoms import Atoms
+from unbounded.models.labelled import labels as labelled
 from unbounded.models.labelled.halves import Cuts, Sides
-from unbounded.models.labelled.shard import LabelShard, recode
+from unbounded.models.labelled.labels import Atoms, LabelShard, recode
 from unbounded.models.mixtures.model import AtomTable, Mixture, MixtureState
 from unbounded.randomness import generator, key
 from unbounded.rows import boundaries, some_rows
@@ -250,7 +249,9 @@ def cut_some(model: Mixture[Any], state: MixtureState, engine: Engine, jumps: Ju
     if not len(worth):
         return state
     log_joined = math.log(jumps.joined) - math.log1p(-jumps.joined)
-    return _decide(Edit(model, state, len(worth)), engine, [proposals[m] for m in worth], odds[worth], log_joined, rng)
+    return _decide(
+        Edit(model, state, len(worth)), engine, [proposals[m] for m in worth.tolist()], odds[worth], log_joined, rng
+    )
 
 
 def _look(edit: Edit, engine: Engine, pool: Array, partners: Array) -> tuple[Any, Array, Array]:
@@ -266,7 +267,7 @@ def _look(edit: Edit, engine: Engine, pool: Array, partners: Array) -> tuple[Any
     others = np.empty(len(partners), np.int64)
     for p, part in enumerate(parts):
         others[homes[1] == p] = part[2]
-    stack = sparse.vstack if sparse.issparse(parts[0][0]) else np.concatenate
+    stack = sparse.vstack if is_csr(parts[0][0]) else np.concatenate
     return stack([part[0] for part in parts]), np.concatenate([part[1] for part in parts]), others
 
 
@@ -277,7 +278,7 @@ class _Look:
     def __call__(self, shard: LabelShard, own: tuple[Array, Array, Array]) -> tuple[Any, Array, Array]:
         pool, partners, positions = own
         rows = some_rows(shard.data, pool, self.model.likelihood.columns.size)
-        terms = rows if sparse.issparse(rows) else self.model.coarse[0].terms(rows)
+        terms = rows if is_csr(rows) else self.model.coarse[0].terms(rows)
         return terms, positions[shard.labels[pool]], positions[shard.labels[partners]]
 
 
@@ -316,11 +317,11 @@ def _launch(model: Mixture[Any], pool: Pool, proposals: Sequence[Proposal], rng:
     seeds += (seeds >= anchors) & (np.diff(starts) > 1)
     # Every try as if it had sets of its own.
     terms, shift = pool.terms[order], len(order) * np.arange(TRIES)[:, None]
-    stack = sparse.vstack if sparse.issparse(terms) else np.concatenate
+    stack = sparse.vstack if is_csr(terms) else np.concatenate
     sets = Runs.of(np.append((starts[:-1] + shift).ravel(), TRIES * len(order)))
     odds, gains = _em(
         coarse,
-        stack([terms] * TRIES).tocsr() if sparse.issparse(terms) else stack([terms] * TRIES),
+        stack([terms] * TRIES).tocsr() if is_csr(terms) else stack([terms] * TRIES),
         sets,
         (anchors + shift).ravel(),
         (seeds + shift).ravel(),
@@ -343,14 +344,14 @@ class Runs(NamedTuple):
 
     def sums(self, terms: Any, weights: Array) -> Array:
         """Weighted sums over the rows of each set."""
-        if sparse.issparse(terms):
+        if is_csr(terms):
             by_set = sparse.csr_matrix((weights, np.arange(len(weights)), self.starts))
             return np.asarray((by_set @ terms).todense())
         return np.add.reduceat(terms * weights[:, None], self.starts[:-1], axis=0)
 
     def dot(self, terms: Any, coefficients: Array) -> Array:
         """Of every row, with the coefficients of its set."""
-        if sparse.issparse(terms):
+        if is_csr(terms):
             return np.asarray(terms.multiply(coefficients[self.sets]).sum(1)).ravel()
         return np.einsum("rf,rf->r", terms, coefficients[self.sets])
 
@@ -382,7 +383,7 @@ def _odds(likelihood: Bound, stay: Atoms, away: Atoms) -> Array:
 
 
 def _dense(terms: Any) -> Array:
-    return np.asarray(terms.todense()) if sparse.issparse(terms) else terms
+    return np.asarray(terms.todense()) if is_csr(terms) else terms
 
 
 def _refine(edit: Edit, engine: Engine, proposals: Sequence[Proposal], odds: Array, passes: int) -> tuple[Array, Array]:
@@ -393,7 +394,7 @@ def _refine(edit: Edit, engine: Engine, proposals: Sequence[Proposal], odds: Arr
     for k in range(passes):
         if not len(worth):
             break
-        some = [proposals[m] for m in worth]
+        some = [proposals[m] for m in worth.tolist()]
         found = _pass(edit, engine, Cuts(odds[worth], _anchors(some), np.uint64(0), True), some)
         stay, away = found.halves(Atoms(whole.counts[worth], whole.statistics[worth]))
         gain = edit.gains(stay, away) - found.log_q

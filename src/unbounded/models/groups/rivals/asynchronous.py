@@ -9,12 +9,16 @@ import numpy as np
 
 from unbounded.arrays import Array, Arrays
 from unbounded.contracts import Engine, Gathered, Message, Spread, Summary, alone
-from unbounded.models.groups.direct import draw_tables
-from unbounded.models.groups.measure import GroupHyper
-from unbounded.models.groups.message import ChosenAtoms, DishTable, GroupRound, GroupShare, RoundSeed
 from unbounded.models.groups.model import Groups, GroupsState
-from unbounded.models.groups.shard import GroupShard
-from unbounded.models.labelled.atoms import Atoms
+from unbounded.models.groups.shard import (
+    ChosenAtoms,
+    DishTable,
+    GroupHyper,
+    GroupRound,
+    GroupShard,
+    GroupShare,
+    draw_tables,
+)
 from unbounded.models.labelled.gossip import (
     Known,
     Version,
@@ -28,7 +32,8 @@ from unbounded.models.labelled.gossip import (
     to_arrays,
     widened,
 )
-from unbounded.randomness import generator
+from unbounded.models.labelled.labels import Atoms
+from unbounded.randomness import RoundSeed, generator
 
 NONE = np.empty(0, np.int64)
 

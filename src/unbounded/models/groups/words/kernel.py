@@ -1,25 +1,89 @@
-"""The kernel of words on the CPU, compiled: sparse direct assignment (sweep.py)."""
+"""Direct assignment for words: exact sparse draws (docs/topics.md, "Words").
+
+A token w of a group joins a mobile atom k with weight (n_sk + gamma beta_k) phi_wk. The first part is a sum over the
+few atoms that the group has; the second, for all atoms at once, depends on the word only and is summed up beforehand:
+its single atom is drawn only when it is chosen, from an alias table if the word is frequent and by a search if not.
+Since phi is fixed within a sweep, nothing is approximate. The atom that a token leaves comes first in the order of the
+draw: most tokens go back to it and need neither.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from unbounded.arrays import Array
+from unbounded.compiled.draws import uniform
+from unbounded.compiled.jit import inline, jit
+from unbounded.compiled.lanes import prefetch
 from unbounded.contracts import Summary
-from unbounded.models.groups.direct import Rows, SweepKeys, Tail
-from unbounded.models.groups.kernel import FREE, report_direct, with_rows_elsewhere
-from unbounded.models.groups.message import GroupPart, with_room
-from unbounded.models.groups.shard import GroupShard
-from unbounded.models.groups.words import alias
-from unbounded.models.groups.words import sweep as compiled
-from unbounded.models.groups.words.content import WordContent, by_word
-from unbounded.models.groups.words.sweep import WordFinite
-from unbounded.models.groups.words.topics import Topics
-from unbounded.models.labelled.atoms import Atoms
+from unbounded.models.groups.rows import (
+    FREE,
+    Group,
+    Rows,
+    SweepKeys,
+    Tail,
+    break_stick,
+    group_of,
+    log_sum,
+    with_rows_elsewhere,
+)
+from unbounded.models.groups.shard import GroupPart, GroupShard, Law, report_direct, with_room
+from unbounded.models.groups.words.likelihood import WordContent, by_word
+from unbounded.models.groups.words.topics import CHUNK, Topics
+from unbounded.models.labelled.labels import Atoms
 from unbounded.models.labelled.predictive import log_predictive
+
+AHEAD = 6  # tokens: what they need of phi is asked for in time
+FEW = 64  # entries of an alias table: a search among fewer reads what is in the cache anyway, and a table is no quicker
+WORTH = 32  # tokens of a word for each entry of its table, fewer of which do not pay for it
+
+
+class Aliases(NamedTuple):
+    """Tables for a draw among n weights that reads one entry, whatever n is. Words have one over the chunks of their
+    second sum, if these are many and the word is frequent on a shard."""
+
+    row: Any  # [words]: which table a word has, -1 for none
+    tables: Any  # [tables, n, 2]: the chance to stay in an entry, and where to go from it otherwise
+
+
+class WordFinite(NamedTuple):
+    """The finite part: tokens may use the first `usable` of the `shared` topics; eta is that of all topics."""
+
+    topics: Topics
+    sums: Any  # [words]: over all usable topics, of gamma beta phi
+    aliases: Aliases
+    usable: int
+    shared: int
+    law: Law
+    eta: float
+
+
+class Nearby(NamedTuple):
+    """What private atoms are to the current group."""
+
+    private: Any  # [slots]: the group's tokens of each of them
+    weights: Any  # [slots]: for the current token
+    within: Any  # [words]: all their tokens of each word
+    alive: Any  # [2]: how many there are, and how many tokens of the group they have
+    apart: Any  # [2]: the weight of a new atom, and of all private ones for a word that none of them has
+
+
+class Active(NamedTuple):
+    """The topics that the current group has, as a list in no order."""
+
+    topics: Any
+    times: Any  # the group's tokens of each of them
+    place: Any  # [usable]: where a topic is in the list, or -1
+    length: Any  # [1]
+
+
+class Around(NamedTuple):
+    active: Active
+    near: Nearby
 
 
 class WordTail(NamedTuple):
@@ -41,9 +105,9 @@ class DirectWords:
         topics, usable = part.finite, part.usable
         whole = usable == topics.phi.shape[1]
         n = topics.parts.shape[1]
-        n *= n >= alias.FEW and whole  # few topics need none; a last chunk with frozen topics is no part of the sum
+        n *= n >= FEW and whole  # few topics need none; a last chunk with frozen topics is no part of the sum
         frequency = shard.kept(by_word).frequency
-        aliases = alias.build(topics.parts, n, frequency, -(-alias.WORTH * n // self.sweeps))
+        aliases = build_aliases(topics.parts, n, frequency, -(-WORTH * n // self.sweeps))
         sums = topics.smooth[:, 1 if whole else 0].copy()  # mutant: sweep sums
         finite = WordFinite(topics, sums, aliases, usable, part.n_shared, part.law, part.likelihood.eta)
         return WordTail(self._tail(shard, part, with_room(part.sticks, FREE)), finite)
@@ -55,7 +119,8 @@ class DirectWords:
             return Tail(words, members, sticks)
         (words,) = part.likelihood.tail(slots + 1, 0)
         tail = Tail(words, np.zeros(slots, np.int64), sticks)
-        compiled.fill(shard.data, shard.labels[: 0 if slots == FREE else None], part.n_shared, tail)
+        if slots > FREE:  # there are private atoms
+            fill(shard.data, shard.labels, part.n_shared, tail)
         return tail
 
     def sweep(self, shard: GroupShard, part: GroupPart, tail: WordTail) -> WordTail:
@@ -63,14 +128,14 @@ class DirectWords:
         rows = Rows(shard.data, shard.labels, shard.offsets, first)
         for s in range(self.sweeps):
             keys = SweepKeys(part.seed.key("label", s), part.seed.key("stick", s))
-            row = compiled.sweep(rows, 0, finite, now, keys)
+            row = sweep(rows, 0, finite, now, keys)
             while row < len(shard.labels):
                 now = self._tail(shard, part, with_room(now.sticks, len(now.sticks) - 1))
-                row = compiled.sweep(rows, row, finite, now, keys)
+                row = sweep(rows, row, finite, now, keys)
         return WordTail(now, finite)
 
     def statistics(self, shard: GroupShard, part: GroupPart, tail: WordTail) -> Summary:
-        return report_direct(self.content, shard, part, tail.tail)
+        return report_direct(self.content, shard, part, tail.tail.members, tail.tail.sticks)
 
     def totals(self, shard: GroupShard, n_atoms: int) -> Atoms:
         return self.content.count(shard, n_atoms)
@@ -80,3 +145,355 @@ class DirectWords:
 
     def predictive(self, atoms: Atoms, X: Any) -> Array:
         return log_predictive(self.content.likelihood, *atoms, X)
+
+
+# ---- the sweep
+
+
+@jit
+def sweep(rows, begin, finite, tail, keys):
+    """One sweep over the tokens begin .. n of a shard; returns n, or the token at which a free slot was missing.
+
+    What is called for every group or token makes no array, or Numba would count references of all that it is given
+    (compiled/pipeline.py): that takes as long as a draw.
+    """
+    offsets, usable = rows.offsets, finite.usable
+    times, length = np.empty(usable, finite.topics.phi.dtype), np.zeros(1, np.int64)
+    active = Active(np.empty(usable, np.int64), times, np.full(usable, -1), length)
+    near = _nearby(finite, tail)
+    for g in range(group_of(offsets, begin), offsets.size - 1):
+        group = Group(offsets[g], offsets[g + 1])
+        _enter(rows, group, finite, active, near)
+        stopped = _move_tokens(rows, max(begin, group.begin), group.end, finite, tail, Around(active, near), keys)
+        if stopped >= 0:
+            return stopped
+        _clear(active)
+    return rows.labels.size
+
+
+@inline
+def _enter(rows, group, finite, active, near):
+    """List the topics of a group."""
+    near.private[:] = 0
+    near.alive[1] = 0
+    for i in range(group.begin, group.end):
+        z = rows.labels[i]
+        if z < finite.usable:
+            _add(active, z)
+        elif z >= finite.shared:
+            near.private[z - finite.shared] += 1
+            near.alive[1] += 1
+
+
+@jit
+def _clear(active):
+    for j in range(active.length[0]):
+        active.place[active.topics[j]] = -1
+    active.length[0] = 0
+
+
+@jit
+def _add(active, z):
+    """A token of topic z comes to the group."""
+    at = active.place[z]
+    if at < 0:
+        at = active.length[0]
+        active.topics[at], active.times[at], active.place[z] = z, 0, at
+        active.length[0] += 1
+    active.times[at] += 1
+
+
+@jit
+def _drop(active, at):
+    """A token of the topic at this place leaves the group; the last topic takes the place of an empty one."""
+    topics, times, place = active.topics, active.times, active.place
+    times[at] -= 1
+    if times[at] == 0:
+        active.length[0] -= 1
+        gone, last = topics[at], active.length[0]
+        topics[at], times[at] = topics[last], times[last]
+        place[topics[at]] = at
+        place[gone] = -1
+
+
+@inline
+def _move_tokens(rows, begin, end, finite, tail, around, keys):
+    """Gibbs moves of the tokens begin .. end of a group; the one at which a free slot was missing, or -1.
+
+    Indices are unsigned, since Numba asks of others whether they are negative. The sum over the group's topics, in
+    double precision, takes the token itself along and then leaves it out. For a word that no private atom has, in a
+    group that has none of them, all of them together have a weight that is known; other tokens look at them one by one.
+    """
+    words, labels, members, phi = rows.data, rows.labels, tail.members, finite.topics.phi
+    (active, near), usable, shared = around, finite.usable, finite.shared
+    topics, times, place, sums, within = active.topics, active.times, active.place, finite.sums, near.within
+    alive, n_private, birth, flat = near.alive[0], near.alive[1], near.apart[0], near.apart[1]
+    for i in range(begin, end):
+        at, later = np.uint64(i), np.uint64(words[np.uint64(min(i + AHEAD, end - 1))])
+        z, w = np.int64(labels[at]), np.uint64(words[at])
+        if usable <= z < shared:
+            continue
+        if alive == members.size and birth > 0.0 and (z < shared or members[z - shared] > 1):
+            return i
+        here, own, itself = -1, 0.0, 0.0
+        if z < usable:
+            here = place[np.uint64(z)]
+            itself = np.float64(phi[w, np.uint64(z)])
+            own = (times[np.uint64(here)] - 1) * itself
+        else:
+            _leave(finite, tail, near, z - shared, w)
+            alive, n_private, birth, flat = near.alive[0], near.alive[1], near.apart[0], near.apart[1]
+        total = 0.0
+        for j in range(active.length[0]):
+            k = np.uint64(topics[j])
+            prefetch(phi, later, k)
+            total += times[j] * phi[w, k]
+        total -= itself  # mutant: sweep total
+        apart = birth + flat
+        if alive > 0 and (n_private > 0 or within[w] > 0):  # mutant: sweep near
+            apart = birth + _weigh(finite, tail, near, w)
+        usual = sums[w]
+        aim = uniform(keys.label, rows.first + i) * (total + usual + apart)
+        if aim < own:
+            continue
+        if here >= 0:
+            _drop(active, here)
+        if aim < total:
+            z = _among(active, phi, w, z, aim - own)
+        elif apart == 0.0 or (aim < total + usual and usable > 0):
+            z = _usual(finite, w, aim - total, usual)
+        else:
+            z = shared + _join(finite, tail, near, w, aim - total - usual, uniform(keys.stick, rows.first + i))
+            alive, n_private, birth, flat = near.alive[0], near.alive[1], near.apart[0], near.apart[1]
+        labels[i] = z
+        if z < usable:
+            _add(active, z)
+    return -1
+
+
+@jit
+def _among(active, phi, w, left, aim):
+    """The topic at `aim` among those of the group, without the one that the token left, which came first."""
+    new = left
+    for j in range(active.length[0]):
+        k = active.topics[j]
+        if k != left:
+            new = k
+            aim -= active.times[j] * phi[w, new]
+            if aim < 0.0:
+                break
+    return new
+
+
+@jit
+def _usual(finite, w, aim, total):
+    """The topic at `aim` of the second sum: from the word's alias table, or by a search."""
+    phi, parts, masses, usable = finite.topics.phi, finite.topics.parts, finite.law.masses, finite.usable
+    table = finite.aliases.row[w]
+    if table < 0:
+        return _search(phi[w], parts[w], masses, usable, aim)
+    c, u = draw_alias(finite.aliases.tables, table, aim / total)
+    return _within(phi[w], masses, c * CHUNK, usable, u * parts[w, c])  # mutant: sweep z
+
+
+@jit
+def _search(row, parts, masses, usable, aim):
+    """The atom at which the running sum of gamma beta_k phi_wk passes `aim`: by chunks, then one by one."""
+    k = 0
+    while k + CHUNK < usable and parts[k // CHUNK] <= aim:
+        aim -= parts[k // CHUNK]
+        k += CHUNK
+    return _within(row, masses, k, usable, aim)
+
+
+@inline
+def _within(row, masses, k, usable, aim):
+    """The same from atom k on, within its chunk."""
+    last = min(k + CHUNK, usable) - 1
+    while k < last:
+        aim -= masses[k] * row[k]
+        if aim < 0.0:
+            break
+        k += 1
+    return k
+
+
+# ---- private atoms
+
+
+@jit
+def _nearby(finite, tail):
+    n_words, slots = finite.topics.phi.shape[0], tail.members.size
+    within, alive = np.zeros(n_words), 0
+    for slot in range(slots):
+        if tail.members[slot] > 0:
+            alive += 1
+            for w in range(n_words):
+                within[w] += tail.collapsed.counts[slot, w]
+    near = Nearby(np.zeros(slots, np.int64), np.empty(slots), within, np.zeros(2, np.int64), np.empty(2))
+    near.alive[0] = alive
+    _weigh_apart(finite, tail, near)
+    return near
+
+
+@jit
+def _weigh_apart(finite, tail, near):
+    """What private atoms and a new one weigh for a word that none of them has, in a group that has none of them."""
+    near.apart[0] = _birth(finite.law, tail.sticks, finite.topics.phi.shape[0])
+    near.apart[1] = _flat(tail.collapsed.totals, tail.members, tail.sticks, finite, finite.topics.phi.shape[0])
+
+
+@inline
+def _birth(law, sticks, n_words):
+    """Weight of a new atom, the same for every word."""
+    # mutant: birth result 3
+    return math.exp(law.log_gamma + sticks[sticks.size - 1]) * law.alpha / law.share / n_words
+
+
+@jit
+def _flat(totals, members, sticks, finite, n_words):
+    eta, law = finite.eta, finite.law
+    total = 0.0
+    for slot in range(members.size):
+        if members[slot] > 0:
+            total += math.exp(law.log_gamma + sticks[slot]) * eta / (n_words * eta + totals[slot])
+    return total
+
+
+@jit
+def _leave(finite, tail, near, slot, w):
+    """A token leaves a private atom."""
+    members, sticks = tail.members, tail.sticks
+    near.private[slot] -= 1
+    near.alive[1] -= 1
+    near.within[w] -= 1
+    members[slot] -= 1
+    tail.collapsed.counts[slot, w] -= 1.0  # mutant: leave slot, w]
+    tail.collapsed.totals[slot] -= 1.0
+    if members[slot] == 0:
+        near.alive[0] -= 1
+        sticks[members.size] = log_sum(sticks[members.size], sticks[slot])  # mutant: leave sticks
+    _weigh_apart(finite, tail, near)
+
+
+@jit
+def _weigh(finite, tail, near, w):
+    """Weights of the private atoms for a token, and their sum."""
+    counts, totals, members, sticks = tail.collapsed.counts, tail.collapsed.totals, tail.members, tail.sticks
+    law, eta, n_words, weights = finite.law, finite.eta, finite.topics.phi.shape[0], near.weights
+    total = 0.0
+    for slot in range(members.size):
+        weights[slot] = 0.0
+        if members[slot] > 0:
+            share = near.private[slot] + math.exp(law.log_gamma + sticks[slot])
+            weights[slot] = share * (eta + counts[slot, w]) / (n_words * eta + totals[slot])
+            total += weights[slot]
+    return total
+
+
+@jit
+def _join(finite, tail, near, w, aim, v):
+    """A token joins the private atom at `aim`, or a new one; returns its slot."""
+    members = tail.members
+    _weigh(finite, tail, near, w)
+    chosen = -1
+    for slot in range(members.size):
+        if near.weights[slot] > 0.0 and aim >= 0.0:
+            chosen = slot
+            aim -= near.weights[slot]
+    if chosen < 0 or (aim >= 0.0 and near.apart[0] > 0.0):
+        chosen = 0
+        while members[chosen] > 0:
+            chosen += 1
+        for other in range(tail.collapsed.counts.shape[1]):
+            tail.collapsed.counts[chosen, other] = 0.0
+        tail.collapsed.totals[chosen] = 0.0
+        break_stick(tail.sticks, chosen, finite.law.share, v)
+        near.alive[0] += 1
+    near.private[chosen] += 1
+    near.alive[1] += 1
+    near.within[w] += 1
+    members[chosen] += 1
+    tail.collapsed.counts[chosen, w] += 1.0
+    tail.collapsed.totals[chosen] += 1.0
+    _weigh_apart(finite, tail, near)
+    return chosen
+
+
+@jit
+def fill(words, labels, shared, tail):
+    """Fill the empty tail with the private atoms that labels say."""
+    for i in range(labels.size):
+        slot = labels[i] - shared
+        if slot >= 0:
+            tail.members[slot] += 1
+            tail.collapsed.counts[slot, words[i]] += 1.0
+            tail.collapsed.totals[slot] += 1.0
+
+
+# ---- alias tables (Walker 1977)
+
+
+def build_aliases(weights: Array, n: int, frequency: Array, least: int) -> Aliases:
+    """Tables of weights[w, :n] for the words that occur `least` times or more."""
+    row = np.full(len(weights), -1, np.int32)
+    often = np.flatnonzero(frequency >= least)[: None if n > 0 else 0]
+    row[often] = np.arange(len(often))
+    tables = np.empty((len(often), n, 2))
+    if len(often) > 0:
+        _fill_tables(weights, often, tables, np.empty(n, np.int64))
+    return Aliases(row, tables)
+
+
+@jit
+def _fill_tables(weights, often, tables, order):
+    for j in range(often.size):
+        _fill_table(weights[often[j]], tables[j], order)
+
+
+@jit
+def _fill_table(weights, table, order):
+    """Entries below the mean are filled up from those above it (Vose 1991); order: the former from the left, the
+    latter from the right."""
+    n = order.size
+    total = 0.0
+    for k in range(n):
+        total += weights[k]
+    small, large = 0, n
+    for k in range(n):
+        table[k, 0] = weights[k] * (n / total)
+        table[k, 1] = k
+        if table[k, 0] < 1.0:
+            order[small] = k
+            small += 1
+        else:
+            large -= 1
+            order[large] = k
+    while small > 0 and large < n:
+        small -= 1
+        k, giver = order[small], order[large]
+        table[k, 1] = giver
+        table[giver, 0] -= 1.0 - table[k, 0]
+        if table[giver, 0] < 1.0:
+            large += 1
+            order[small] = giver
+            small += 1
+    for j in range(small):
+        table[order[j], 0] = 1.0
+    for j in range(large, n):
+        table[order[j], 0] = 1.0
+
+
+@inline
+def draw_alias(tables, row, u):
+    """(entry, a new uniform number) for u in [0, 1), also where rounding took u to 1."""
+    n = tables.shape[1]
+    x = u * n
+    k = min(int(x), n - 1)
+    x -= k
+    chance = tables[row, k, 0]
+    if x < chance:
+        return k, x / chance
+    if chance < 1.0:
+        return int(tables[row, k, 1]), (x - chance) / (1.0 - chance)  # mutant: draw result
+    return k, x

@@ -1,7 +1,8 @@
 """Words of a vocabulary, one per row (docs/topics.md): x ~ Categorical(phi), phi ~ Dirichlet(eta, ..., eta).
 
 The same family as one categorical column, made for vocabularies of tens of thousands of words: statistics are sparse,
-an atom's column of log probabilities is never written out, and eta may be sampled.
+an atom's column of log probabilities is never written out, and eta may be sampled. `WordContent` says what they are to
+the model of groups.
 """
 
 from __future__ import annotations
@@ -23,8 +24,20 @@ from unbounded.compiled.jit import implements
 from unbounded.contracts import Spread, alone
 from unbounded.likelihoods.base import Bound, Parameters
 from unbounded.likelihoods.operations import accumulate, clear, evaluate, largest, logits, screen, update, write_terms
-from unbounded.models.groups.words import topics as kernel
+from unbounded.models.groups.shard import (
+    ChosenAtoms,
+    DishTable,
+    Draw,
+    GroupHyper,
+    GroupShard,
+    Instantiated,
+    Predictives,
+)
+from unbounded.models.groups.words import topics as words
+from unbounded.models.groups.words.topics import Topics, WordTable
+from unbounded.models.labelled.labels import Atoms
 from unbounded.priors import Gamma, slice_within
+from unbounded.randomness import RoundSeed
 
 ETA_RANGE = (1e-6, 1e3)  # where a sampled eta lives
 
@@ -89,7 +102,7 @@ class BoundTokens(Bound):
         """The log probability of all atoms' words, phi integrated out, by eta: there are few different counts."""
         times = np.bincount(statistics.data)
         values = np.flatnonzero(times)
-        return partial(kernel.log_evidence, values, times[values], counts, self.n_terms)
+        return partial(words.log_evidence, values, times[values], counts.astype(float), self.n_terms)
 
     # ---- as any likelihood
 
@@ -103,27 +116,26 @@ class BoundTokens(Bound):
         return self._log_evidence(counts, statistics)(self.eta)
 
     def log_marginal(self, counts: Array, statistics: Any) -> Array:
-        table = sparse.csr_matrix(statistics)
-        words = self.n_terms
+        table, n_words = sparse.csr_matrix(statistics), self.n_terms
         cells = gammaln(self.eta + table.data) - math.lgamma(self.eta)
         atom = np.repeat(np.arange(table.shape[0]), np.diff(table.indptr))
-        totals = math.lgamma(words * self.eta) - gammaln(words * self.eta + counts)
+        totals = math.lgamma(n_words * self.eta) - gammaln(n_words * self.eta + counts)
         return np.bincount(atom, cells, table.shape[0]) + totals
 
     def topics(
         self, statistics: Any, order: Array, masses: Array, n_mobile: int, key: np.uint64, dtype: Any,
         spread: Spread = alone,
-    ) -> kernel.Topics:  # fmt: skip
+    ) -> words.Topics:  # fmt: skip
         """A draw of the distributions over words of the atoms with rows `order` (-1: no words), in that order."""
         n_words, atoms = self.n_terms, len(order)
-        table, chunks = sparse.csr_matrix(statistics), -(-atoms // kernel.CHUNK)
+        table, chunks = sparse.csr_matrix(statistics), -(-atoms // words.CHUNK)
         table.sort_indices()
-        tallies = kernel.Tallies(table.indptr, table.indices, table.data, order)
-        found = kernel.Topics(np.empty((n_words, atoms), dtype), np.empty((n_words, 2)), np.empty((n_words, chunks)))
-        edges = kernel.blocks(n_words, atoms)
+        tallies = words.Tallies(table.indptr, table.indices, table.data, order)
+        found = words.Topics(np.empty((n_words, atoms), dtype), np.empty((n_words, 2)), np.empty((n_words, chunks)))
+        edges = words.blocks(n_words, atoms)
         totals = np.empty((len(edges) - 1, atoms))
-        spread(partial(kernel.draw, tallies, self.eta, key, edges, found, totals))
-        spread(partial(kernel.finish, edges, 1.0 / totals.sum(0), masses, n_mobile, found))
+        spread(partial(words.draw, tallies, self.eta, key, edges, found.phi, totals))
+        spread(partial(words.finish, edges, 1.0 / totals.sum(0), masses, n_mobile, found))
         return found
 
     def phi(self, statistics: Any, key: np.uint64, dtype: Any) -> Array:
@@ -133,6 +145,10 @@ class BoundTokens(Bound):
 
     def draw(self, counts: Array, statistics: Any, rng: np.random.Generator) -> Parameters:
         return {"phi": self.phi(statistics, rng.integers(2**64, dtype=np.uint64), np.float64).T}
+
+    def centre(self, counts: Array, statistics: Any) -> Parameters:
+        table = self.eta + np.asarray(sparse.csr_matrix(statistics).todense())
+        return {"phi": table / table.sum(1, keepdims=True)}
 
     def natural(self, parameters: Parameters) -> tuple[Array, Array]:
         return np.zeros(len(parameters["phi"])), np.log(parameters["phi"])
@@ -223,3 +239,77 @@ def _logits(finite, family, block, out, top):
         for k in range(out.shape[0]):
             out[k, r] = 0
     largest(out, top)
+
+
+# ---- words as what groups hold
+
+
+class ByWord(NamedTuple):
+    """What is kept with the words of a shard."""
+
+    order: Array  # which sorts them
+    frequency: Array  # of every word
+
+
+def by_word(data: Array) -> ByWord:
+    return ByWord(np.argsort(data, kind="stable").astype(np.int32), np.bincount(data))
+
+
+@dataclass(frozen=True)
+class WordContent:
+    likelihood: BoundTokens
+    dtype: str = "float64"
+
+    def at(self, hyper: GroupHyper) -> BoundTokens:
+        return self.likelihood.at(hyper.eta)
+
+    def begin(self, hyper: GroupHyper) -> GroupHyper:
+        return hyper._replace(eta=self.likelihood.eta)
+
+    def update(self, hyper: GroupHyper, counts: Array, statistics: Any, rng: np.random.Generator) -> GroupHyper:
+        return hyper._replace(eta=self.likelihood.update(hyper.eta, counts, statistics, rng))
+
+    def scalars(self, hyper: GroupHyper) -> dict[str, float]:
+        return {"eta": hyper.eta}
+
+    def kernel(self, form: str) -> str:
+        return "words" if form == "direct" else form
+
+    def instantiate(
+        self, hyper: GroupHyper, table: DishTable, chosen: ChosenAtoms, masses: Array, seed: RoundSeed, spread: Spread
+    ) -> Instantiated:
+        none = np.full(chosen.n_extra, -1)
+        # mutant: global step usable
+        usable = np.concatenate([chosen.mobile, none, chosen.frozen if chosen.lone else chosen.frozen[:0]])
+        n_mobile, dtype = len(chosen.mobile) + chosen.n_extra, np.dtype(self.dtype)
+        likelihood = self.at(hyper)
+        topics = likelihood.topics(table.statistics, usable, masses, n_mobile, seed.key("phi"), dtype, spread)
+        return Instantiated(topics, None)
+
+    def parameters(self, usable: Topics) -> Parameters:
+        return {"phi": usable.phi.T}
+
+    def log_finite(self, usable: Topics) -> LogTopics:
+        return LogTopics(np.log(usable.phi))
+
+    def count(self, shard: GroupShard, n_atoms: int) -> Atoms:
+        order = shard.kept(by_word).order
+        counts, table = words.count(shard.data, shard.labels, order, self.likelihood.n_terms, n_atoms)
+        statistics: Any = table
+        return Atoms(counts, statistics)
+
+    def from_dense(self, statistics: Array) -> WordTable:
+        return words.table(sparse.csr_matrix(statistics.astype(np.int32)))
+
+    def cut(self, statistics: WordTable, n_atoms: int) -> tuple[WordTable, WordTable]:
+        return statistics.cut(n_atoms)
+
+    def stacked(self, parts: list[WordTable]) -> Any:
+        return words.matrix(parts, self.likelihood.n_terms)
+
+    def predictives(self, draw: Draw, X: Any) -> Predictives:
+        eta, n_words = draw.hyper.eta, self.likelihood.n_terms
+        table = np.full((n_words, len(draw.counts) + 1), 1.0 / n_words)
+        shares = (sparse.csr_matrix(draw.statistics).toarray() + eta) / (draw.counts + n_words * eta)[:, None]
+        table[:, :-1] = shares.T
+        return Predictives(table, np.asarray(X), np.zeros(len(X)))

@@ -18,11 +18,9 @@ from scipy.special import gammaln
 from unbounded.arrays import Array
 from unbounded.contracts import Engine
 from unbounded.engines.local import Serial
-from unbounded.models.groups.hybrid import HybridGroups
-from unbounded.models.groups.measure import GroupHyper, expected_masses
-from unbounded.models.groups.model import Groups, GroupsState
+from unbounded.models.groups.model import Groups, GroupsState, HybridGroups
 from unbounded.models.groups.predictive import Draw, Gibbs, Newcomers, gibbs, predictives
-from unbounded.models.groups.shard import GroupShard
+from unbounded.models.groups.shard import GroupHyper, GroupShard, expected_masses
 from unbounded.priors import Gamma
 from unbounded.randomness import generator, key
 from unbounded.round import rounds

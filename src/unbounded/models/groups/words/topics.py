@@ -1,4 +1,5 @@
-"""Topics of words: draws of phi, and the sums that a sweep needs of it (docs/topics.md, "Words").
+"""Topics of words: how often they have each word, draws of phi, and the sums that a sweep needs of it (docs/topics.md,
+"Words").
 
 Words come in blocks, which threads may share: their draws are keyed by cell, and what is added up over all blocks is
 added up in their order.
@@ -7,9 +8,12 @@ added up in their order.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import sparse
 
 from unbounded.arrays import Array
 from unbounded.compiled.draws import LOW_BITS, log_gamma, low_bits, stream, uniform
@@ -20,6 +24,143 @@ CHUNK = 16
 CELLS, BLOCKS = 2**13, 64  # a block has about so many cells, unless there were more than so many blocks
 PIECE = 2**10  # cells that are drawn at a time
 HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
+
+
+# ---- how often topics have words
+
+
+@dataclass(frozen=True)
+class WordTable:
+    """Atoms as rows, their words in order: what shards report, since adding and cutting CSR matrices takes longer."""
+
+    ends: Array
+    words: Array
+    times: Array
+
+    def __add__(self, other: WordTable) -> WordTable:
+        size = len(self.words) + len(other.words)
+        ends, words, times = (
+            np.zeros_like(self.ends),
+            np.empty_like(self.words, shape=size),
+            np.empty_like(self.times, shape=size),
+        )
+        n = _merge(self._columns, other._columns, (ends, words, times))
+        return WordTable(ends, words[:n], times[:n])
+
+    @property
+    def _columns(self) -> tuple[Array, Array, Array]:
+        return self.ends, self.words, self.times
+
+    def cut(self, atoms: int) -> tuple[WordTable, WordTable]:
+        """The first so many atoms, and the others."""
+        end = self.ends[atoms]
+        first = WordTable(self.ends[: atoms + 1], self.words[:end], self.times[:end])
+        return first, WordTable(self.ends[atoms:] - end, self.words[end:], self.times[end:])
+
+
+def matrix(tables: Sequence[WordTable], n_words: int) -> Any:
+    """The atoms of all tables, as CSR."""
+    sizes = np.concatenate([np.diff(table.ends) for table in tables])
+    words, times = (np.concatenate([getattr(table, name) for table in tables]) for name in ("words", "times"))
+    return sparse.csr_matrix((times, words, np.append(0, np.cumsum(sizes))), (len(sizes), n_words))
+
+
+def table(statistics: Any) -> WordTable:
+    """The other way round."""
+    return WordTable(statistics.indptr, statistics.indices, statistics.data)
+
+
+def count(words: Array, labels: Array, by_word: Array, n_words: int, atoms: int) -> tuple[Array, WordTable]:
+    """(tokens of each atom, its words); by_word sorts the rows.
+
+    Where a table of all cells is smaller than the list of the rows, it is filled instead.
+    """
+    ends = np.zeros(atoms + 1, np.int32)
+    found, times = np.empty(labels.size, np.int32), np.empty(labels.size, np.int32)
+    if atoms * n_words <= labels.size:
+        counts = np.zeros(atoms, np.int64)
+        total = _count_cells(words, labels, np.zeros((atoms, n_words), np.int32), counts, (ends, found, times))
+    else:
+        begin, place = np.zeros(atoms + 1, np.int32), np.empty(atoms, np.int32)
+        total = _count_by_word(words, labels, by_word, begin, place, (ends, found, times))
+        counts = np.diff(begin).astype(np.int64)
+    return counts, WordTable(ends, found[:total].copy(), times[:total].copy())
+
+
+@jit
+def _merge(one, other, into):
+    """Two tables, added up; returns how many words were found. Indices are unsigned, as in a sweep."""
+    (ends, words, times), (more_ends, more_words, more_times), (new_ends, new_words, new_times) = one, other, into
+    n = np.uint64(0)
+    for k in range(ends.size - 1):
+        i, j = np.uint64(ends[k]), np.uint64(more_ends[k])
+        last_i, last_j = np.uint64(ends[k + 1]), np.uint64(more_ends[k + 1])
+        while i < last_i and j < last_j:
+            a, b = words[i], more_words[j]
+            new_words[n] = min(a, b)
+            new_times[n] = (times[i] if a <= b else 0) + (more_times[j] if b <= a else 0)  # mutant: merge new times
+            i += np.uint64(a <= b)
+            j += np.uint64(b <= a)
+            n += np.uint64(1)
+        while i < last_i:
+            new_words[n], new_times[n] = words[i], times[i]
+            i += np.uint64(1)
+            n += np.uint64(1)
+        while j < last_j:
+            new_words[n], new_times[n] = more_words[j], more_times[j]
+            j += np.uint64(1)
+            n += np.uint64(1)
+        new_ends[k + 1] = n
+    return n
+
+
+@jit
+def _count_by_word(words, labels, by_word, begin, place, into):
+    """begin: where the rows of each atom would begin; each of its words takes one place, the next of them."""
+    ends, found, times = into
+    for i in range(labels.size):
+        begin[labels[i] + 1] += 1
+    for k in range(place.size):
+        begin[k + 1] += begin[k]
+        place[k] = begin[k]
+    for j in range(labels.size):
+        i = np.uint64(by_word[j])
+        k, w = np.uint64(labels[i]), words[i]
+        last = np.uint64(place[k] - 1)
+        if place[k] > begin[k] and found[last] == w:
+            times[last] += 1
+        else:
+            found[np.uint64(place[k])] = w
+            times[np.uint64(place[k])] = 1
+            place[k] += 1
+    total = 0
+    for k in range(place.size):
+        for j in range(begin[k], place[k]):
+            found[total] = found[j]
+            times[total] = times[j]
+            total += 1
+        ends[k + 1] = total
+    return total
+
+
+@jit
+def _count_cells(words, labels, cells, counts, into):
+    ends, found, times = into
+    for i in range(labels.size):
+        cells[np.uint64(labels[i]), np.uint64(words[i])] += 1
+    n = 0
+    for k in range(cells.shape[0]):
+        for w in range(cells.shape[1]):
+            if cells[k, w] > 0:
+                found[n] = w
+                times[n] = cells[k, w]
+                counts[k] += cells[k, w]
+                n += 1
+        ends[k + 1] = n
+    return n
+
+
+# ---- draws of phi
 
 
 class Topics(NamedTuple):
@@ -48,69 +189,94 @@ class Tallies(NamedTuple):
     order: Any
 
 
-@jit
-def draw(tallies, eta, key, edges, topics, totals, i, n):
-    """Draws of phi, not yet scaled, for every n-th block from the i-th on, and their sums."""
-    for b in range(i, edges.size - 1, n):
-        _draw(tallies, eta, key, edges[b], topics.phi[edges[b] : edges[b + 1]], totals[b])
+class Trials(NamedTuple):
+    """What all draws of phi have in common, and room for some of them."""
+
+    eta: float
+    key: Any
+    tiny: float  # the least that an entry of phi may be
+    shapes: Any  # [PIECE]: eta
+    drawn: Any  # [PIECE]
+    span: Any  # [2, K]: where the words of a block begin and end among those of a topic
 
 
-@jit
-def _draw(tallies, eta, key, first, out, totals):
-    """out[w, k] ~ Gamma(eta + count of word first + w in topic k).
+def trials(eta: float, key: np.uint64, phi: Array) -> Trials:
+    span, tiny = np.empty((2, phi.shape[1]), np.int64), 1e-300 if phi.itemsize == 8 else 1e-37
+    return Trials(eta, key, tiny, np.full(PIECE, eta), np.empty(PIECE), span)
 
-    Almost all counts are zero: those entries are Gamma(eta) draws. All draws are made in lanes by one trial of a
-    rejection sampler that seldom fails, and where it did by more of them. totals: over the words of this block.
+
+def draw(tallies: Tallies, eta: float, key: np.uint64, edges: Array, phi: Array, totals: Array, i: int, n: int) -> None:
+    """Draws of phi, not yet scaled, for every n-th block from the i-th on, and their sums over the words of a block.
+
+    phi[w, k] ~ Gamma(eta + count of word w in topic k). Almost all counts are zero: those entries are Gamma(eta) draws.
+    All draws are made in lanes by one trial of a rejection sampler that seldom fails, and where it did by more of them.
     """
-    _draw_alike(eta, stream(key, 0), first, out)
-    _draw_counted(tallies, eta, stream(stream(key, 1), first), first, out)
-    n_words, atoms = out.shape
-    totals[:] = 0.0
-    for w in range(n_words):
+    _draw(tallies, trials(eta, key, phi), edges, phi.reshape(-1), totals, i, n)
+
+
+@jit
+def _draw(tallies, trials, edges, cells, totals, i, n):
+    atoms = totals.shape[1]
+    for b in range(i, edges.size - 1, n):
+        first, last = edges[b], edges[b + 1]
+        _draw_alike(trials, first * atoms, last * atoms, cells)
+        _draw_counted(tallies, trials, first, last, cells)
         for k in range(atoms):
-            totals[k] += out[w, k]
+            totals[b, k] = 0.0
+        for w in range(first, last):
+            for k in range(atoms):
+                totals[b, k] += cells[w * atoms + k]
 
 
 @jit
-def _draw_alike(eta, key, first, out):
+def _draw_alike(trials, first, last, cells):
     """All of them as if no topic had a word."""
-    tiny = out.dtype.type(1e-300) if out.itemsize == 8 else out.dtype.type(1e-37)
-    cells, trial = out.reshape(-1), np.empty(PIECE)
-    alike = np.full(PIECE, eta)
-    first_cell = first * out.shape[1]
-    for begin in range(0, cells.size, PIECE):
-        size = min(PIECE, cells.size - begin)
+    eta, key, drawn, tiny = trials.eta, stream(trials.key, 0), trials.drawn, trials.tiny
+    for begin in range(first, last, PIECE):
+        size = min(PIECE, last - begin)
         if eta < 1.0:
-            _small_gammas(eta, key, first_cell + begin, trial[:size])
+            _small_gammas(eta, key, begin, drawn[:size])
         else:
-            _gammas(alike[:size], key, first_cell + begin, trial[:size])
+            _gammas(trials.shapes[:size], key, begin, drawn[:size])
         for j in range(size):
-            cells[begin + j] = max(out.dtype.type(trial[j]), tiny)
+            cells[begin + j] = drawn[j] if drawn[j] > tiny else tiny
 
 
 @jit
-def _draw_counted(tallies, eta, key, first, out):
+def _draw_counted(tallies, trials, first, last, cells):
     """Those of words that a topic has."""
     ends, words, counts, order = tallies
-    n_words, atoms = out.shape
-    begin, end = np.zeros(atoms, np.int64), np.zeros(atoms, np.int64)
+    atoms, begin, end, size = order.size, trials.span[0], trials.span[1], 0
     for k in range(atoms):
+        begin[k] = end[k] = 0
         if order[k] >= 0:
             start, stop = ends[order[k]], ends[order[k] + 1]
-            begin[k] = start + np.searchsorted(words[start:stop], first)
-            end[k] = start + np.searchsorted(words[start:stop], first + n_words)  # mutant: draw end
-    shapes = np.empty((end - begin).sum())
-    drawn, n = np.empty(shapes.size), 0
+            begin[k] = _find(words, start, stop, first)
+            end[k] = _find(words, start, stop, last)  # mutant: draw end
+            size += end[k] - begin[k]
+    shapes, drawn, n = np.empty(size), np.empty(size), 0
     for k in range(atoms):
         for j in range(begin[k], end[k]):
-            shapes[n] = eta + counts[j]
+            shapes[n] = trials.eta + counts[j]
             n += 1
-    _gammas(shapes, key, 0, drawn)
+    _gammas(shapes, stream(stream(trials.key, 1), first), 0, drawn)
     n = 0
     for k in range(atoms):
         for j in range(begin[k], end[k]):
-            out[words[j] - first, k] = drawn[n]
+            cells[words[j] * atoms + k] = drawn[n]
             n += 1
+
+
+@jit
+def _find(words, begin, end, first):
+    """The place of the first word that is not below `first`, among the sorted words begin .. end."""
+    while begin < end:
+        middle = (begin + end) // 2
+        if words[middle] < first:
+            begin = middle + 1
+        else:
+            end = middle
+    return begin
 
 
 @jit
@@ -209,27 +375,27 @@ def _lane_log_gamma(x):
 def finish(edges, scale, masses, n_mobile, topics, i, n):
     """Scale the draws of these blocks, so that they are phi, and fill `smooth` and `parts` of Topics."""
     for b in range(i, edges.size - 1, n):
-        block = slice(edges[b], edges[b + 1])
-        _finish(topics.phi[block], scale, masses, n_mobile, topics.smooth[block], topics.parts[block])
+        for w in range(edges[b], edges[b + 1]):
+            _finish(w, scale, masses, n_mobile, topics)
 
 
 @jit
-def _finish(phi, scale, masses, n_mobile, smooth, parts):
-    n_words, atoms = phi.shape
-    tiny = phi.dtype.type(1e-300) if phi.itemsize == 8 else phi.dtype.type(1e-37)
-    smooth[:] = 0.0
-    for w in range(n_words):
-        for k in range(atoms):
-            phi[w, k] = max(phi.dtype.type(phi[w, k] * scale[k]), tiny)
-        for c in range(parts.shape[1]):
-            first, last = c * CHUNK, min((c + 1) * CHUNK, atoms)
+def _finish(w, scale, masses, n_mobile, topics):
+    phi, smooth, parts = topics
+    atoms, tiny = phi.shape[1], 1e-300 if phi.itemsize == 8 else 1e-37
+    for k in range(atoms):
+        scaled = phi[w, k] * scale[k]
+        phi[w, k] = scaled if scaled > tiny else tiny
+    smooth[w, 0] = smooth[w, 1] = 0.0
+    for c in range(parts.shape[1]):
+        first, last = c * CHUNK, min((c + 1) * CHUNK, atoms)
+        part = 0.0
+        for k in range(first, last):
+            part += masses[k] * phi[w, k]
+        parts[w, c] = part
+        smooth[w, 1] += part
+        if last > n_mobile:
             part = 0.0
-            for k in range(first, last):
+            for k in range(first, n_mobile):
                 part += masses[k] * phi[w, k]
-            parts[w, c] = part
-            smooth[w, 1] += part
-            if last > n_mobile:
-                part = 0.0
-                for k in range(first, n_mobile):
-                    part += masses[k] * phi[w, k]
-            smooth[w, 0] += part
+        smooth[w, 0] += part

@@ -1,8 +1,7 @@
-"""Direct assignment: the local step for grouped rows that have a label each and no seat (docs/topics.md).
+"""Grouped rows that have a label each and no seat: what they are to the model, and direct assignment (docs/topics.md).
 
 One of two exact forms of the same chain. This one integrates the seating out, and `draw_tables` recovers the numbers of
-tables; the other one (franchise.py) keeps seats. Labels are coded as in a mixture: 0 .. usable-1 mobile, up to
-shared-1 frozen, shared + slot private.
+tables; the other one (franchise.py) keeps seats. Labels are coded as shard.py says.
 
 Likelihoods of a block of rows under the mobile atoms are computed at once; the draws go row by row, since each changes
 the weights of its group.
@@ -11,17 +10,110 @@ the weights of its group.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from unbounded.arrays import Array
 from unbounded.compiled.draws import uniform
 from unbounded.compiled.jit import inline, jit
 from unbounded.compiled.lanes import lane_exp
+from unbounded.contracts import Spread, Summary
+from unbounded.likelihoods.base import Bound, Parameters
 from unbounded.likelihoods.operations import Block, clear, logits, refresh, update
-from unbounded.models.groups.measure import Law
+from unbounded.models.groups.shard import (
+    ChosenAtoms,
+    Content,
+    DishTable,
+    Draw,
+    GroupHyper,
+    GroupPart,
+    GroupShard,
+    Instantiated,
+    Law,
+    Predictives,
+    report_direct,
+    with_room,
+)
+from unbounded.models.labelled import labels as labelled
+from unbounded.models.labelled.gossip import Version, summed
+from unbounded.models.labelled.labels import Atoms, draw_parameters, finite_part
+from unbounded.models.labelled.predictive import log_predictive, with_new
+from unbounded.randomness import RoundSeed
 
+FREE = 16  # slots for new private atoms of a shard, to begin with
 LOOK_AHEAD = 16
+
+
+@dataclass(frozen=True)
+class RowContent:
+    """Rows of any likelihood of a mixture."""
+
+    likelihood: Bound
+    dtype: str = "float64"
+
+    def at(self, hyper: GroupHyper) -> Bound:
+        return self.likelihood
+
+    def begin(self, hyper: GroupHyper) -> GroupHyper:
+        return hyper
+
+    def update(self, hyper: GroupHyper, counts: Array, statistics: Any, rng: np.random.Generator) -> GroupHyper:
+        return hyper
+
+    def scalars(self, hyper: GroupHyper) -> dict[str, float]:
+        return {}
+
+    def kernel(self, form: str) -> str:
+        return form
+
+    def instantiate(
+        self, hyper: GroupHyper, table: DishTable, chosen: ChosenAtoms, masses: Array, seed: RoundSeed, spread: Spread
+    ) -> Instantiated:
+        imputes = self.likelihood.imputes
+        usable = np.concatenate([chosen.mobile, chosen.frozen]) if chosen.lone else chosen.mobile
+        drawn = np.concatenate([chosen.mobile, chosen.frozen, chosen.private]) if imputes else usable
+        counts = table.counts[drawn].astype(float)
+        parameters = draw_parameters(
+            self.likelihood, counts, table.statistics[drawn], chosen.n_extra, len(chosen.mobile), seed.rng("parameters")
+        )
+        n_usable = len(usable) + chosen.n_extra
+        first = {name: value[:n_usable] for name, value in parameters.items()}
+        return Instantiated(first, parameters if imputes else None)
+
+    def parameters(self, usable: Parameters) -> Parameters:
+        return usable
+
+    def log_finite(self, usable: Parameters) -> Any:
+        n_usable = len(next(iter(usable.values())))
+        return finite_part(self.likelihood, self.dtype, usable, np.zeros(n_usable))
+
+    def count(self, shard: GroupShard, n_atoms: int) -> Atoms:
+        family, n_terms = self.likelihood.family(), self.likelihood.n_terms
+        return Atoms(*labelled.statistics(family, shard.data, shard.labels, n_atoms, n_terms))
+
+    def from_dense(self, statistics: Array) -> Array:
+        return statistics
+
+    def cut(self, statistics: Array, n_atoms: int) -> tuple[Array, Array]:
+        return statistics[:n_atoms], statistics[n_atoms:]
+
+    def stacked(self, parts: list[Array]) -> Array:
+        return np.concatenate(parts)
+
+    def predictives(self, draw: Draw, X: Any) -> Predictives:
+        likelihood = self.likelihood
+        counts, statistics = with_new(draw.counts.astype(float), draw.statistics)
+        if not likelihood.sparse and np.isnan(X).any():
+            likelihood, statistics = likelihood.with_holes(counts, statistics)
+        logs = log_predictive(likelihood, counts, statistics, X)
+        top = logs.max(axis=0)
+        table = np.ascontiguousarray(np.exp(logs - top).T)
+        return Predictives(table, np.arange(X.shape[0]), top + likelihood.log_base(X))
+
+
+# ---- the kernel
 
 
 class Rows(NamedTuple):
@@ -74,6 +166,83 @@ class Scratch(NamedTuple):
     single: Any  # terms of one row
 
 
+class RowTail(NamedTuple):
+    tail: Tail
+    work: Scratch
+
+
+@dataclass(frozen=True)
+class DirectRows:
+    """Rows in blocks of lanes; the tail has slots for private atoms, twice as many whenever one is missing."""
+
+    content: Content
+    sweeps: int
+
+    def finite(self, drawn: Any) -> Any:
+        return self.content.log_finite(drawn)
+
+    def prepare(self, shard: GroupShard, part: GroupPart) -> RowTail:
+        return self._tail(shard, part, with_room(part.sticks, FREE))
+
+    def _tail(self, shard: GroupShard, part: GroupPart, sticks: Array) -> RowTail:
+        slots = len(sticks) - 1
+        work = scratch_for(part, slots, len(shard.labels))
+        return RowTail(Tail(*collapsed(self.content, shard, part, slots, work), sticks), work)
+
+    def sweep(self, shard: GroupShard, part: GroupPart, tail: RowTail) -> RowTail:
+        rows = Rows(shard.data, shard.labels, shard.offsets, shard.first)
+        finite, family = Finite(part.finite, part.usable, part.n_shared, part.law), part.likelihood.family()
+        for s in range(self.sweeps):
+            keys = SweepKeys(part.seed.key("label", s), part.seed.key("stick", s))
+            row = assign(family, rows, 0, finite, tail.tail, keys, tail.work)
+            while row < len(shard.labels):
+                sticks = tail.tail.sticks
+                tail = self._tail(shard, part, with_room(sticks, len(sticks) - 1))
+                row = assign(family, rows, row, finite, tail.tail, keys, tail.work)
+        return tail
+
+    def statistics(self, shard: GroupShard, part: GroupPart, tail: RowTail) -> Summary:
+        return report_direct(self.content, shard, part, tail.tail.members, tail.tail.sticks)
+
+    def totals(self, shard: GroupShard, n_atoms: int) -> Atoms:
+        return self.content.count(shard, n_atoms)
+
+    def sticks(self, tail: RowTail) -> Array:
+        return tail.tail.sticks
+
+    def predictive(self, atoms: Atoms, X: Any) -> Array:
+        return log_predictive(self.content.likelihood, *atoms, X)
+
+
+def scratch_for(part: GroupPart, slots: int, typical: int) -> Scratch:
+    """Room for a block of rows, of which there are typically so many in a row."""
+    dense = isinstance(part.finite, np.ndarray)
+    dtype = (part.finite if dense else part.finite[0]).dtype
+    terms = 0 if part.likelihood.sparse else part.likelihood.n_terms
+    lanes = labelled.lanes_for(typical, terms if dense else 0, 2 * part.usable, dtype.itemsize)
+    return scratch(terms, part.usable, part.n_shared, slots, lanes, dtype)
+
+
+def collapsed(content: Content, shard: GroupShard, part: GroupPart, slots: int, work: Scratch) -> tuple[Any, Array]:
+    """(collapsed state, rows) of the private atoms that labels say."""
+    if part.elsewhere is not None:
+        return with_rows_elsewhere(content, shard, part, slots, work.top.size)
+    members = np.zeros(slots, np.int64)
+    labels = shard.labels[: 0 if slots == FREE else None]  # no private atom yet
+    tail = part.likelihood.tail(slots + 1, work.top.size)
+    labelled.fill_tail(part.likelihood.family(), shard.data, labels, part.n_shared, tail, members, work)
+    return tail, members
+
+
+def with_rows_elsewhere(
+    content: Content, shard: GroupShard, part: GroupPart, slots: int, lanes: int
+) -> tuple[Any, Array]:
+    """The same where all atoms are private, with the rows that other shards have of them."""
+    own, others = content.count(shard, slots + 1), Version(*part.elsewhere or ())
+    counts, statistics = summed([Version(own.counts, content.stacked([own.statistics])), others])
+    return part.likelihood.pack(counts.astype(float), statistics, lanes), counts[:-1].copy()
+
+
 def scratch(terms: int, atoms: int, shared: int, slots: int, lanes: int, dtype: Any) -> Scratch:
     rows, single = np.empty((terms + 1, lanes), dtype), np.empty((terms + 1, 1))
     rows[-1] = single[-1] = 1.0
@@ -112,7 +281,14 @@ def free_slot(members):
 @inline
 def group_of(offsets, row):
     """The group of a row; groups without rows are never it."""
-    return np.searchsorted(offsets, row, side="right") - 1
+    low, high = 0, offsets.size
+    while low < high:
+        middle = (low + high) // 2
+        if offsets[middle] <= row:
+            low = middle + 1
+        else:
+            high = middle
+    return low - 1
 
 
 @inline
@@ -250,21 +426,3 @@ def break_stick(sticks, slot, share, v):
     rest = sticks[sticks.size - 1]
     sticks[slot] = rest + math.log(-math.expm1(left))
     sticks[sticks.size - 1] = rest + left  # mutant: break stick sticks
-
-
-@jit
-def draw_tables(labels, offsets, masses, first, key):
-    """Numbers of tables of each code, given labels and gamma beta: the j-th row of an atom in a group opens one with
-    probability gamma beta / (gamma beta + j)."""
-    tables = np.zeros(masses.size, np.int64)
-    counts = np.zeros(masses.size, np.int64)
-    for g in range(offsets.size - 1):
-        for i in range(offsets[g], offsets[g + 1]):
-            k = np.uint64(labels[np.uint64(i)])
-            j = counts[k]
-            counts[k] += 1
-            # mutant: draw tables tables
-            tables[k] += (j == 0) | (uniform(key, first + i) * (masses[k] + j) < masses[k])
-        for i in range(offsets[g], offsets[g + 1]):
-            counts[np.uint64(labels[np.uint64(i)])] = 0
-    return tables
