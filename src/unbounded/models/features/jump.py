@@ -24,8 +24,7 @@ from unbounded.compiled.jit import jit
 from unbounded.contracts import Engine, Message, Summary
 from unbounded.models.features.likelihood import FeatureStatistics
 from unbounded.models.features.model import Features
-from unbounded.models.features.shard import FeatureShard
-from unbounded.models.features.state import FeatureState
+from unbounded.models.features.state import FeatureShard, FeatureState
 from unbounded.randomness import generator, key
 
 LIKELY, UNLIKELY = 0.75, 0.03  # chance that an atom whose loadings say so, or do not, is in S

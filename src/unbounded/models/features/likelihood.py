@@ -87,10 +87,6 @@ class FeatureBound(ABC):
         """Room for the private atoms; `private`: their loadings, where they are kept."""
 
     @abstractmethod
-    def fill(self, family: Any, tail: Any, data: Array, Z: Array, shared: int) -> None:
-        """Build the collapsed state of the private atoms from the shard's own rows."""
-
-    @abstractmethod
     def impute(self, data: Array, holes: Array, Z: Array, loadings: Array, scales: Any, key: Any, first: int) -> None:
         """Redraw the holes (row, column) of `data` given Z and all loadings."""
 

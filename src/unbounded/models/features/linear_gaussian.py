@@ -16,8 +16,7 @@ from unbounded.arrays import Array
 from unbounded.columns import Columns
 from unbounded.likelihoods.base import positive
 from unbounded.models.features.likelihood import FeatureBound, FeatureStatistics
-from unbounded.models.features.linear_gaussian_compiled import LinearGaussianFamily, LinearGaussianTail, impute
-from unbounded.models.features.linear_gaussian_visits import fill
+from unbounded.models.features.linear_gaussian_compiled import NARROW, LinearGaussianFamily, LinearGaussianTail, impute
 from unbounded.priors import InverseGamma
 
 FLOAT32_TOLERANCE = 0.02  # nats
@@ -166,7 +165,7 @@ class BoundLinearGaussian(FeatureBound):
         np.fill_diagonal(products, 0.0)
         scaled = A[:usable] / scales.noise
         return LinearGaussianFamily(
-            self.centre, A, norms, scaled.astype(kind), np.ascontiguousarray(scaled.T, dtype=kind),
+            self.centre, A, norms, (scaled.T if usable <= NARROW else scaled).astype(kind).ravel(),
             (scaled @ self.centre).astype(kind), np.ascontiguousarray(products[:usable], dtype=kind), scales.noise,
             scales.loading,
         )  # fmt: skip
@@ -179,12 +178,9 @@ class BoundLinearGaussian(FeatureBound):
         V = np.diag(np.full(slots, scales.loading)) if slots else np.zeros((0, 0))  # np.diag takes its time
         return LinearGaussianTail(
             V, np.zeros((slots, d)), np.zeros((slots, slots)), np.zeros((slots, d)), np.empty(d), np.empty(d),
-            np.zeros(slots), np.zeros(3), np.zeros(slots), np.zeros(slots), np.zeros(slots),
+            np.zeros(slots), np.zeros(3), np.zeros(slots), np.empty((2, slots)),
             np.empty(lanes * d, family.scaled.dtype),
         )  # fmt: skip
-
-    def fill(self, family: Any, tail: Any, data: Array, Z: Array, shared: int) -> None:
-        fill(family, tail, data, Z, shared)
 
     def impute(
         self, data: Array, holes: Array, Z: Array, loadings: Array, scales: Scales, key: Any, first: int

@@ -18,11 +18,12 @@ from unbounded.models.features.kernels import KERNELS, FeatureKernel
 from unbounded.models.features.likelihood import FeatureBound, FeatureStatistics
 from unbounded.models.features.measure import FeatureHyper, FeatureMeasure
 from unbounded.models.features.operations import Finite, Keys, Mobile
-from unbounded.models.features.shard import FeatureShard, FeatureShards
 from unbounded.models.features.state import (
     ColumnTable,
     FeaturePart,
     FeatureRound,
+    FeatureShard,
+    FeatureShards,
     FeatureState,
     FeatureTask,
     all_shared,

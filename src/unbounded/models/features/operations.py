@@ -18,6 +18,7 @@ class ShardRows(NamedTuple):
 
     data: Array  # [n, D], read-only
     Z: Array  # [columns, n]
+    used: int  # how many columns of Z come before the free slots
     first: int  # the number of its first row among all rows
 
 
@@ -49,6 +50,13 @@ class Sums(NamedTuple):
     products: Array  # [columns, columns] or [columns, 0]
     sums: Array  # [columns, D]
     rest: Array  # [D]
+    members: Array  # [columns] sums of Z
+
+    def of(self, kept: Any) -> Sums:
+        """Of some columns."""
+        products = self.products[kept]
+        products = products[:, kept] if products.shape[1] else products
+        return Sums(products, self.sums[kept], self.rest, self.members[kept])
 
 
 class Keys(NamedTuple):
@@ -84,15 +92,11 @@ class Work(NamedTuple):
 
     z: Array  # flat: columns x rows, floats
     pull: Array  # flat: columns x rows
-    lanes: Array  # a row of lanes, as many as a block has rows at most
-    other: Array  # another one
+    room: Array  # flat, for whatever comes in between
     born: Array  # [sweeps x rows] proposed births
     busy: Array  # [rows] whether the row's mobile columns wait for its visit; last: whether any row's do
     ladder: Array
-    slots: Array  # private columns in the order of a visit
-    fresh: Array  # slots of the proposed atoms
-    counts: Array  # their entries
-    singles: Array  # slots that only the visited row uses
+    slots: Array  # [4, slots] of a visit: private columns in their order, singles, their entries, and proposed atoms
 
 
 @inline
@@ -103,6 +107,10 @@ def entry_number(slot):
 
 def mobile_waits(family: Any) -> Any:
     """Whether the mobile columns of a row with private entries are updated in its visit."""
+
+
+def fill(family: Any, tail: Any, part: ShardRows, shared: int, work: Work) -> None:
+    """Before the first block: what the shard's rows say of its private atoms."""
 
 
 def prepare(family: Any, tail: Any, rows: Rows, usable: int, work: Work) -> None:
@@ -141,5 +149,5 @@ def depart(family: Any, tail: Any, rows: Rows, r: int) -> None:
     """Put the visited row back."""
 
 
-def collect(family: Any, tail: Any, rows: Rows, key: Any, sums: Sums) -> None:
+def collect(family: Any, tail: Any, rows: Rows, key: Any, sums: Sums, work: Work) -> None:
     """Add the block to the statistics."""

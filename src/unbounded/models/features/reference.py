@@ -21,8 +21,7 @@ from unbounded.contracts import Summary
 from unbounded.models.features.kernel import FeatureSetup, arrange, candidate_summary, summary
 from unbounded.models.features.laws import LARGEST, new_count
 from unbounded.models.features.operations import Sums, entry_number
-from unbounded.models.features.shard import FeatureShard
-from unbounded.models.features.state import FeatureTask
+from unbounded.models.features.state import FeatureShard, FeatureTask
 from unbounded.randomness import uniforms
 
 LogDensity = Callable[[Array], float]  # of a row, as a function of all its entries
@@ -69,9 +68,8 @@ class ReferenceFeatures:
         n_shared = part.round.n_shared
         sums = tail.rows.sums(shard.Z.astype(np.int64), int(part.round.keys.split))
         kept = np.concatenate([np.arange(n_shared), n_shared + np.flatnonzero(shard.Z[n_shared:].any(axis=1))])
-        shard.Z, products = shard.Z[kept], sums.products[kept]
-        products = products[:, kept] if self.setup.likelihood.gram else products
-        return summary(self.setup, shard, shard.Z, n_shared, Sums(products, sums.sums[kept], sums.rest))
+        shard.Z = shard.Z[kept]
+        return summary(self.setup, shard, shard.Z, n_shared, sums.of(kept))
 
     def predictive(self, atoms: FeatureTask, X: FeatureShard) -> Array:
         """[n, K]: entries of new rows after sweeps over these atoms, all of them mobile, from those that X has."""
@@ -227,7 +225,7 @@ class GaussianRows:
 
     def sums(self, Z: Array, key: int) -> Sums:
         z = Z.astype(float)
-        return Sums(z @ z.T, z @ self.data, np.zeros(self.data.shape[1]))
+        return Sums(z @ z.T, z @ self.data, np.zeros(self.data.shape[1]), Z.sum(axis=1))
 
 
 class PoissonRows:
@@ -269,4 +267,4 @@ class PoissonRows:
                 left -= taken
                 mass = max(mass - parts[k], self.family.background[j])
             rest[j] += left
-        return Sums(np.zeros((len(Z), 0)), sums, rest)
+        return Sums(np.zeros((len(Z), 0)), sums, rest, Z.sum(axis=1))
