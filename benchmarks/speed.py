@@ -21,7 +21,7 @@ from unbounded.columns import describe
 from unbounded.compiled.jit import jit
 from unbounded.compiled.lanes import lane_exp
 from unbounded.likelihoods import Bound, Gaussian
-from unbounded.models.labelled.shard import LabelShard
+from unbounded.models.labelled.labels import LabelShard
 from unbounded.models.mixtures.hybrid import HybridMixture
 from unbounded.models.mixtures.kernel import CompiledLabels
 from unbounded.models.mixtures.measure import DirichletProcess, TailLaw

@@ -2,10 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
-from unbounded.chain.clock import Clock
 from unbounded.contracts import Engine, Model, StateT
+
+# In the order in which a run meets them; `local` is the sweeps on all shards and the sum of what they report.
+PHASES = ("start", "jump", "global", "local", "gather", "score", "record", "checkpoint")
+
+
+class Clock:
+    """Seconds spent in each phase, over all sessions of a chain, and the rounds they were spent on.
+
+    They never enter a trace or a checkpoint: those are the same on every machine.
+    """
+
+    def __init__(self, seconds: Mapping[str, float] | None = None, rounds: int = 0):
+        self.seconds = dict.fromkeys(PHASES, 0.0) | dict(seconds or {})
+        self.rounds = rounds
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] += time.perf_counter() - began
 
 
 def rounds(model: Model[StateT], engine: Engine, state: StateT, clock: Clock | None = None) -> Iterator[StateT]:

@@ -14,7 +14,7 @@ from unbounded.compiled.jit import jit
 from unbounded.engines import build
 from unbounded.instantiation import AsPublished, Ghosts, OneOpen
 from unbounded.likelihoods import MEMBERS
-from unbounded.models.labelled.atoms import Atoms
+from unbounded.models.labelled.labels import Atoms
 from unbounded.models.mixtures.hybrid import HybridMixture
 from unbounded.models.mixtures.kernels import KERNELS
 from unbounded.models.mixtures.measure import PitmanYor

@@ -13,7 +13,7 @@ from unbounded.compiled.jit import jit
 from unbounded.likelihoods import MEMBERS, DiagonalGaussian, Gaussian, Product
 from unbounded.likelihoods.gaussian import BoundGaussian
 from unbounded.likelihoods.operations import Block, clear, evaluate, logits, screen, update, write_terms
-from unbounded.models.labelled import kernel as labelled
+from unbounded.models.labelled import labels as labelled
 from unbounded.models.labelled.predictive import log_predictive, with_new
 from unbounded.rows import rows_of
 

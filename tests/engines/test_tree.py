@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from unbounded.engines.tree import Sum
+from unbounded.engines.local import Sum
 
 
 def plain(parts):

@@ -24,7 +24,7 @@ from unbounded.columns import describe
 from unbounded.engines import build
 from unbounded.instantiation import Ghosts
 from unbounded.likelihoods import Bernoulli
-from unbounded.models.labelled import kernel as labelled
+from unbounded.models.labelled import labels as labelled
 from unbounded.models.mixtures import start
 from unbounded.models.mixtures.measure import DirichletProcess
 from unbounded.models.mixtures.rivals import algorithm8

@@ -13,13 +13,13 @@ from pages import BRIEF, KINDS, ok, rows
 from typer.testing import CliRunner
 
 import unbounded as ub
-from unbounded.chain.clock import PHASES
 from unbounded.chain.run import Chain
 from unbounded.chain.store import RunStore
 from unbounded.cli import app
 from unbounded.models.groups import point_estimate as topics
 from unbounded.report import page, svg, tables
 from unbounded.report.view import View
+from unbounded.round import PHASES
 
 
 def content(run):

@@ -51,8 +51,7 @@ from unbounded.models.groups.rivals.asynchronous import AsynchronousGroups
 from unbounded.models.groups.samplers import HIERARCHICAL
 from unbounded.models.groups.shard import GroupShard
 from unbounded.models.groups.words.likelihood import Tokens
-from unbounded.models.labelled.atoms import Atoms
-from unbounded.models.labelled.shard import LabelShard
+from unbounded.models.labelled.labels import Atoms, LabelShard
 from unbounded.models.mixtures.hybrid import HybridMixture
 from unbounded.models.mixtures.kernels import KERNELS as MIXTURE_KERNELS
 from unbounded.models.mixtures.measure import PartitionHyper

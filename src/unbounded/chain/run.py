@@ -14,11 +14,10 @@ from types import FrameType
 import numpy as np
 
 from unbounded.arrays import Array
-from unbounded.chain.clock import Clock
 from unbounded.chain.progress import Report
 from unbounded.chain.store import ChainStore, RunError
 from unbounded.contracts import Engine, Model, State, StateT
-from unbounded.round import rounds
+from unbounded.round import Clock, rounds
 
 
 @dataclass(frozen=True)

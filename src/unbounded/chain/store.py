@@ -29,8 +29,8 @@ from typing import IO, Any
 import numpy as np
 
 from unbounded.arrays import Array, Arrays
-from unbounded.chain.clock import PHASES, Clock
 from unbounded.disk import write_whole
+from unbounded.round import PHASES, Clock
 
 _MAGIC = b"unbounded 1\n"
 

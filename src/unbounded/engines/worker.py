@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 
 from unbounded.arrays import Arrays
 from unbounded.contracts import Gathered, Recipe, Step
-from unbounded.engines.local import one_blas_thread
-from unbounded.engines.tree import Node, Sum
+from unbounded.engines.local import Node, Sum, one_blas_thread
 
 
 class Build(NamedTuple):

@@ -8,10 +8,10 @@ from typing import Any
 import pandas as pd
 
 from unbounded.chain import export
-from unbounded.chain.clock import PHASES
 from unbounded.report import parts
 from unbounded.report.parts import cell, number, paragraph, row, section, table, text
 from unbounded.report.view import View
+from unbounded.round import PHASES
 
 R_HAT, ESS = 1.01, 100  # worse than this is marked; effective draws per chain
 _STATISTICS = {

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from unbounded.arrays import Array, Arrays
-from unbounded.chain.clock import Clock
 from unbounded.chain.run import Chain
 from unbounded.chain.store import ChainStore, RunError, RunStore, read_json
 from unbounded.contracts import Family, Shown, WholeDraws
 from unbounded.models.families import family_of
+from unbounded.round import Clock
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from unbounded.likelihoods.base import Bound, Parameters
 from unbounded.models.groups.measure import GroupHyper, expected_masses
 from unbounded.models.groups.message import ChosenAtoms, DishTable, RoundSeed
 from unbounded.models.groups.shard import GroupShard
-from unbounded.models.labelled import kernel as labelled
-from unbounded.models.labelled.atoms import Atoms, draw_parameters, finite_part
+from unbounded.models.labelled import labels as labelled
+from unbounded.models.labelled.labels import Atoms, draw_parameters, finite_part
 from unbounded.models.labelled.predictive import log_predictive, with_new
 
 

@@ -13,7 +13,7 @@ from unbounded.instantiation import Ghosts, Plan, Rule, classify
 from unbounded.models.groups.measure import TopTables, TopWeights
 from unbounded.models.groups.message import ChosenAtoms, GroupShare, RoundSeed
 from unbounded.models.groups.model import Groups, GroupsState
-from unbounded.models.labelled.shard import recode
+from unbounded.models.labelled.labels import recode
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from unbounded.models.groups.direct import Finite, Rows, Scratch, SweepKeys, Tai
 from unbounded.models.groups.franchise import DishTail, FranchiseKeys, Seating
 from unbounded.models.groups.message import GroupPart, with_room, without_empty
 from unbounded.models.groups.shard import GroupShard
-from unbounded.models.labelled import kernel as labelled
-from unbounded.models.labelled.atoms import Atoms
+from unbounded.models.labelled import labels as labelled
 from unbounded.models.labelled.gossip import Version, summed
+from unbounded.models.labelled.labels import Atoms
 from unbounded.models.labelled.predictive import log_predictive
 
 FREE = 16  # slots for new private atoms of a shard, to begin with

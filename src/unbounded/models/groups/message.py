@@ -15,7 +15,7 @@ from unbounded.contracts import Kernel
 from unbounded.likelihoods.base import Parameters
 from unbounded.models.groups.measure import GroupHyper, Law
 from unbounded.models.groups.shard import GroupShard
-from unbounded.models.labelled.atoms import Atoms
+from unbounded.models.labelled.labels import Atoms
 from unbounded.randomness import generator, key
 
 

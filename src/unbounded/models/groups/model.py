@@ -31,8 +31,8 @@ from unbounded.models.groups.message import (
     RoundSeed,
 )
 from unbounded.models.groups.shard import GroupShard, GroupShards, cut
+from unbounded.models.labelled.labels import all_labels
 from unbounded.models.labelled.packing import packed, unpacked
-from unbounded.models.labelled.shard import all_labels
 from unbounded.setup import Built
 
 FORMS = ("direct", "franchise")

@@ -20,7 +20,7 @@ from unbounded.models.groups.kernel import summarise
 from unbounded.models.groups.message import GroupPart, without_empty
 from unbounded.models.groups.reference import dense_totals, features_of, log_predictive, natural
 from unbounded.models.groups.shard import GroupShard
-from unbounded.models.labelled.atoms import Atoms
+from unbounded.models.labelled.labels import Atoms
 from unbounded.randomness import uniforms
 
 

@@ -13,8 +13,7 @@ import numpy as np
 from unbounded.arrays import Array, Arrays
 from unbounded.likelihoods.base import Bound
 from unbounded.models.groups.franchise import labels_to_dishes
-from unbounded.models.labelled.kernel import relabel
-from unbounded.models.labelled.shard import LabelShard
+from unbounded.models.labelled.labels import LabelShard, relabel
 from unbounded.rows import rows_of
 
 KeptT = TypeVar("KeptT")

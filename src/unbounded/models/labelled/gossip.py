@@ -20,8 +20,8 @@ from scipy import sparse
 
 from unbounded.arrays import Array, Arrays
 from unbounded.contracts import Gathered
+from unbounded.models.labelled.labels import LabelShard
 from unbounded.models.labelled.packing import packed, unpacked
-from unbounded.models.labelled.shard import LabelShard
 from unbounded.randomness import generator, key
 
 FREE_SLOTS = 16

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from unbounded.arrays import Array, is_csr
+from unbounded.compiled.jit import jit
 from unbounded.likelihoods.base import Bound
-from unbounded.likelihoods.operations import Block
-from unbounded.models.labelled import kernel
+from unbounded.likelihoods.operations import Block, evaluate, write_terms
 from unbounded.rows import rows_of
 
 _LANES = 256
@@ -25,7 +25,7 @@ def log_predictive(likelihood: Bound, counts: Array, statistics: Array, X: Any) 
     for start in range(0, n, _LANES):
         size = min(_LANES, n - start)
         block = np.empty((len(counts), _LANES))
-        kernel.predictive(family, tail, len(counts), Block(rows_of(X, start, start + size), 0, size, terms), block)
+        _predictive(family, tail, len(counts), Block(rows_of(X, start, start + size), 0, size, terms), block)
         out[:, start : start + size] = block[:, :size]
     if likelihood.imputes and not is_csr(X):
         holes = np.isnan(X[:, likelihood.columns.index]).any(axis=1)
@@ -37,3 +37,14 @@ def log_predictive(likelihood: Bound, counts: Array, statistics: Array, X: Any) 
 def with_new(counts: Array, statistics: Array) -> tuple[Array, Array]:
     """The same atoms and an empty one after them: a new atom."""
     return np.append(counts, 0.0), np.concatenate([statistics, np.zeros((1, statistics.shape[1]))])
+
+
+@jit
+def _predictive(families, tail, slots, block, out):
+    """out[k, r]: log predictive of the block's rows under each of the packed atoms."""
+    write_terms(families, block)
+    for k in range(slots):
+        column = out[k]
+        for r in range(block.size):
+            column[r] = 0.0
+        evaluate(families, tail, k, block, 0, block.size, column)

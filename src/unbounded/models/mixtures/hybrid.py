@@ -11,8 +11,7 @@ from unbounded.arrays import Array
 from unbounded.contracts import Message, Spread, alone
 from unbounded.instantiation import Ghosts, Plan, Rule, classify
 from unbounded.likelihoods.base import Parameters
-from unbounded.models.labelled.atoms import draw_parameters
-from unbounded.models.labelled.shard import recode
+from unbounded.models.labelled.labels import draw_parameters, recode
 from unbounded.models.mixtures.measure import TailLaw
 from unbounded.models.mixtures.measures import PartitionMeasure
 from unbounded.models.mixtures.message import MixtureRound, MixtureShare

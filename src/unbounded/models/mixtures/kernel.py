@@ -1,24 +1,112 @@
-"""The local step of mixtures on a CPU: compiled sweeps over blocks of rows, with rows in SIMD lanes."""
+"""The local step of mixtures on a CPU: compiled sweeps over blocks of rows, with rows in SIMD lanes.
+
+A row's label moves over the shard's *mobile* atoms (instantiated: shared weight and parameters), the shard's *private*
+atoms (collapsed) and a new atom; rows of frozen atoms stay (message.py says how labels are coded).
+
+For a block of rows the mobile part is one matrix product and one vectorised draw. Whether a row leaves for the tail
+needs the tail's weights, but an upper bound on them settles almost every row: with u uniform, the row stays mobile
+whenever u (M + bound) < M, M being its mobile weight. Only the rest take the sequential path (docs/sampler.md).
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from unbounded.arrays import Array
+from unbounded.compiled.draws import uniform
+from unbounded.compiled.jit import inline, jit
+from unbounded.compiled.lanes import lane_exp
 from unbounded.contracts import Summary
 from unbounded.likelihoods.base import Bound, Parameters
-from unbounded.models.labelled import kernel as labelled
-from unbounded.models.labelled.atoms import Atoms, finite_part
+from unbounded.likelihoods.operations import Block, clear, logits, refresh, screen, update
+from unbounded.models.labelled import labels as labelled
+from unbounded.models.labelled.labels import Atoms, LabelShard, finite_part
 from unbounded.models.labelled.predictive import log_predictive
-from unbounded.models.labelled.shard import LabelShard
-from unbounded.models.mixtures.message import MixturePart, summarise
-from unbounded.models.mixtures.sweep import Rows, Scope, Scratch, Tail, scratch, sweep
+from unbounded.models.mixtures.message import MixturePart
 
 FREE_SLOTS = 16
+LOOK_AHEAD = 32
+SLACK = 1e-6  # nats by which a bound is raised, to cover rounding
+
+
+class Rows(NamedTuple):
+    """A shard's rows, their labels, which a sweep changes, and the number of the first row in the whole data."""
+
+    data: Any
+    labels: Any
+    first: int
+
+
+class Scope(NamedTuple):
+    """The codes of usable atoms end at `usable`, those of shared ones at `shared`; the law is the tail's."""
+
+    usable: int
+    shared: int
+    law: Any
+
+
+class Scratch(NamedTuple):
+    """Everything a sweep writes besides labels: a few arrays as wide as a block of rows."""
+
+    terms: Any
+    logits: Any
+    top: Any
+    total: Any
+    aim: Any
+    choice: Any
+    escape: Any
+    cap: Any
+    margin: Any
+    screened: Any
+    needs: Any
+    columns: Any
+    fresh: Any
+    weights: Any
+
+
+class Tail(NamedTuple):
+    """The collapsed state and the number of rows of every slot, and scratch that is as wide as both."""
+
+    state: Any
+    members: Any
+    work: Any
+
+
+class Place(NamedTuple):
+    """What a move must know of the tail as a whole: its rows, its first empty slot, how many rows to look ahead."""
+
+    rows_in_tail: int
+    free: int
+    look: int
+
+
+def scratch(terms: int, atoms: int, slots: int, lanes: int, dtype: Any) -> Scratch:
+    def lane(kind: Any = np.float64) -> Any:
+        return np.empty(lanes, kind)
+
+    rows = np.empty((terms + 1, lanes), dtype)
+    rows[-1] = 1.0
+    return Scratch(
+        terms=rows,
+        logits=np.empty((atoms, lanes), dtype),
+        top=lane(dtype),
+        total=lane(dtype),
+        aim=lane(dtype),
+        choice=lane(dtype),
+        escape=lane(),
+        cap=lane(),
+        margin=lane(),
+        screened=lane(),
+        needs=lane(np.bool_),
+        columns=np.empty((slots, lanes)),
+        fresh=np.empty(slots, np.int64),
+        weights=np.empty(slots),
+    )
 
 
 @dataclass(frozen=True)
@@ -63,7 +151,7 @@ class CompiledLabels:
             codes = np.arange(part.n_shared + len(alive), dtype=np.int32)
             codes[part.n_shared :] = part.n_shared + np.cumsum(alive) - 1
             labelled.relabel(shard.labels, codes)
-        return summarise(shard, part.n_shared, self.totals(shard.data, shard.labels, part.n_shared + n_private))
+        return shard.summary(part.n_shared, self.totals(shard.data, shard.labels, part.n_shared + n_private))
 
     def scratch(self, n_rows: int, finite: Any, atoms: int, slots: int) -> Scratch:
         """Room for blocks of so many rows that they stay in cache."""
@@ -90,3 +178,240 @@ class CompiledLabels:
         mine.counts[:n] += elsewhere.counts
         mine.statistics[:n] += elsewhere.statistics
         return mine
+
+
+# ---- compiled
+
+
+@jit
+def draw_mobile(work, key, row):
+    """Inverse-CDF draw of a mobile label for each row of the block; leaves the sum of its weights in `total`.
+
+    Atoms go four by four, which saves traffic on the running values.
+    """
+    values, top, total, choice, aim = work.logits, work.top, work.total, work.choice, work.aim
+    atoms, lanes = values.shape
+    one = values.dtype.type(1)
+    none = values.dtype.type(0)
+    for r in range(lanes):
+        total[r] = none
+    for k in range(0, atoms - 3, 4):
+        for r in range(lanes):
+            t = top[r]
+            c0 = total[r] + lane_exp(values[k, r] - t)
+            c1 = c0 + lane_exp(values[k + 1, r] - t)
+            c2 = c1 + lane_exp(values[k + 2, r] - t)
+            c3 = c2 + lane_exp(values[k + 3, r] - t)
+            values[k, r] = c0
+            values[k + 1, r] = c1
+            values[k + 2, r] = c2
+            values[k + 3, r] = c3
+            total[r] = c3
+    for k in range(atoms - atoms % 4, atoms):
+        for r in range(lanes):
+            total[r] += lane_exp(values[k, r] - top[r])
+            values[k, r] = total[r]
+    for r in range(lanes):
+        aim[r] = uniform(key, row + r) * total[r]
+        choice[r] = none
+    # aim <= total, which is the last running sum: the last atom takes what is left.
+    for k in range(0, atoms - 3, 4):
+        for r in range(lanes):
+            a = aim[r]
+            low = (one if values[k, r] < a else none) + (one if values[k + 1, r] < a else none)
+            choice[r] += low + (one if values[k + 2, r] < a else none) + (one if values[k + 3, r] < a else none)
+    for k in range(atoms - atoms % 4, atoms):
+        for r in range(lanes):
+            choice[r] += one if values[k, r] < aim[r] else none
+
+
+@inline
+def choose(weights, aim):
+    """The atom at which the running sum of weights passes `aim`, the last one with any weight at most; -1 below 0."""
+    chosen = -1
+    for c in range(weights.size if aim >= 0.0 else 0):
+        if weights[c] > 0.0:
+            chosen = c
+            aim -= weights[c]
+            if aim < 0.0:
+                break
+    return chosen
+
+
+@jit
+def _raise_cap(families, tail, slot, weight, block, begin):
+    """Add to each row's `cap`, the bound on its tail weights, what one more atom may weigh; SLACK covers rounding."""
+    work, size = tail.work, block.size
+    top, cap, column = work.top, work.cap, work.screened
+    log_weight = math.log(weight) + SLACK  # mutant: raise cap log weight
+    for r in range(begin, size):
+        column[r] = log_weight
+    screen(families, tail.state, slot, block, begin, size, column)
+    for r in range(begin, size):
+        cap[r] += lane_exp(min(column[r] - np.float64(top[r]), 80.0))
+
+
+@jit
+def _raise_changed(families, tail, law, block, begin, left, joined):
+    """Raise the bound for what the move of one row has changed; `left` and `joined` are its slots, if any."""
+    members = tail.members
+    largest = law.scale / law.base
+    if joined >= 0:
+        weight = largest * (members[joined] - law.discount)
+        _raise_cap(families, tail, joined, weight, block, begin)
+        if law.extra > 0.0:
+            _raise_cap(families, tail, members.size, largest * law.extra, block, begin)
+    if left >= 0 and left != joined and members[left] > 0:
+        weight = largest * (members[left] - law.discount)
+        _raise_cap(families, tail, left, weight, block, begin)
+
+
+@jit
+def _find_needs(work, labels, start, begin, size, usable, shared):
+    """Mark the rows from `begin` on that the cap does not settle, and count them."""
+    total, cap, escape, margin, needs = work.total, work.cap, work.escape, work.margin, work.needs
+    for r in range(begin, size):
+        margin[r] = escape[r] * (np.float64(total[r]) + cap[r]) - np.float64(total[r])
+    count = 0
+    for r in range(begin, size):
+        needs[r] = (margin[r] >= 0.0) | (labels[start + r] >= usable)
+        count += needs[r]
+    for r in range(begin, size if count and shared > usable else begin):
+        if usable <= labels[start + r] < shared:
+            count -= 1
+            needs[r] = False
+    return count
+
+
+@jit
+def _screen_block(families, block, labels, scope, tail):
+    """Bound the tail's weights for every row of the block; returns how many rows need the sequential path."""
+    law, members, work = scope.law, tail.members, tail.work
+    largest = law.scale / law.base
+    start, size = block.start, block.size
+    for r in range(size):
+        work.cap[r] = 0.0
+    atoms = 0
+    for slot in range(members.size):
+        if members[slot] > 0:
+            atoms += 1
+            weight = largest * (members[slot] - law.discount)
+            _raise_cap(families, tail, slot, weight, block, 0)
+    births = law.birth + max(law.extra, 0.0) * (atoms + 1)
+    if births > 0.0:
+        _raise_cap(families, tail, members.size, largest * births, block, 0)
+    return _find_needs(work, labels, start, 0, size, scope.usable, scope.shared)
+
+
+@jit
+def _first_empty(members):
+    for slot in range(members.size):
+        if members[slot] == 0:
+            return slot
+    return -1
+
+
+@jit
+def sweep(families, rows, finite, scope, tail, keys, begin):
+    """One sweep over the rows begin .. n of a shard; returns n, or the row at which a free slot was missing."""
+    labels, first = rows.labels, rows.first
+    usable, shared, law = scope.usable, scope.shared, scope.law
+    members, work = tail.members, tail.work
+    n = labels.size
+    lanes = work.top.size
+    slots = members.size
+    rows_in_tail = 0
+    for slot in range(slots):
+        rows_in_tail += members[slot]
+    births_possible = law.birth > 0.0 or law.extra > 0.0
+    for start in range(begin, n, lanes):
+        size = min(lanes, n - start)
+        block = Block(rows.data, start, size, work.terms)
+        logits(finite, families, block, work.logits, work.top)
+        draw_mobile(work, keys.label, first + start)
+        for r in range(size):
+            z = labels[start + r]
+            labels[start + r] = np.int32(work.choice[r]) if z < usable else z  # mutant: sweep labels
+        if not births_possible and rows_in_tail == 0:
+            continue
+        for r in range(size):
+            work.escape[r] = uniform(keys.tail, first + start + r)
+        count = _screen_block(families, block, labels, scope, tail)
+        look = LOOK_AHEAD if 8 * count > size else 1
+        if count > 0:
+            for slot in range(slots + 1):
+                work.fresh[slot] = 0
+        r = 0
+        while count > 0 and r < size:
+            if not work.needs[r]:
+                r += 1
+                continue
+            free = _first_empty(members)
+            z = labels[start + r]
+            if free < 0 and (z < shared or members[z - shared] > 1):
+                return start + r
+            joined = _move(families, block, labels, r, scope, tail, Place(rows_in_tail, free, look))
+            left = z - shared
+            rows_in_tail += (joined >= 0) - (left >= 0)
+            r += 1
+            count -= 1
+            if (joined >= 0 or left >= 0) and count < size - r:
+                # mutant: sweep raise changed
+                _raise_changed(families, tail, law, block, r, left, joined)
+                count = _find_needs(work, labels, start, r, size, usable, shared)
+    return n
+
+
+@jit
+def _move(families, block, labels, r, scope, tail, place):
+    """Gibbs move of one row over mobile, private and new atoms; returns the slot that it joined, or -1."""
+    i, size, law = block.start + r, block.size, scope.law
+    state, members, work = tail.state, tail.members, tail.work
+    slots = members.size
+    columns, fresh, weights = work.columns, work.fresh, work.weights
+    rows_in_tail, free, end = place.rows_in_tail, place.free, min(size, r + place.look)
+    old = labels[i] - scope.shared
+    if old >= 0:
+        members[old] -= 1
+        update(families, state, old, block, r, -1)  # mutant: move update
+        fresh[old] = 0
+        rows_in_tail -= 1
+        if members[old] == 0:
+            free = old
+    atoms = 0
+    log_mobile = np.float64(work.top[r]) + math.log(np.float64(work.total[r])) if work.total[r] > 0 else -np.inf
+    log_common = math.log(law.scale / (law.base + law.step * rows_in_tail))
+    best = log_mobile
+    for slot in range(slots):
+        weights[slot] = -np.inf
+        if members[slot] > 0:
+            atoms += 1
+            if fresh[slot] <= r:
+                refresh(families, state, slot, block, r, end, columns, fresh)
+            # mutant: move weights
+            weights[slot] = columns[slot, r] + math.log(members[slot] - law.discount) + log_common
+            best = max(best, weights[slot])
+    births = law.birth + law.extra * atoms
+    weights[slots] = -np.inf
+    if births > 0:
+        if fresh[slots] <= r:
+            refresh(families, state, slots, block, r, end, columns, fresh)
+        weights[slots] = columns[slots, r] + math.log(births) + log_common
+        best = max(best, weights[slots])
+    mobile = math.exp(log_mobile - best)
+    total = mobile
+    for slot in range(slots + 1):
+        weights[slot] = math.exp(weights[slot] - best)
+        total += weights[slot]
+    chosen = choose(weights, work.escape[r] * total - mobile)
+    if chosen < 0:
+        labels[i] = np.int32(work.choice[r])
+        return -1
+    if chosen == slots:
+        chosen = free
+        clear(families, state, chosen)
+    members[chosen] += 1
+    update(families, state, chosen, block, r, 1)
+    fresh[chosen] = 0  # mutant: move fresh
+    labels[i] = scope.shared + chosen
+    return chosen

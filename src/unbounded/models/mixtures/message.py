@@ -12,10 +12,9 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from unbounded.arrays import Array
-from unbounded.contracts import Kernel, Summary
+from unbounded.contracts import Kernel
 from unbounded.likelihoods.base import Parameters
-from unbounded.models.labelled.atoms import Atoms
-from unbounded.models.labelled.shard import LabelShard
+from unbounded.models.labelled.labels import Atoms, LabelShard
 from unbounded.models.mixtures.measure import TailLaw
 
 
@@ -67,16 +66,3 @@ class LabelKernel(Kernel[LabelShard, MixturePart, Any, Atoms], Protocol):
 
     def totals(self, data: Any, labels: Array, n_atoms: int) -> Atoms:
         """Counts and statistics of the atoms 0 .. n_atoms - 1 under these labels."""
-
-
-def summarise(shard: LabelShard, n_shared: int, atoms: Atoms) -> Summary:
-    """A shard's report; `owner` adds up to the number of the only shard that has rows of an atom, if it is one."""
-    counts, statistics = atoms
-    there = (counts[:n_shared] > 0).astype(np.int64)
-    shared = {
-        "counts": counts[:n_shared],
-        "statistics": statistics[:n_shared],
-        "shards": there,
-        "owner": there * shard.index,
-    }
-    return Summary(shared, {"counts": counts[n_shared:], "statistics": statistics[n_shared:]})

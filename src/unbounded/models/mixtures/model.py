@@ -15,8 +15,8 @@ import numpy as np
 from unbounded.arrays import Array, Arrays
 from unbounded.contracts import Engine, Gathered, Message, Summary
 from unbounded.likelihoods.base import Bound, Parameters
-from unbounded.models.labelled import kernel as labelled
-from unbounded.models.labelled.shard import LabelShard, all_labels
+from unbounded.models.labelled import labels as labelled
+from unbounded.models.labelled.labels import LabelShard, all_labels
 from unbounded.models.mixtures.kernels import KERNELS
 from unbounded.models.mixtures.measures import PartitionMeasure
 from unbounded.models.mixtures.message import (
@@ -25,7 +25,6 @@ from unbounded.models.mixtures.message import (
     MixtureRound,
     MixtureShare,
     SweepKeys,
-    summarise,
 )
 from unbounded.randomness import key
 from unbounded.rows import boundaries, rows_of
@@ -141,7 +140,7 @@ class Mixture(Built[MeasureT, Bound, int], Generic[MeasureT]):
         return SweepKeys(*(key(self.seed, name, round_, sweep) for name in ("label", "tail")))
 
     def _summarise(self, shard: LabelShard, n_shared: int, n_private: int) -> Summary:
-        return summarise(shard, n_shared, self.kernel.totals(shard.data, shard.labels, n_shared + n_private))
+        return shard.summary(n_shared, self.kernel.totals(shard.data, shard.labels, n_shared + n_private))
 
     # ---- gather
 

@@ -16,10 +16,9 @@ from scipy import sparse
 from unbounded.arrays import Array, is_csr
 from unbounded.contracts import Summary
 from unbounded.likelihoods.base import Bound, Parameters
-from unbounded.models.labelled.atoms import Atoms
-from unbounded.models.labelled.shard import LabelShard
+from unbounded.models.labelled.labels import Atoms, LabelShard
 from unbounded.models.mixtures.measure import TailLaw
-from unbounded.models.mixtures.message import MixturePart, SweepKeys, summarise
+from unbounded.models.mixtures.message import MixturePart, SweepKeys
 from unbounded.randomness import uniforms
 
 
@@ -90,7 +89,7 @@ class ReferenceLabels:
         alive = tail.counts > 0
         codes = np.append(np.arange(part.n_shared), part.n_shared + np.cumsum(alive) - 1)
         shard.labels[:] = codes[shard.labels]
-        return summarise(shard, part.n_shared, self.totals(shard.data, shard.labels, part.n_shared + alive.sum()))
+        return shard.summary(part.n_shared, self.totals(shard.data, shard.labels, part.n_shared + alive.sum()))
 
     def _sweep(self, shard: LabelShard, part: MixturePart, tail: ReferenceTail, logits: Array, keys: SweepKeys) -> None:
         rows = shard.first + np.arange(len(shard.labels))

@@ -16,8 +16,7 @@ from unbounded.arrays import Array
 from unbounded.contracts import Engine, Message
 from unbounded.engines.local import Serial
 from unbounded.likelihoods.base import Bound
-from unbounded.models.labelled.atoms import Atoms
-from unbounded.models.labelled.shard import LabelShard
+from unbounded.models.labelled.labels import Atoms, LabelShard
 from unbounded.models.mixtures.hybrid import HybridMixture
 from unbounded.models.mixtures.message import MixtureRound, MixtureShare
 from unbounded.models.mixtures.model import Mixture, MixtureState, RowShards

@@ -14,7 +14,6 @@ from unbounded.models.groups.measure import GroupHyper
 from unbounded.models.groups.message import ChosenAtoms, DishTable, GroupRound, GroupShare, RoundSeed
 from unbounded.models.groups.model import Groups, GroupsState
 from unbounded.models.groups.shard import GroupShard
-from unbounded.models.labelled.atoms import Atoms
 from unbounded.models.labelled.gossip import (
     Known,
     Version,
@@ -28,6 +27,7 @@ from unbounded.models.labelled.gossip import (
     to_arrays,
     widened,
 )
+from unbounded.models.labelled.labels import Atoms
 from unbounded.randomness import generator
 
 NONE = np.empty(0, np.int64)

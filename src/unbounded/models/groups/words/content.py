@@ -19,7 +19,7 @@ from unbounded.models.groups.words import counts as words
 from unbounded.models.groups.words.counts import WordTable
 from unbounded.models.groups.words.likelihood import BoundTokens, LogTopics
 from unbounded.models.groups.words.topics import Topics
-from unbounded.models.labelled.atoms import Atoms
+from unbounded.models.labelled.labels import Atoms
 
 
 class ByWord(NamedTuple):

@@ -18,7 +18,7 @@ from unbounded.models.groups.words import sweep as compiled
 from unbounded.models.groups.words.content import WordContent, by_word
 from unbounded.models.groups.words.sweep import WordFinite
 from unbounded.models.groups.words.topics import Topics
-from unbounded.models.labelled.atoms import Atoms
+from unbounded.models.labelled.labels import Atoms
 from unbounded.models.labelled.predictive import log_predictive
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from unbounded.arrays import Array
 from unbounded.contracts import Message, Spread, Summary, alone
 from unbounded.likelihoods.base import Parameters
-from unbounded.models.labelled.shard import LabelShard
+from unbounded.models.labelled.labels import LabelShard
 from unbounded.models.mixtures.measure import PitmanYor
 from unbounded.models.mixtures.message import MixtureRound, MixtureShare
 from unbounded.models.mixtures.model import Mixture, MixtureState

@@ -10,7 +10,6 @@ import numpy as np
 
 from unbounded.arrays import Array, Arrays
 from unbounded.contracts import Engine, Gathered, Message, Spread, Summary, alone
-from unbounded.models.labelled.atoms import Atoms
 from unbounded.models.labelled.gossip import (
     Known,
     Version,
@@ -23,7 +22,7 @@ from unbounded.models.labelled.gossip import (
     summed,
     to_arrays,
 )
-from unbounded.models.labelled.shard import LabelShard
+from unbounded.models.labelled.labels import Atoms, LabelShard
 from unbounded.models.mixtures.measure import PartitionHyper, PitmanYor
 from unbounded.models.mixtures.message import MixturePart
 from unbounded.models.mixtures.model import AtomTable, Mixture, MixtureState

@@ -18,8 +18,7 @@ import numpy as np
 
 from unbounded.arrays import Array, Arrays, is_csr
 from unbounded.contracts import Engine, Message, Spread, alone
-from unbounded.models.labelled.atoms import draw_parameters
-from unbounded.models.labelled.shard import LabelShard, all_labels
+from unbounded.models.labelled.labels import LabelShard, all_labels, draw_parameters
 from unbounded.models.mixtures.measure import PartitionHyper, PitmanYor
 from unbounded.models.mixtures.message import MixtureRound, MixtureShare
 from unbounded.models.mixtures.model import AtomTable, Mixture, MixtureState

@@ -6,8 +6,7 @@ import numpy as np
 
 from unbounded.arrays import Array
 from unbounded.contracts import Message
-from unbounded.models.labelled.atoms import draw_parameters
-from unbounded.models.labelled.shard import recode
+from unbounded.models.labelled.labels import draw_parameters, recode
 from unbounded.models.mixtures.measure import PartitionHyper, PitmanYor, TailLaw
 from unbounded.models.mixtures.message import MixtureRound, MixtureShare
 from unbounded.models.mixtures.model import Mixture, MixtureState

@@ -16,9 +16,8 @@ from unbounded.compiled.draws import uniform
 from unbounded.compiled.jit import jit
 from unbounded.likelihoods.base import Parameters
 from unbounded.likelihoods.operations import Block, largest, logits
-from unbounded.models.labelled.shard import LabelShard
-from unbounded.models.mixtures.kernel import CompiledLabels
-from unbounded.models.mixtures.sweep import Rows, choose, draw_mobile, scratch
+from unbounded.models.labelled.labels import LabelShard
+from unbounded.models.mixtures.kernel import CompiledLabels, Rows, choose, draw_mobile, scratch
 
 
 def compiled(kernel: Any, sampler: str) -> CompiledLabels:

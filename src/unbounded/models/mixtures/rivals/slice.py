@@ -20,7 +20,7 @@ import numpy as np
 from unbounded.arrays import Array
 from unbounded.contracts import Engine, Message, Spread, Summary, alone
 from unbounded.likelihoods.base import Parameters
-from unbounded.models.labelled.shard import LabelShard, recode
+from unbounded.models.labelled.labels import LabelShard, recode
 from unbounded.models.mixtures.measure import PitmanYor
 from unbounded.models.mixtures.message import MixtureRound, MixtureShare
 from unbounded.models.mixtures.model import Mixture, MixtureState

@@ -23,7 +23,7 @@ from unbounded.compiled.draws import uniform
 from unbounded.compiled.jit import jit
 from unbounded.contracts import Engine, Gathered, Message, Spread, Summary, alone
 from unbounded.likelihoods.base import Parameters
-from unbounded.models.labelled.shard import LabelShard
+from unbounded.models.labelled.labels import LabelShard
 from unbounded.models.mixtures.measure import PartitionHyper, PitmanYor
 from unbounded.models.mixtures.message import MixturePart, SweepKeys
 from unbounded.models.mixtures.model import AtomTable, Mixture, MixtureState

@@ -1,0 +1,183 @@
+"""Rows with one label each: their atoms, a shard of them, and the compiled pieces that kernels of labels share."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from unbounded.arrays import Array, Arrays
+from unbounded.compiled.jit import jit
+from unbounded.contracts import Engine, Summary
+from unbounded.likelihoods.base import Bound, Parameters
+from unbounded.likelihoods.operations import Block, accumulate, clear, update, write_terms
+
+FLOAT32_TOLERANCE = 0.02  # nats; above it a round falls back to double precision
+
+
+class Atoms(NamedTuple):
+    """Numbers of rows [K] and statistics [K, F]."""
+
+    counts: Array
+    statistics: Array
+
+
+def draw_parameters(
+    likelihood: Bound, counts: Array, statistics: Array, n_extra: int, position: int, rng: np.random.Generator
+) -> Parameters:
+    """Parameters of atoms given their rows; n_extra ghost-only atoms, from the prior, stand at `position`."""
+    counts = np.insert(counts, position, np.zeros(n_extra))
+    statistics = np.insert(statistics, position, np.zeros((n_extra, statistics.shape[1])), axis=0)
+    return likelihood.draw(counts, statistics, rng)
+
+
+def finite_part(likelihood: Bound, dtype: str, parameters: Parameters, log_weights: Array) -> Any:
+    """Weights and parameters in the form that compiled code takes."""
+    safe = dtype == "float32" and likelihood.float32_error(parameters) < FLOAT32_TOLERANCE
+    return likelihood.finite(parameters, log_weights, np.float32 if safe else np.float64)
+
+
+# ---- a shard and the codes of its labels
+
+
+class LabelShard:
+    """Rows first .. first + n of the data, and their labels."""
+
+    def __init__(self, index: int, first: int, data: Any, n_rows: int, imputed: Array):
+        self.index, self.first = index, first
+        self.labels = np.zeros(n_rows, np.int32)
+        self.holes = np.empty((0, 2), np.int64)
+        if len(imputed):
+            rows, which = np.nonzero(np.isnan(data[:, imputed]))
+            self.holes = np.stack([rows, imputed[which]], axis=1)
+            data = data.copy() if len(self.holes) else data
+        self.data = data
+
+    def fill(self, column_means: Array) -> None:
+        if len(self.holes):
+            rows, columns = self.holes.T
+            self.data[rows, columns] = column_means[columns]
+
+    def put(self, labels: Array) -> None:
+        self.labels[:] = labels
+
+    def coded(self, codes: Array) -> Array:
+        """Labels in another code."""
+        return codes[self.labels]
+
+    def summary(self, n_shared: int, atoms: Atoms) -> Summary:
+        """Its report; `owner` adds up to the number of the only shard that has rows of an atom, if it is one."""
+        counts, statistics = atoms
+        there = (counts[:n_shared] > 0).astype(np.int64)
+        shared = {
+            "counts": counts[:n_shared],
+            "statistics": statistics[:n_shared],
+            "shards": there,
+            "owner": there * self.index,
+        }
+        return Summary(shared, {"counts": counts[n_shared:], "statistics": statistics[n_shared:]})
+
+    def completed(self) -> Any:
+        """Its rows without holes, where there were some."""
+        return self.data if len(self.holes) else None
+
+    def arrays(self) -> dict[str, Array]:
+        return {"labels": self.labels, "holes": self.data[tuple(self.holes.T)] if len(self.holes) else np.empty(0)}
+
+    def restore(self, arrays: Arrays) -> None:
+        self.labels[:] = arrays["labels"]
+        if len(self.holes):
+            self.data[tuple(self.holes.T)] = arrays["holes"]
+
+
+def recode(state: Any, live: Array, code: Array, p: int) -> Array:
+    """Old label code of shard p -> new one, given those of the live atoms (-1 for atoms without rows)."""
+    new = np.full(len(state.table.counts), -1, np.int32)
+    new[live] = code
+    first = state.n_shared + int(state.n_private[:p].sum())
+    return np.concatenate([new[: state.n_shared], new[first : first + int(state.n_private[p])]])
+
+
+def all_labels(state: Any, engine: Engine) -> Array:
+    """Labels 0 .. K-1 of all rows, in the order of the occupied atoms of the table."""
+    position = np.full(len(state.table.counts), -1, np.int32)
+    position[state.occupied] = np.arange(len(state.occupied))
+    codes = [recode(state, np.arange(len(position)), position, p) for p in range(len(state.n_private))]
+    return np.concatenate(engine.map(LabelShard.coded, codes))
+
+
+# ---- compiled: tails, codes, statistics
+
+
+def lanes_for(rows: int, terms: int, atoms: int, itemsize: int) -> int:
+    """Rows per block: the block fits in the second-level cache, and blocks divide the rows evenly."""
+    most = max(64, min(424, int(2**20 / (itemsize * (terms + 2 * atoms + 8)))))
+    blocks = max(1, -(-rows // most))
+    lanes = -(-max(1, -(-rows // blocks)) // 8) * 8
+    # Rows of a block that start at multiples of 512 bytes compete for the same few places of the first-level cache.
+    return lanes + 8 if lanes % 64 == 0 else lanes
+
+
+@jit
+def fill_tail(families, data, labels, shared, tail, members, work):
+    """Rebuild the collapsed state of the private atoms from the shard's own rows."""
+    for slot in range(members.size + 1):
+        clear(families, tail, slot)
+    lanes = work.terms.shape[1]
+    if members.size == 0:
+        return
+    members[:] = 0
+    for start in range(0, labels.size, lanes):
+        size = min(lanes, labels.size - start)
+        any_private = False
+        for r in range(size):
+            any_private |= labels[start + r] >= shared
+        if not any_private:
+            continue
+        block = Block(data, start, size, work.terms)
+        write_terms(families, block)
+        for r in range(size):
+            slot = labels[start + r] - shared
+            if slot >= 0:
+                members[slot] += 1
+                update(families, tail, slot, block, r, 1)
+
+
+@jit
+def relabel(labels, codes):
+    """labels[i] = codes[labels[i]]; nothing is read where all codes stay (those below 0 have no rows)."""
+    changed = False
+    for k in range(codes.size):
+        changed |= codes[k] != k and codes[k] >= 0
+    if not changed:
+        return
+    for i in range(labels.size):
+        labels[i] = codes[labels[i]]
+
+
+@jit
+def statistics(families, data, labels, atoms, terms):
+    """Counts and statistics of every atom of the shard: counting sort by chunks, then one product per atom."""
+    chunk = 8192
+    counts = np.zeros(atoms, np.int64)
+    sums = np.zeros((atoms, terms))
+    ends = np.empty(atoms + 1, np.int64)
+    order = np.empty(min(chunk, labels.size), np.int64)
+    for start in range(0, labels.size, chunk):
+        size = min(chunk, labels.size - start)
+        ends[:] = 0
+        for r in range(size):
+            ends[labels[start + r] + 1] += 1
+        for k in range(atoms):
+            counts[k] += ends[k + 1]
+            ends[k + 1] += ends[k]
+        for r in range(size):
+            k = labels[start + r]
+            order[ends[k]] = start + r
+            ends[k] += 1
+        begin = 0
+        for k in range(atoms):
+            if ends[k] > begin:
+                accumulate(families, data, order[begin : ends[k]], sums[k])  # mutant: statistics accumulate
+            begin = ends[k]
+    return counts, sums
