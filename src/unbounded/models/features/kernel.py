@@ -127,7 +127,7 @@ class CompiledFeatures:
             if members.any():
                 kept = np.concatenate([np.arange(n_shared), n_shared + np.flatnonzero(members)])
             shard.Z = shard.Z[kept]
-            sums = sums.of(kept)
+            sums = of_columns(sums, kept)
         return summary(self.setup, shard, shard.Z, n_shared, sums)
 
     def predictive(self, atoms: FeatureTask, X: FeatureShard) -> Array:
@@ -168,6 +168,13 @@ def summary(setup: FeatureSetup, shard: FeatureShard, Z: Array, n_shared: int, s
         "products": products[own, own] if gram else products[own], "sums": centred[own],
     }  # fmt: skip
     return Summary(shared, private)
+
+
+def of_columns(sums: Sums, kept: Any) -> Sums:
+    """The statistics of some columns."""
+    products = sums.products[kept]
+    products = products[:, kept] if products.shape[1] else products
+    return Sums(products, sums.sums[kept], sums.rest, sums.members[kept])
 
 
 def candidate_summary(setup: FeatureSetup, shard: FeatureShard, Z: Array) -> Summary:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -75,7 +76,7 @@ class BoundLinearGaussian(FeatureBound):
     gram: ClassVar[bool] = True
     keeps_loadings: ClassVar[bool] = False
 
-    @property
+    @cached_property
     def fixed(self) -> int:
         return int(self.intercept > 0)
 

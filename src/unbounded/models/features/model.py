@@ -41,7 +41,7 @@ class Features(Built[FeatureMeasure, FeatureBound, int]):
     def kernel(self) -> FeatureKernel:
         return KERNELS[self.setup.device](self.setup)
 
-    @property
+    @cached_property
     def n_rows(self) -> int:
         return self.setup.extent
 
@@ -68,7 +68,7 @@ class Features(Built[FeatureMeasure, FeatureBound, int]):
         return self.assemble(round_, hyper, scales, gathered)
 
     def keys(self, round_: int) -> Keys:
-        return Keys(*(key(self.seed, purpose, round_) for purpose in Keys._fields))
+        return Keys(*[key(self.seed, purpose, round_) for purpose in Keys._fields])
 
     def closed_round(
         self, round_: int, mobile: Mobile, scales: Any, loadings: Array, hyper: FeatureHyper

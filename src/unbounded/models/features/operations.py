@@ -52,12 +52,6 @@ class Sums(NamedTuple):
     rest: Array  # [D]
     members: Array  # [columns] sums of Z
 
-    def of(self, kept: Any) -> Sums:
-        """Of some columns."""
-        products = self.products[kept]
-        products = products[:, kept] if products.shape[1] else products
-        return Sums(products, self.sums[kept], self.rest, self.members[kept])
-
 
 class Keys(NamedTuple):
     """Of a round's random numbers in the local step."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -111,7 +112,7 @@ class FeatureState:
     n_private: Array  # [P]
     likelihood: FeatureBound
 
-    @property
+    @cached_property
     def fixed(self) -> int:
         return self.likelihood.fixed
 
@@ -120,14 +121,14 @@ class FeatureState:
         table = {name: np.asarray(value) for name, value in self.table._asdict().items()}
         return {**numbers, "scales": self.likelihood.pack(self.scales), "n_private": self.n_private, **table}
 
-    @property
+    @cached_property
     def occupied(self) -> Array:
         """Atoms in use, without always-on columns."""
         live = self.table.members > 0
         live[self.n_shared - self.fixed : self.n_shared] = False
         return np.flatnonzero(live)
 
-    @property
+    @cached_property
     def always(self) -> Array:
         return np.arange(self.n_shared - self.fixed, self.n_shared)
 
