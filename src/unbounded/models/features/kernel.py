@@ -105,9 +105,12 @@ class CompiledFeatures:
     def sweep(self, shard: FeatureShard, part: FeatureTask, tail: Prepared) -> Prepared:
         """All L sweeps over the shard's rows; where slots run out, there are more from that block on."""
         row, n, used = 0, shard.Z.shape[1], len(part.part.sources)
+        finite, law, keys = part.finite, part.law, part.round.keys
+        data = shard.data.view()
+        data.flags.writeable = False  # always, so that the sweep is compiled once
         while True:
-            rows = ShardRows(shard.read_only, shard.Z, used, shard.first)
-            row = sweep(part.law, part.finite, tail.private, rows, row, part.round.keys, tail.work, tail.sums)
+            rows = ShardRows(data, shard.Z, used, shard.first)
+            row = sweep(law, finite, tail.private, rows, row, keys, tail.work, tail.sums)
             if row == n:
                 return tail
             if self.setup.likelihood.keeps_loadings:
@@ -121,7 +124,7 @@ class CompiledFeatures:
 
     def statistics(self, shard: FeatureShard, part: FeatureTask, tail: Prepared) -> Summary:
         """What the shard reports of its Z, from which free slots are gone."""
-        n_shared, members, sums = part.round.n_shared, tail.private.members, tail.sums
+        n_shared, members, sums = len(part.round.loadings), tail.private.members, tail.sums
         if not members.all():
             kept: Any = slice(0, n_shared)
             if members.any():

@@ -118,7 +118,7 @@ def _prepare(family, tail, rows, usable, work):
                 pull[k, r] -= g * z[j, r]
 
 
-@inline
+@jit
 def _explain(gram, k, z, usable, out):
     """Subtract what the mobile columns explain of column k's pull, four at a time."""
     size = z.shape[1]

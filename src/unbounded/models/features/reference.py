@@ -65,7 +65,7 @@ class ReferenceFeatures:
         return tail
 
     def statistics(self, shard: FeatureShard, part: FeatureTask, tail: Tail) -> Summary:
-        n_shared = part.round.n_shared
+        n_shared = len(part.round.loadings)
         sums = tail.rows.sums(shard.Z.astype(np.int64), int(part.round.keys.split))
         kept = np.concatenate([np.arange(n_shared), n_shared + np.flatnonzero(shard.Z[n_shared:].any(axis=1))])
         shard.Z = shard.Z[kept]

@@ -29,13 +29,6 @@ class FeatureShard:
         self.Z = np.zeros((0, len(data)), dtype)
         self.square = self._square()
 
-    @property
-    def read_only(self) -> Array:
-        """The data as compiled code takes them: always read-only, so that it is compiled once."""
-        view = self.data.view()
-        view.flags.writeable = False
-        return view
-
     def _square(self) -> float:
         return float(sum(np.sum((self.data[s : s + 4096] - self.centre) ** 2) for s in range(0, len(self.data), 4096)))
 
@@ -156,10 +149,6 @@ class FeatureRound(NamedTuple):
     hyper: FeatureHyper
     keys: Keys
 
-    @property
-    def n_shared(self) -> int:
-        return len(self.loadings)
-
 
 class FeaturePart(NamedTuple):
     """What one shard needs to know of a round besides."""
@@ -183,10 +172,6 @@ class FeatureTask(NamedTuple):
     @property
     def law(self) -> Any:
         return self.round.laws[self.part.open]
-
-    @property
-    def n_private(self) -> int:
-        return len(self.part.sources) - self.round.n_shared
 
     @property
     def loadings(self) -> Array:
