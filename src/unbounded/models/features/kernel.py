@@ -301,7 +301,7 @@ def _visit_rows(law, family, private, rows, mobile, turn, work):
         r += 1
 
 
-@jit
+@inline
 def _visit(law, family, private, rows, r, mobile, turn, work):
     """Gibbs over the private columns of a row, then a Metropolis step that replaces those only it uses."""
     members, z, shared = private.members, rows.z, rows.shared
@@ -347,7 +347,7 @@ def _set(family, private, rows, r, slot, new):
         private.members[slot] += new - old
 
 
-@jit
+@inline
 def _replace_singles(law, family, private, rows, r, singles, turn, work):
     """Propose new atoms in place of those that only this row uses; accept by the row's likelihood ratio."""
     key, born = stream(stream(turn.visits, rows.first + r), 0), turn.born[r]

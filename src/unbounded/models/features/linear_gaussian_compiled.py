@@ -181,16 +181,16 @@ def _add(x, factor, y):
 
 
 @jit
-def _residual(family, data, i, z, r, out):
+def _residual(loadings, centre, data, i, z, r, out):
     for j in range(out.size):
-        out[j] = data[i, j] - family.centre[j]
-    for k in range(family.loadings.shape[0]):
+        out[j] = data[i, j] - centre[j]
+    for k in range(loadings.shape[0]):
         if z[k, r] > 0:
-            _add(out, -float(z[k, r]), family.loadings[k])
+            _add(out, -float(z[k, r]), loadings[k])
 
 
 @jit
-def _measure_row(family, tail, z, r, shared):
+def _measure_row(tail, z, r, shared):
     """Vz, z'Vz, and the error of the visited row given its private entries."""
     slots = tail.Vz.size
     tail.Vz[:] = 0.0
@@ -208,10 +208,10 @@ def _measure_row(family, tail, z, r, shared):
 
 
 @jit
-def _rank_one(family, tail, z, r, shared, sign):
+def _rank_one(tail, noise, z, r, shared, sign):
     """Add (1) or remove (-1) the visited row: V -+ Vz z'V / (noise +- z'Vz), and a with it."""
     slots = tail.Vz.size
-    factor = 1.0 / (family.noise + sign * tail.numbers[0])
+    factor = 1.0 / (noise + sign * tail.numbers[0])
     for k in range(slots):
         if tail.Vz[k] != 0.0:
             gain = sign * tail.Vz[k] * factor
@@ -221,20 +221,20 @@ def _rank_one(family, tail, z, r, shared, sign):
     for k in range(slots):
         entry = float(z[shared + k, r])
         if entry > 0.0:
-            _add(tail.h[k], sign * entry / family.noise, tail.residual)
+            _add(tail.h[k], sign * entry / noise, tail.residual)
             for j in range(slots):
                 tail.zz[k, j] += sign * entry * z[shared + j, r]
     tail.numbers[2] += 1.0
 
 
 @jit
-def _refresh(family, tail):
+def _refresh(tail, noise, loading):
     """V and a from what is known of the rows."""
     slots, V = tail.Vz.size, tail.V
     for k in range(slots):
         for j in range(slots):
-            V[k, j] = tail.zz[k, j] / family.noise
-        V[k, k] += 1.0 / family.loading
+            V[k, j] = tail.zz[k, j] / noise
+        V[k, k] += 1.0 / loading
     invert(V, tail.odds)
     for k in range(slots):
         for j in range(k):
@@ -271,7 +271,7 @@ def _seek(family, law, private, rows, r, turn, work):
     while r < size:
         if work.busy[r] or turn.born[r] > 0:
             return r
-        _residual(family, rows.data, rows.start + r, z, r, error)
+        _residual(family.loadings, family.centre, rows.data, rows.start + r, z, r, error)
         square = _dot(error, error)
         own = stream(turn.visits, rows.first + r)
         for k in range(slots):
@@ -287,15 +287,15 @@ def _seek(family, law, private, rows, r, turn, work):
 @implements(arrive, LinearGaussianFamily)
 def _arrive(family, private, rows, r):
     tail, members, z, shared = private.tail, private.members, rows.z, rows.shared
-    _residual(family, rows.data, rows.start + r, z, r, tail.residual)
-    _measure_row(family, tail, z, r, shared)
+    _residual(family.loadings, family.centre, rows.data, rows.start + r, z, r, tail.residual)
+    _measure_row(tail, z, r, shared)
     if not _any_private(z, r, shared):
         return
-    _rank_one(family, tail, z, r, shared, -1)
+    _rank_one(tail, family.noise, z, r, shared, -1)
     for k in range(tail.Vz.size):
         if z[shared + k, r] > 0 and members[k] == z[shared + k, r]:
             open_slot(family, tail, k, np.uint64(0))
-    _measure_row(family, tail, z, r, shared)
+    _measure_row(tail, z, r, shared)
 
 
 @implements(open_slot, LinearGaussianFamily)
@@ -354,9 +354,9 @@ def _apply(family, tail, r, column, step):
 @implements(depart, LinearGaussianFamily)
 def _depart(family, tail, rows, r):
     if _any_private(rows.z, r, rows.shared):
-        _rank_one(family, tail, rows.z, r, rows.shared, 1)
+        _rank_one(tail, family.noise, rows.z, r, rows.shared, 1)
         if tail.numbers[2] > REFRESH:
-            _refresh(family, tail)
+            _refresh(tail, family.noise, family.loading)
 
 
 @implements(fill, LinearGaussianFamily)
@@ -370,9 +370,9 @@ def _fill(family, tail, part, shared, work):
         if any_private:
             for k in range(columns):
                 z[k, 0] = part.Z[k, i]
-            _residual(family, part.data, i, z, 0, tail.residual)
-            _rank_one(family, tail, z, 0, shared, 1)
-    _refresh(family, tail)
+            _residual(family.loadings, family.centre, part.data, i, z, 0, tail.residual)
+            _rank_one(tail, family.noise, z, 0, shared, 1)
+    _refresh(tail, family.noise, family.loading)
 
 
 # ---- statistics and missing values
