@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -89,17 +90,13 @@ class CompiledFeatures:
         slots = columns - finite.shared
         tail = likelihood.tail(part.round.scales, slots, lanes, finite.family, part.part.loadings)
         dtype = likelihood.precision(finite.family)
-        work = Work(
-            z=np.empty(columns * lanes, dtype),
-            pull=np.empty(columns * lanes, dtype),
-            room=np.empty(max(max(columns, 2) * lanes, columns * max(columns, d)), dtype),
-            born=np.zeros(self.setup.sweeps * lanes, np.int16),
-            busy=np.zeros(lanes + 1, np.bool_),
-            ladder=np.empty(2 if self.setup.measure.binary else LARGEST + 1),
-            slots=np.empty((4, slots), np.int64),
-        )
+        z, pull = np.empty(columns * lanes, dtype), np.empty(columns * lanes, dtype)
+        room = np.empty(max(columns * lanes, 2 * lanes, columns * columns, columns * d), dtype)
+        born, busy = np.zeros(self.setup.sweeps * lanes, np.int16), np.zeros(lanes + 1, np.bool_)
+        ladder = np.empty(2 if self.setup.measure.binary else LARGEST + 1)
+        work = Work(z, pull, room, born, busy, ladder, np.empty((4, slots), np.int64))
         products = np.zeros((columns, columns if likelihood.gram else 0))
-        sums = Sums(products, np.zeros((columns, d)), np.zeros(d), np.zeros(columns, np.int64))
+        sums = Sums(products, np.zeros((columns, d)), np.zeros(d))
         return Prepared(Private(tail, np.zeros(slots, np.int64)), sums, work)
 
     def sweep(self, shard: FeatureShard, part: FeatureTask, tail: Prepared) -> Prepared:
@@ -156,7 +153,8 @@ def arrange(likelihood: FeatureBound, shard: FeatureShard, part: FeatureTask, fr
 
 def summary(setup: FeatureSetup, shard: FeatureShard, Z: Array, n_shared: int, sums: Sums) -> Summary:
     """What a shard reports of a Z with these statistics."""
-    measure, gram, products, members = setup.measure, setup.likelihood.gram, sums.products, sums.members
+    measure, gram, products = setup.measure, setup.likelihood.gram, sums.products
+    members = np.diagonal(products).astype(np.int64) if gram and measure.binary else Z.sum(axis=1, dtype=np.int64)
     centred = sums.sums - members[:, None] * shard.centre
     there = (members[:n_shared] > 0).astype(np.int64)
     s, own = slice(0, n_shared), slice(n_shared, len(Z))
@@ -177,20 +175,20 @@ def of_columns(sums: Sums, kept: Any) -> Sums:
     """The statistics of some columns."""
     products = sums.products[kept]
     products = products[:, kept] if products.shape[1] else products
-    return Sums(products, sums.sums[kept], sums.rest, sums.members[kept])
+    return Sums(products, sums.sums[kept], sums.rest)
 
 
 def candidate_summary(setup: FeatureSetup, shard: FeatureShard, Z: Array) -> Summary:
-    """What a shard would report of another Z of zeros and ones, all shared, where loadings are integrated out."""
+    """What a shard would report of another Z, all columns shared, where loadings are integrated out."""
     products, sums = np.zeros((len(Z), len(Z))), np.zeros((len(Z), shard.data.shape[1]))
     for start in range(0, len(shard.data), _CHUNK):
         part = Z[:, start : start + _CHUNK].astype(float)
         products += part @ part.T
         sums += part @ shard.data[start : start + _CHUNK]
-    members = np.diagonal(products).astype(np.int64)
-    return summary(setup, shard, Z, len(Z), Sums(products, sums, np.zeros(shard.data.shape[1]), members))
+    return summary(setup, shard, Z, len(Z), Sums(products, sums, np.zeros(shard.data.shape[1])))
 
 
+@cache
 def lanes_for(rows: int, width: int) -> int:
     """Rows per block: `width` numbers a row stay in the second-level cache, and blocks divide the rows evenly."""
     most = max(32, min(1024, int(2**16 / max(width, 1))))
@@ -231,7 +229,6 @@ def sweep(law, finite, private, part, begin, keys, work, sums):
                 _visit_rows(law, finite.family, private, rows, finite.mobile, turn, work)
         _store(z, finite.mobile.order.size, finite.shared, part.Z, start)
         collect(finite.family, private.tail, rows, keys.split, sums, work)
-    _count(part.Z, sums.members)
     return n
 
 

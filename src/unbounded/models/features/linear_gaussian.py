@@ -172,7 +172,8 @@ class BoundLinearGaussian(FeatureBound):
         )  # fmt: skip
 
     def precision(self, family: Any) -> np.dtype[Any]:
-        return np.dtype(family.scaled.dtype)
+        kind: np.dtype[Any] = family.scaled.dtype
+        return kind
 
     def tail(self, scales: Scales, slots: int, lanes: int, family: Any, private: Array) -> LinearGaussianTail:
         d = self.columns.size

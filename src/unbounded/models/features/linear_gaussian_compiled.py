@@ -101,11 +101,11 @@ def _prepare(family, tail, rows, usable, work):
     block = _block(rows.data, rows.start, size, tail.block)
     pull = work.pull[: usable * size].reshape(usable, size)
     if usable <= NARROW:
-        turned = work.room
+        turned = work.room[: size * usable].reshape(size, usable)
         multiply(block, family.scaled.reshape(d, usable), turned)
         for k in range(usable):
             for r in range(size):
-                pull[k, r] = turned[r * usable + k] - family.offset[k]
+                pull[k, r] = turned[r, k] - family.offset[k]
     else:
         multiply(family.scaled.reshape(usable, d), block.T, pull)
         for k in range(usable):
@@ -381,16 +381,19 @@ def _fill(family, tail, part, shared, work):
 @implements(collect, LinearGaussianFamily)
 def _collect(family, tail, rows, key, sums, work):
     z = rows.z
-    columns, room = z.shape[0], work.room
-    multiply(z, z.T, room)
-    for k in range(columns):
-        for j in range(columns):
-            sums.products[k, j] += room[k * columns + j]
-    multiply(z, _block(rows.data, rows.start, z.shape[1], tail.block), room)
-    d = sums.sums.shape[1]
-    for k in range(columns):
-        for j in range(d):
-            sums.sums[k, j] += room[k * d + j]
+    multiply(z, z.T, work.room)
+    _add_up(work.room, sums.products)
+    multiply(z, _block(rows.data, rows.start, z.shape[1], tail.block), work.room)
+    _add_up(work.room, sums.sums)
+
+
+@inline
+def _add_up(flat, out):
+    size = out.shape[1]
+    for k in range(out.shape[0]):
+        row = flat[k * size : (k + 1) * size]
+        for j in range(size):
+            out[k, j] += row[j]
 
 
 @jit

@@ -50,7 +50,6 @@ class Sums(NamedTuple):
     products: Array  # [columns, columns] or [columns, 0]
     sums: Array  # [columns, D]
     rest: Array  # [D]
-    members: Array  # [columns] sums of Z
 
 
 class Keys(NamedTuple):

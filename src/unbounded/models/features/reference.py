@@ -225,7 +225,7 @@ class GaussianRows:
 
     def sums(self, Z: Array, key: int) -> Sums:
         z = Z.astype(float)
-        return Sums(z @ z.T, z @ self.data, np.zeros(self.data.shape[1]), Z.sum(axis=1))
+        return Sums(z @ z.T, z @ self.data, np.zeros(self.data.shape[1]))
 
 
 class PoissonRows:
@@ -267,4 +267,4 @@ class PoissonRows:
                 left -= taken
                 mass = max(mass - parts[k], self.family.background[j])
             rest[j] += left
-        return Sums(np.zeros((len(Z), 0)), sums, rest, Z.sum(axis=1))
+        return Sums(np.zeros((len(Z), 0)), sums, rest)
