@@ -59,9 +59,9 @@ def multiply(typing: Any, a: Any, b: Any, out: Any) -> Any:
 
 @intrinsic
 def invert(typing: Any, matrix: Any, scratch: Any) -> Any:
-    """Put the transposed inverse of a square matrix in its place; scratch: as many float64 as it has rows.
+    """Put the inverse of a square matrix in C order in its place; scratch: as many float64 as it has rows.
 
-    Rounded as np.linalg.inv rounds where the matrix is symmetric.
+    Of a symmetric one, what np.linalg.inv gives comes out transposed, to the bit.
     """
     ensure_lapack()
 
