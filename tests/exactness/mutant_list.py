@@ -175,7 +175,7 @@ MUTANTS = [
         "if turn.born[r] > 0:", "buffet",
     ),
     Mutant(
-        "features: private columns in storage order", "visit work.slots[i]",
+        "features: private columns in storage order", "visit order[i]",
         "pass", "order",
     ),
     Mutant(
