@@ -281,7 +281,7 @@ MUTANTS = [
     ),
     Mutant(
         "hierarchical: phi without the counts of one word", "draw end",
-        "end[k] = start + np.searchsorted(words[start:stop], first + n_words - 1)", "words",
+        "end[k] = _find(words, start, stop, last - 1)", "words",
     ),
     Mutant(
         "hierarchical: ghost-only topics have the words of the first", "global step usable",
