@@ -3,6 +3,9 @@
 Every message is a parcel (parcels.py) whose descriptor travels through a socket: the data once, the finite part of a
 round once for all workers. Nothing has a name and nobody waits for a dead one: a worker that loses its driver ends, and
 the driver hears at once of a worker that ends, and of one that hangs when its heart has not beaten for a while.
+
+Workers are forks of a server, a process of its own that has imported what all of them need, and has done nothing else:
+a worker starts in the time of a fork, the first of a program and the one in the place of a dead one alike.
 """
 
 from __future__ import annotations
@@ -21,6 +24,8 @@ from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
 from typing import Any, ClassVar
 
+import numba
+
 from unbounded.contracts import Recipe
 from unbounded.engines import parcels
 from unbounded.engines.local import available_cores
@@ -30,6 +35,8 @@ from unbounded.engines.worker import Order, Worker, failure
 BEAT = 1.0  # seconds between two beats
 STARTING = 60.0  # more seconds until the first beat: a new process imports the package, and the script
 CLOSING = 2.0
+PRELOADED = [__name__, "scipy.special", "scipy.sparse"]  # by the server, for the shards of every model
+_SERVED = os.getpid()  # whose server it is; a process that was forked from this one has none
 
 
 class Processes(Remote):
@@ -54,9 +61,12 @@ class _Member:
 
     def __init__(self, w: int):
         ours, theirs = socket.socketpair()
-        context = multiprocessing.get_context("spawn")
+        context = multiprocessing.get_context("forkserver" if os.getpid() == _SERVED else "spawn")
+        context.set_forkserver_preload(PRELOADED)
         self.socket, self.silent, self.started = ours, 0.0, False
-        self.process = context.Process(target=_serve, args=(w, theirs, os.getpid()), daemon=True, name=f"unbounded-{w}")
+        self.process = context.Process(
+            target=_serve, args=(w, theirs, dict(os.environ)), daemon=True, name=f"unbounded-{w}"
+        )
         with theirs, _no_interrupts():
             self.process.start()
 
@@ -140,9 +150,12 @@ def _no_interrupts() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _serve(w: int, driver: socket.socket, driver_id: int) -> None:
-    """The life of a worker."""
-    threading.Thread(target=_beat, args=(driver, driver_id), daemon=True).start()
+def _serve(w: int, driver: socket.socket, environment: dict[str, str]) -> None:
+    """The life of a worker. The server was started in the environment of then, which may have changed."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # should the server be older than our first worker
+    threading.Thread(target=_beat, args=(driver,), daemon=True).start()
+    os.environ.update(environment)
+    numba.config.reload_config()
     worker = Worker()
     with suppress(ConnectionError):  # the driver has closed its end, for whatever reason
         while True:
@@ -160,10 +173,11 @@ def _answer(worker: Worker, fd: int, w: int) -> parcels.Parcel:
         return parcels.pack(failure(error))
 
 
-def _beat(driver: socket.socket, driver_id: int) -> None:
+def _beat(driver: socket.socket) -> None:
     """A sign of life now and then; without a driver there is nothing to live for."""
+    parent = multiprocessing.parent_process()
     with suppress(OSError):
-        while os.getppid() == driver_id:
+        while parent is None or parent.is_alive():
             driver.sendall(b".")
             time.sleep(BEAT)
     os._exit(1)
