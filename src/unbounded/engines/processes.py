@@ -4,8 +4,8 @@ Every message is a parcel (parcels.py) whose descriptor travels through a socket
 round once for all workers. Nothing has a name and nobody waits for a dead one: a worker that loses its driver ends, and
 the driver hears at once of a worker that ends, and of one that hangs when its heart has not beaten for a while.
 
-Workers are forks of a server, a process of its own that has imported what all of them need, and has done nothing else:
-a worker starts in the time of a fork, the first of a program and the one in the place of a dead one alike.
+Workers are forks of a server, a process that has imported what all of them need (server.py), and has done nothing else:
+a worker starts in the time of a fork, in the place of a dead one, too.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ from unbounded.engines.worker import Order, Worker, failure
 BEAT = 1.0  # seconds between two beats
 STARTING = 60.0  # more seconds until the first beat: a new process imports the package, and the script
 CLOSING = 2.0
-PRELOADED = [__name__, "scipy.special", "scipy.sparse"]  # by the server, for the shards of every model
 _SERVED = os.getpid()  # whose server it is; a process that was forked from this one has none
 
 
@@ -62,7 +61,7 @@ class _Member:
     def __init__(self, w: int):
         ours, theirs = socket.socketpair()
         context = multiprocessing.get_context("forkserver" if os.getpid() == _SERVED else "spawn")
-        context.set_forkserver_preload(PRELOADED)
+        context.set_forkserver_preload(["unbounded.engines.server"])
         self.socket, self.silent, self.started = ours, 0.0, False
         self.process = context.Process(
             target=_serve, args=(w, theirs, dict(os.environ)), daemon=True, name=f"unbounded-{w}"
