@@ -24,13 +24,11 @@ from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
 from typing import Any, ClassVar
 
-import numba
-
 from unbounded.contracts import Recipe
 from unbounded.engines import parcels
 from unbounded.engines.local import available_cores
 from unbounded.engines.recovery import EngineError, Lost, Remote
-from unbounded.engines.worker import Order, Worker, failure
+from unbounded.engines.worker import Order, Worker, failure, settle
 
 BEAT = 1.0  # seconds between two beats
 STARTING = 60.0  # more seconds until the first beat: a new process imports the package, and the script
@@ -150,11 +148,10 @@ def _no_interrupts() -> Iterator[None]:
 
 
 def _serve(w: int, driver: socket.socket, environment: dict[str, str]) -> None:
-    """The life of a worker. The server was started in the environment of then, which may have changed."""
+    """The life of a worker."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # should the server be older than our first worker
     threading.Thread(target=_beat, args=(driver,), daemon=True).start()
-    os.environ.update(environment)
-    numba.config.reload_config()
+    settle(environment)
     worker = Worker()
     with suppress(ConnectionError):  # the driver has closed its end, for whatever reason
         while True:
