@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from scipy import sparse
 from typer.testing import CliRunner
 
-from unbounded.cli import app
+from unbounded.cli.commands import app
 from unbounded.models.mixtures.model import Mixture
 
 rng = np.random.default_rng(2)

@@ -16,7 +16,7 @@ import unbounded as ub
 from unbounded.chain.clock import PHASES
 from unbounded.chain.run import Chain
 from unbounded.chain.store import RunStore
-from unbounded.cli import app
+from unbounded.cli.commands import app
 from unbounded.models.groups import point_estimate as topics
 from unbounded.report import page, svg, tables
 from unbounded.report.view import View
