@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import signal
-import subprocess
 import sys
 
 import numpy as np
@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from scipy import sparse
 from typer.testing import CliRunner
 
+from unbounded.cli import engine_of
 from unbounded.cli.commands import app
 from unbounded.models.mixtures.model import Mixture
 
@@ -491,7 +492,30 @@ def test_new_rows_that_do_not_fit(done, data, tmp_path):
     assert "nowhere" in error("predict", done[0], data / "x.npy", "--out", tmp_path / "nowhere" / "p.csv")
 
 
-def test_the_installed_command_answers():
-    done = subprocess.run([sys.executable, "-m", "unbounded.cli", "--help"], capture_output=True, text=True, check=True)
+def test_the_installed_command_answers(monkeypatch, capsys):
+    """In a process of its own: engines/test_mpi.py."""
+    monkeypatch.setattr(sys, "argv", ["unbounded", "--help"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("unbounded.cli", run_name="__main__")
+    assert not ended.value.code
+    said = capsys.readouterr().out
     for name in ("fit", "resume", "summary", "predict"):
-        assert name in done.stdout
+        assert name in said
+
+
+@pytest.mark.parametrize(
+    ("words", "engine"),
+    [
+        (["fit", "dp", "x.npy", "--engine", "mpi"], "mpi"),
+        (["fit", "dp", "x.npy", "--engine=mpi", "--quiet"], "mpi"),
+        (["fit", "dp", "mpi"], None),
+        (["resume", "--draws", "9", "{run}"], "threads"),
+        (["resume", "{run}", "--engine", "mpi"], "mpi"),
+        (["resume", "nowhere"], None),
+        (["summary", "{run}"], None),
+        ([], None),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else str(value),
+)
+def test_the_engine_is_known_before_a_command_is_read(done, words, engine):
+    assert engine_of([word.format(run=done[0]) for word in words]) == engine
