@@ -58,7 +58,7 @@ class _Member:
 
     def __init__(self, w: int):
         ours, theirs = socket.socketpair()
-        context = multiprocessing.get_context("forkserver" if os.getpid() == _SERVED else "spawn")
+        context: Any = multiprocessing.get_context("forkserver" if os.getpid() == _SERVED else "spawn")
         context.set_forkserver_preload(["unbounded.engines.server"])
         self.socket, self.silent, self.started = ours, 0.0, False
         self.process = context.Process(
