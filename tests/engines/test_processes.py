@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from pathlib import Path
 
@@ -163,15 +164,23 @@ def test_a_script_without_a_guard_is_told_so(tmp_path):
 
 
 def test_the_server_of_workers_may_die(processes):
-    """Workers live on, and a new one has a new server."""
+    """Workers live on, and a new one has a new server, even where the old one dies as it is asked for it."""
     server = parent(processes.map(toys.pid)[0])
     assert server != os.getpid()
-    os.kill(server, signal.SIGKILL)
-    run = [said(processes.run(toys.advance, message)) for message in messages(4)[:2]]
+    run = [said(processes.run(toys.advance, message)) for message in messages(6)[:2]]
     kill(processes, 1)
-    run += [said(processes.run(toys.advance, message)) for message in messages(4)[2:]]
-    assert run == advanced(4)
-    assert parent(processes.map(toys.pid)[-1]) != server
+    os.kill(server, signal.SIGSTOP)
+    death = threading.Timer(0.5, os.kill, (server, signal.SIGKILL))
+    death.start()
+    run += [said(processes.run(toys.advance, message)) for message in messages(6)[2:4]]
+    death.join()
+    second = parent(processes.map(toys.pid)[-1])
+    assert second not in (server, os.getpid())
+    os.kill(second, signal.SIGKILL)
+    run += [said(processes.run(toys.advance, message)) for message in messages(6)[4:]]
+    assert run == advanced(6)
+    kill(processes, 1)
+    assert parent(processes.map(toys.pid)[-1]) not in (server, second, os.getpid())
 
 
 FORKED = """

@@ -65,7 +65,10 @@ class _Member:
             target=_serve, args=(w, theirs, dict(os.environ)), daemon=True, name=f"unbounded-{w}"
         )
         with theirs, _no_interrupts():
-            self.process.start()
+            try:
+                self.process.start()
+            except (EOFError, OSError):  # the server has died meanwhile: now there will be a new one
+                self.process.start()
 
     def end(self, patience: float = 0.0) -> None:
         self.socket.close()
@@ -149,7 +152,7 @@ def _no_interrupts() -> Iterator[None]:
 
 def _serve(w: int, driver: socket.socket, environment: dict[str, str]) -> None:
     """The life of a worker."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # should the server be older than our first worker
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # the server may be one that others have started
     threading.Thread(target=_beat, args=(driver,), daemon=True).start()
     settle(environment)
     worker = Worker()
