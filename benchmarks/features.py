@@ -20,8 +20,7 @@ from unbounded.models.features.linear_gaussian import LinearGaussian
 from unbounded.models.features.measure import FeatureHyper
 from unbounded.models.features.measures import BetaBernoulli
 from unbounded.models.features.operations import Mobile
-from unbounded.models.features.shard import FeatureShard
-from unbounded.models.features.state import FeaturePart, FeatureRound, FeatureTask
+from unbounded.models.features.state import FeaturePart, FeatureRound, FeatureShard, FeatureTask
 from unbounded.setup import Setup
 
 

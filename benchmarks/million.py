@@ -24,7 +24,7 @@ from unbounded.models.features.linear_gaussian import LinearGaussian
 from unbounded.models.features.measures import BetaBernoulli
 from unbounded.models.features.model import Features
 from unbounded.models.features.predictive import draw_of, log_density
-from unbounded.models.features.shard import FeatureShards
+from unbounded.models.features.state import FeatureShards
 from unbounded.round import rounds
 from unbounded.setup import Setup
 

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from unbounded.cli import app
+from unbounded.cli.commands import app
 from unbounded.contracts import Sampler, Summary
 from unbounded.models.mixtures.hybrid import HybridMixture
 from unbounded.models.mixtures.samplers import DIRICHLET

@@ -157,54 +157,59 @@ def _run_defaults():
 
 KILLED = """
 import os, signal, sys
-sys.path.insert(0, sys.argv[4])
+sys.path.insert(0, sys.argv[2])
 import runs
 from unbounded.chain import store
 from unbounded.chain.run import run
 
 run.__kwdefaults__["checkpoint_seconds"] = 0.0
-place, when = sys.argv[2], int(sys.argv[3])
 count = 0
 
-def now():
-    global count
-    count += 1
-    if count == when:
-        os.kill(os.getpid(), signal.SIGKILL)
+def fit(place, when):
+    def now():
+        global count
+        count += 1
+        if count == when:
+            os.kill(os.getpid(), signal.SIGKILL)
 
-if place == "write":
-    sync = os.fsync
-    def half(file):
-        now()
-        sync(file)
-    store.os.fsync = half
-elif place == "append":
-    append = store.ChainStore.append_draw
-    def torn(self, *draw):
-        if count == when - 1:
-            (self.path / "trace.jsonl").open("a").write('{"n_clus')
-        now()
-        append(self, *draw)
-    store.ChainStore.append_draw = torn
-elif place == "rewind":
-    cut = os.truncate
-    def between(*args):
-        cut(*args)
-        now()
-    store.os.truncate = between
-runs.model(sys.argv[1], n_workers=1).fit(runs.rows())
+    if place == "write":
+        sync = os.fsync
+        def half(file):
+            now()
+            sync(file)
+        store.os.fsync = half
+    elif place == "append":
+        append = store.ChainStore.append_draw
+        def torn(self, *draw):
+            if count == when - 1:
+                (self.path / "trace.jsonl").open("a").write('{"n_clus')
+            now()
+            append(self, *draw)
+        store.ChainStore.append_draw = torn
+    elif place == "rewind":
+        cut = os.truncate
+        def between(*args):
+            cut(*args)
+            now()
+        store.os.truncate = between
+    runs.model(sys.argv[1], n_workers=1).fit(runs.rows())
+
+for case in sys.argv[3:]:
+    child = os.fork()
+    if child == 0:
+        place, when = case.split()
+        fit(place, int(when))
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
-
-
-def killed(path, place, when):
-    command = [sys.executable, "-c", KILLED, str(path), place, str(when), str(Path(__file__).parent)]
-    return subprocess.run(command, capture_output=True).returncode
 
 
 def test_sigkill_and_resume(tmp_path, undisturbed):
     """Killed in the middle of writing a checkpoint, of a line of the trace, and of the clean-up at a resume."""
-    for place, when in [("write", 9), ("append", 4), ("rewind", 1)]:
-        assert killed(tmp_path, place, when) == -signal.SIGKILL
+    cases = ["write 9", "append 4", "rewind 1"]
+    command = [sys.executable, "-c", KILLED, tmp_path, Path(__file__).parent, *cases]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [str(-signal.SIGKILL)] * len(cases)
     assert everything(model(tmp_path).fit(X)) == undisturbed
 
 

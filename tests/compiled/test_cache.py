@@ -1,7 +1,8 @@
 """The cache of compiled code: what a change of the sources compiles anew, and what it does not.
 
 A small package of a kernel, two likelihoods and a NumPy half is written to disk, changed, and run in processes of its
-own, which say what they compiled. Of `unbounded` they have the folder `compiled` and nothing else, to start quickly.
+own, which say what they compiled. Of `unbounded` they have the folder `compiled` and nothing else; and they are forks
+of a process that has imported Numba, and neither: to start quickly.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ print(json.dumps(said))
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory):
+def written(run, tmp_path_factory):
     folder = tmp_path_factory.mktemp("sources")
     here = Path(unbounded.compiled.__file__).parent
     shutil.copytree(here, folder / "unbounded" / "compiled", ignore=shutil.ignore_patterns("__pycache__"))
@@ -117,17 +118,48 @@ def toy(written):
 BEFORE = {"gauss": 12.0, "counts": 18.0}
 
 
-def run(folder: Path, **settings: str) -> tuple[dict[str, float], set[str]]:
-    """What the kernel returns for each likelihood, and for which of them something was compiled."""
-    places = {"PYTHONPATH": str(folder), "NUMBA_CACHE_DIR": str(folder / "cache")}
-    # Bytecode is known by second and size: that of a moment ago would pass for that of now.
-    environment = {**os.environ, **places, "PYTHONDONTWRITEBYTECODE": "1", **settings}
-    done = subprocess.run(
-        [sys.executable, str(folder / "main.py")], env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)
-    return {name: result for name, (result, _) in said.items()}, {name for name, (_, names) in said.items() if names}
+FORKS = """
+import json, os, runpy, sys
+import numba
+from numba.core.registry import cpu_target
+
+cpu_target.target_context.refresh()
+for line in sys.stdin:
+    folder, environment = json.loads(line)
+    child = os.fork()
+    if child == 0:
+        os.environ.update(environment)
+        numba.config.reload_config()
+        sys.path.insert(0, folder)
+        sys.dont_write_bytecode = True  # known by second and size: that of a moment ago would pass for that of now
+        runpy.run_path(folder + "/main.py")
+        sys.stdout.flush()
+        os._exit(0)
+    print("" if os.waitpid(child, 0)[1] == 0 else "failed", flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def forks():
+    with subprocess.Popen(
+        [sys.executable, "-c", FORKS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/"
+    ) as process:
+        yield process
+        process.stdin.close()
+
+
+@pytest.fixture(scope="module")
+def run(forks):
+    def run(folder: Path, **settings: str) -> tuple[dict[str, float], set[str]]:
+        """What the kernel returns for each likelihood, and for which of them something was compiled."""
+        environment = {"NUMBA_CACHE_DIR": str(folder / "cache"), **settings}
+        print(json.dumps([str(folder), environment]), file=forks.stdin, flush=True)
+        said = json.loads(forks.stdout.readline())
+        assert forks.stdout.readline() == "\n"
+        results = {name: result for name, (result, _) in said.items()}
+        return results, {name for name, (_, names) in said.items() if names}
+
+    return run
 
 
 def edit(path: Path, old: str, new: str) -> None:
@@ -136,7 +168,7 @@ def edit(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new))
 
 
-def test_what_is_not_compiled_compiles_nothing(toy):
+def test_what_is_not_compiled_compiles_nothing(toy, run):
     edit(toy / "toy" / "kernel.py", "SHIFT = 1.0", "# A comment,\n# of two lines.\n\nSHIFT = 1.0\nUNUSED = 2.0")
     edit(toy / "toy" / "kernel.py", "Adds up.", "Adds up all of them.")
     edit(toy / "toy" / "operations.py", "A stub.", "What is chosen by type.")
@@ -145,7 +177,7 @@ def test_what_is_not_compiled_compiles_nothing(toy):
     assert run(toy) == (BEFORE, set())
 
 
-def test_what_changed_is_compiled_and_nothing_else(toy):
+def test_what_changed_is_compiled_and_nothing_else(toy, run):
     """One change after the other; old code never runs, and a likelihood is compiled alone."""
     both = {"gauss", "counts"}
     changes = [
@@ -163,13 +195,13 @@ def test_what_changed_is_compiled_and_nothing_else(toy):
     assert run(toy) == (BEFORE, set()), "what was compiled before is still there"
 
 
-def test_a_file_that_cannot_be_read_is_compiled_again(toy):
+def test_a_file_that_cannot_be_read_is_compiled_again(toy, run):
     for path in (toy / "cache").rglob("*.nbc"):
         path.write_bytes(path.read_bytes()[:100])
     assert run(toy) == (BEFORE, {"gauss", "counts"})
 
 
-def test_where_nothing_can_be_written_a_temporary_folder_serves(toy, tmp_path):
+def test_where_nothing_can_be_written_a_temporary_folder_serves(toy, run, tmp_path):
     """No package folder, no home: as if Numba knew no place."""
     settings = {"NUMBA_CACHE_LOCATOR_CLASSES": "IPythonCacheLocator", "TMPDIR": str(tmp_path)}
     assert run(toy, **settings) == (BEFORE, {"gauss", "counts"})

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from unbounded.chain import run
+import os
+
 from unbounded.cli import app
 
 if __name__ == "__main__":
-    run.run.__kwdefaults__["checkpoint_seconds"] = 0.1
+    if os.environ["PMI_RANK"] == "0":  # the others have no need of chains
+        from unbounded.chain import run
+
+        run.run.__kwdefaults__["checkpoint_seconds"] = 0.1
     app()

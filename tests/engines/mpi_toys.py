@@ -43,8 +43,8 @@ def ranks_and_blocks():
     conforms(partial(engines.build, "mpi"))
 
 
-def errors():
-    """An exception on another rank is an exception here, and the engine goes on."""
+def fails():
+    """An exception on another rank is an exception here, and the engine goes on; one of the script is its end."""
     engine = engines.build("mpi", toys.Rows(X, P))
     for kind, error in (("plain", KeyError), ("strange", RuntimeError)):
         with pytest.raises(error) as raised:
@@ -55,10 +55,6 @@ def errors():
     with pytest.raises(AttributeError, match="local object"):
         engine.map(lambda shard: shard)
     assert len(set(engine.map(toys.pid))) == 2
-
-
-def fails():
-    engines.build("mpi", toys.Rows(X, P))
     raise ZeroDivisionError("of the script")
 
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from pathlib import Path
 
@@ -51,6 +52,10 @@ def alive(pid):
         return Path(f"/proc/{pid}/stat").read_text().split()[2] not in "ZX"
     except FileNotFoundError:
         return False
+
+
+def parent(pid):
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def wait_for(condition, seconds=20.0):
@@ -156,6 +161,45 @@ def test_a_script_without_a_guard_is_told_so(tmp_path):
     _, words = driver.communicate(timeout=60)
     assert driver.returncode == 1
     assert words.count("if __name__ == '__main__'") >= 2
+
+
+def test_the_server_of_workers_may_die(processes):
+    """Workers live on, and a new one has a new server, even where the old one dies as it is asked for it."""
+    server = parent(processes.map(toys.pid)[0])
+    assert server != os.getpid()
+    run = [said(processes.run(toys.advance, message)) for message in messages(6)[:2]]
+    kill(processes, 1)
+    os.kill(server, signal.SIGSTOP)
+    death = threading.Timer(0.5, os.kill, (server, signal.SIGKILL))
+    death.start()
+    run += [said(processes.run(toys.advance, message)) for message in messages(6)[2:4]]
+    death.join()
+    second = parent(processes.map(toys.pid)[-1])
+    assert second not in (server, os.getpid())
+    os.kill(second, signal.SIGKILL)
+    run += [said(processes.run(toys.advance, message)) for message in messages(6)[4:]]
+    assert run == advanced(6)
+    kill(processes, 1)
+    assert parent(processes.map(toys.pid)[-1]) not in (server, second, os.getpid())
+
+
+FORKED = """
+    import os, numpy as np, toys
+    from unbounded import engines
+    if __name__ == "__main__":
+        for _ in range(2):
+            engine = engines.build("processes", toys.Rows(np.zeros(10), 4), 1)
+            print(len(engine.map(toys.pid)), flush=True)
+            engine.close()
+            if (child := os.fork()):
+                os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_process_that_was_forked_starts_workers_of_its_own(tmp_path):
+    driver = script(tmp_path, FORKED)
+    words, errors = driver.communicate(timeout=60)
+    assert (driver.returncode, words, errors) == (0, "4\n4\n", "")
 
 
 def test_options_are_checked():

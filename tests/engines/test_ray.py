@@ -34,7 +34,8 @@ def cluster():
     """Two CPUs here and one on another node, so that three actors are on both."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))  # so that nodes find the toys
-        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
+        less = {"include_dashboard": False, "include_log_monitor": False, "no_monitor": True}  # that nobody asks for
+        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2} | less)
         cluster.other = cluster.add_node(num_cpus=1)
         ray.init(cluster.address, log_to_driver=False, logging_level="error")
         yield cluster
@@ -43,10 +44,34 @@ def cluster():
 
 
 @pytest.fixture(scope="class")
-def engine(cluster):
-    engine = engines.build("ray", toys.Rows(X, P), 3)
-    yield engine
-    engine.close()
+def lasting(cluster, _cache):
+    """Three actors serve one engine after another: each new one would import the package. They have all CPUs, and the
+    compiled code that others do not write to."""
+    members = {}
+
+    class Lasting(actors._Crew):
+        def __init__(self, *args):
+            super().__init__(*args)
+            self.close.detach()
+            self.close, self._members, self._met = (lambda: None), members, set()
+
+        def start(self, w):
+            if w not in members or w in self._met:  # or else it serves, until we hear of its death
+                super().start(w)
+            self._met.add(w)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(actors, "_Crew", Lasting)
+        patch.setenv("NUMBA_CACHE_DIR", str(_cache))
+        engines.build("ray", toys.Rows(X, P), 3)
+        yield
+    actors._end_all(members, False)
+    assert wait_for(lambda: not actor_pids())
+
+
+@pytest.fixture
+def engine(lasting):
+    return engines.build("ray", toys.Rows(X, P), 3)
 
 
 def actor_pids():
@@ -72,34 +97,32 @@ def parent(pid):
         return 0
 
 
-def test_conformance(cluster):
-    conforms(lambda recipe: engines.build("ray", recipe, 2))
+@pytest.mark.usefixtures("lasting")
+class TestActors:
+    """The last test kills them."""
 
+    def test_conformance(self):
+        conforms(lambda recipe: engines.build("ray", recipe, 2))
 
-def ways():
-    """Every model on three actors; few on fewer, since each new one imports the package."""
-    for name in FITS:
-        for workers in (1, 2, 3):
-            often = workers == 3 or (name, workers) == ("features", 1)
-            yield pytest.param(name, workers, id=f"{name}-{workers}", marks=[] if often else pytest.mark.long)
+    @pytest.mark.parametrize("workers", [1, 2, 3])
+    @pytest.mark.parametrize("name", FITS)
+    def test_actors_change_no_bit(self, name, workers, serial, nothing_compiled):
+        """Nor do they compile anything that the driver has compiled."""
+        with nothing_compiled():
+            assert everything(FITS[name](engine="ray", n_workers=workers)) == serial[name]
+        assert ray.is_initialized(), "only who has started Ray may end it"
 
+    def test_resumed_from_a_checkpoint_of_threads(self, serial, interrupted, tmp_path):
+        with interrupted(draw=3):
+            assert FITS["mixture"](engine="threads", checkpoint=tmp_path).interrupted_
+        assert everything(FITS["mixture"](engine="ray", n_workers=2, checkpoint=tmp_path)) == serial["mixture"]
 
-@pytest.mark.parametrize(("name", "workers"), list(ways()))
-def test_actors_change_no_bit(cluster, name, workers, serial, nothing_compiled):
-    """Nor do they compile anything that the driver has compiled."""
-    with nothing_compiled():
-        assert everything(FITS[name](engine="ray", n_workers=workers)) == serial[name]
-    assert ray.is_initialized(), "only who has started Ray may end it"
-
-
-def test_resumed_from_a_checkpoint_of_threads(cluster, serial, interrupted, tmp_path):
-    with interrupted(draw=3):
-        assert FITS["mixture"](engine="threads", checkpoint=tmp_path).interrupted_
-    assert everything(FITS["mixture"](engine="ray", n_workers=2, checkpoint=tmp_path)) == serial["mixture"]
-
-
-class TestToys:
-    """Three actors serve both: the second kills them."""
+    def test_no_place(self, monkeypatch):
+        monkeypatch.setattr(actors, "_Crew", actors._Crew.__base__)
+        with pytest.raises(EngineError, match=r"worker \d has not started .* ask for fewer workers"):
+            engines.build("ray", toys.Rows(X, P), 5, timeout=1.5)
+        with pytest.raises(ValueError, match="timeout"):
+            engines.build("ray", toys.Rows(X, P), 5, timeout=0.0)
 
     def test_blocks_arrays_and_errors(self, engine):
         """Both nodes have actors; arrays arrive as compiled code wants them; an exception is no death."""
@@ -174,13 +197,6 @@ def test_a_node_dies_in_the_middle_and_another_comes_late(cluster, monkeypatch):
     with pytest.warns(UserWarning, match=r"has not started for .* CPUs of Ray are free"):
         told = disturbed()
     assert told == history("serial")
-
-
-def test_no_place(cluster):
-    with pytest.raises(EngineError, match=r"worker \d has not started .* ask for fewer workers"):
-        engines.build("ray", toys.Rows(X, P), 5, timeout=1.5)
-    with pytest.raises(ValueError, match="timeout"):
-        engines.build("ray", toys.Rows(X, P), 5, timeout=0.0)
 
 
 OWN = """

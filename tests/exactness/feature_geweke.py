@@ -25,7 +25,7 @@ from unbounded.models.features.linear_gaussian import LinearGaussian, Scales
 from unbounded.models.features.measure import FeatureHyper
 from unbounded.models.features.measures import BetaBernoulli, BetaNegativeBinomial, GammaPoisson
 from unbounded.models.features.poisson_factors import Background, PoissonFactors
-from unbounded.models.features.shard import FeatureShards
+from unbounded.models.features.state import FeatureShards
 from unbounded.priors import Gamma, InverseGamma
 from unbounded.round import rounds
 from unbounded.setup import Setup

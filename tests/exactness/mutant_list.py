@@ -248,7 +248,7 @@ MUTANTS = [
         "if turn.born[r] > 0:", "buffet",
     ),
     Mutant(
-        "features: private columns in storage order", "visit work.slots[i]",
+        "features: private columns in storage order", "visit order[i]",
         "pass", "order",
     ),
     Mutant(
@@ -354,7 +354,7 @@ MUTANTS = [
     ),
     Mutant(
         "hierarchical: phi without the counts of one word", "draw end",
-        "end[k] = start + np.searchsorted(words[start:stop], first + n_words - 1)", "words",
+        "end[k] = _find(words, start, stop, last - 1)", "words",
     ),
     Mutant(
         "hierarchical: ghost-only topics have the words of the first", "global step usable",

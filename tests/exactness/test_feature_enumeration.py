@@ -26,7 +26,7 @@ from scipy import integrate, special, stats
 from unbounded.engines import build
 from unbounded.instantiation import AsPublished, Ghosts, OneOpen
 from unbounded.models.features.hybrid import HybridFeatures
-from unbounded.models.features.shard import FeatureShards
+from unbounded.models.features.state import FeatureShards
 from unbounded.priors import Gamma
 from unbounded.round import rounds
 from unbounded.setup import Setup

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import sparse
 from typer.testing import CliRunner
 
-from unbounded.cli import app
+from unbounded.cli.commands import app
 from unbounded.datasets import cambridge
 from unbounded.models.mixtures.model import Mixture
 

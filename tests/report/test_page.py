@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import unbounded as ub
 from unbounded.chain.run import Chain
 from unbounded.chain.store import RunStore
-from unbounded.cli import app
+from unbounded.cli.commands import app
 from unbounded.models.groups import point_estimate as topics
 from unbounded.report import page, svg, tables
 from unbounded.report.view import View

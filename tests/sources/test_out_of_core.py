@@ -25,20 +25,14 @@ def peak():  # of this program alone; getrusage starts from the peak of the proc
     return int(lines["VmHWM"].split()[0]) / 1024
 
 before = peak()
-source = open_source(sys.argv[1])
-columns, _ = describe(source), fingerprint(source)
-few = source[np.sort(np.random.default_rng(0).choice(source.n_rows, 25_000, replace=False))]
-if len(sys.argv) > 2:
-    shard(source, sys.argv[2], 4, float32=True)
-print(source.n_rows, columns.mean[0], few.mean(), peak() - before)
+for path, pieces in (sys.argv[1:], (sys.argv[2], None)):
+    source = open_source(path)
+    columns, _ = describe(source), fingerprint(source)
+    few = source[np.sort(np.random.default_rng(0).choice(source.n_rows, 25_000, replace=False))]
+    if pieces:
+        shard(source, pieces, 4, float32=True)
+    print(source.n_rows, columns.mean[0], few.mean(), peak() - before)
 """
-
-
-def measured(*words):
-    done = subprocess.run(
-        [sys.executable, "-c", MEASURED, *map(str, words)], capture_output=True, text=True, check=True
-    )
-    return [float(word) for word in done.stdout.split()]
 
 
 def make(path):
@@ -51,13 +45,14 @@ def make(path):
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="measured through /proc")
 def test_a_file_of_400_mb_is_described_in_a_fraction_of_it(tmp_path):
     make(tmp_path / "x.npy")
-    n, mean, few, grown = measured(tmp_path / "x.npy", tmp_path / "pieces")
-    assert (n, mean) == (N, 499.5)
-    assert abs(few - 499.5) < 10
-    assert grown < 150, f"{grown:.0f} MB"
-    n, mean, _, grown = measured(tmp_path / "pieces")
-    assert (n, mean) == (N, 499.5)
-    assert grown < 150, f"{grown:.0f} MB"
+    command = [sys.executable, "-c", MEASURED, tmp_path / "x.npy", tmp_path / "pieces"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert len(done.stdout.splitlines()) == 2, "the file, then its pieces"
+    for line in done.stdout.splitlines():
+        n, mean, few, grown = map(float, line.split())
+        assert (n, mean) == (N, 499.5)
+        assert abs(few - 499.5) < 10
+        assert grown < 150, f"{grown:.0f} MB"
 
 
 # ---- a fit

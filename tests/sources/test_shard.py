@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import unbounded as ub
 from unbounded.arrays import is_csr
-from unbounded.cli import app
+from unbounded.cli.commands import app
 from unbounded.sources import writing
 
 

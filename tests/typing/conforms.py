@@ -40,8 +40,7 @@ from unbounded.models.features.measures import MEASURES as FEATURE_MEASURES
 from unbounded.models.features.model import Features
 from unbounded.models.features.rivals.uncollapsed import FiniteFeatures
 from unbounded.models.features.samplers import FEATURES
-from unbounded.models.features.shard import FeatureShard
-from unbounded.models.features.state import FeatureState, FeatureTask
+from unbounded.models.features.state import FeatureShard, FeatureState, FeatureTask
 from unbounded.models.groups.kernels import KERNELS as GROUP_KERNELS
 from unbounded.models.groups.measures import MEASURES as GROUP_MEASURES
 from unbounded.models.groups.model import Groups, GroupsState, HybridGroups

@@ -1,5 +1,43 @@
 """The command line: `commands.py` has what can be asked, `runs.py` does it in a run directory."""
 
-from unbounded.cli.commands import app
+from __future__ import annotations
 
-__all__ = ["app"]
+import json
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+
+from unbounded.engines.recovery import EngineError
+
+COMMAND = "command.json"  # in a run directory: what was asked
+
+
+def app() -> None:
+    """Under MPI every rank is given the command: the first one does what it says, the others help until it is done,
+    and import no more than they need for that."""
+    if engine_of(sys.argv[1:]) == "mpi":
+        from unbounded.engines import mpi
+
+        try:
+            serves = not mpi.join()
+        except EngineError as error:
+            print(f"error: {error}", file=sys.stderr)
+            sys.exit(2)
+        if serves:
+            return
+    from unbounded.cli.commands import app
+
+    app()
+
+
+def engine_of(words: Sequence[str]) -> str | None:
+    """Of the command, or of the run that it goes on with."""
+    given = [after for word, after in pairwise(words) if word == "--engine"]
+    given += [word.removeprefix("--engine=") for word in words if word.startswith("--engine=")]
+    if not given and words[:1] == ["resume"]:
+        for word in words[1:]:
+            with suppress(OSError, ValueError, TypeError, KeyError):
+                given.append(json.loads((Path(word) / COMMAND).read_text())["settings"]["engine"])
+    return given[-1] if given else None

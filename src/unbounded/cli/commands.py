@@ -19,7 +19,7 @@ from rich.console import Console
 
 from unbounded import datasets, sources
 from unbounded.chain.store import RunError, RunStore
-from unbounded.cli import runs
+from unbounded.cli import COMMAND, runs
 from unbounded.contracts import Command
 from unbounded.engines.recovery import EngineError
 from unbounded.models.families import FAMILIES, MODELS, family_named
@@ -49,15 +49,6 @@ def _plainly(command: Callable[..., None]) -> Callable[..., None]:
             raise typer.Exit(130) from None
 
     return wrapper
-
-
-def _serves(engine: str) -> bool:
-    """Under MPI every rank is given the command: the first one does what it says, the others help until it is done."""
-    if engine != "mpi":
-        return False
-    from unbounded.engines import mpi
-
-    return not mpi.join()
 
 
 def _with_options_of_families(command: Callable[..., None]) -> Callable[..., None]:
@@ -106,8 +97,6 @@ def fit(
     **others: Any,
 ) -> None:
     """Fit a model and write draws, a summary, point estimates and pictures to a run directory."""
-    if _serves(engine):
-        return
     if RunStore(out).exists():
         raise RunError(f"{out} already holds a run; resume it or choose another directory.")
     settings: dict[str, Any] = {
@@ -153,8 +142,6 @@ def resume(
     if draws is not None:
         changes["n_draws"] = draws
     command = replace(command, settings={**command.settings, **changes})
-    if _serves(command.settings["engine"]):
-        return
     _run(run, command, quiet)
 
 
@@ -186,7 +173,7 @@ def report(
     from unbounded.report import page
 
     at_hand: dict[str, Any] = {}
-    if (run / runs.COMMAND).exists():  # or it is a run of an estimator
+    if (run / COMMAND).exists():  # or it is a run of an estimator
         command = runs.read(run)
         at_hand = family_named(command.model).at_hand(command)
     console.print(f"report written to {page.report(run, out, **at_hand)}")

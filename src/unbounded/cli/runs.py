@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from unbounded.chain.store import RunError, RunStore
+from unbounded.cli import COMMAND
 from unbounded.contracts import Command, Training
 from unbounded.disk import write_whole
 from unbounded.estimator import ChainEstimator
 from unbounded.models.families import FAMILIES, MODELS, family_named
 
-COMMAND = "command.json"
 SETTINGS = {name: option for family in FAMILIES for name, option in family.settings.items()}
 OWN = {name: option for family in FAMILIES for name, option in family.options.items()}
 

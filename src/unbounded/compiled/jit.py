@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -34,6 +35,16 @@ class Compiled(CPUDispatcher):
         self.part = part  # how it becomes part of its callers
         self._cache = Cache(py_func)
         self._part = CPUDispatcher(py_func, targetoptions=dict(_OPTIONS), pipeline_class=part)
+
+    def compile(self, sig: Any) -> Any:
+        """Without the garbage collector, which would go through all that Numba makes, again and again."""
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            return super().compile(sig)
+        finally:
+            if collects:
+                gc.enable()
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
         # A counter starts as the literal 0 and turns out to be any integer later: compile for integers at once.

@@ -3,6 +3,9 @@
 Every message is a parcel (parcels.py) whose descriptor travels through a socket: the data once, the finite part of a
 round once for all workers. Nothing has a name and nobody waits for a dead one: a worker that loses its driver ends, and
 the driver hears at once of a worker that ends, and of one that hangs when its heart has not beaten for a while.
+
+Workers are forks of a server, a process that has imported what all of them need (server.py), and has done nothing else:
+a worker starts in the time of a fork, in the place of a dead one, too.
 """
 
 from __future__ import annotations
@@ -25,11 +28,12 @@ from unbounded.contracts import Recipe
 from unbounded.engines import parcels
 from unbounded.engines.local import available_cores
 from unbounded.engines.recovery import EngineError, Lost, Remote
-from unbounded.engines.worker import Order, Worker, failure
+from unbounded.engines.worker import Order, Worker, failure, settle
 
 BEAT = 1.0  # seconds between two beats
 STARTING = 60.0  # more seconds until the first beat: a new process imports the package, and the script
 CLOSING = 2.0
+_SERVED = os.getpid()  # whose server it is; a process that was forked from this one has none
 
 
 class Processes(Remote):
@@ -54,11 +58,17 @@ class _Member:
 
     def __init__(self, w: int):
         ours, theirs = socket.socketpair()
-        context = multiprocessing.get_context("spawn")
+        context: Any = multiprocessing.get_context("forkserver" if os.getpid() == _SERVED else "spawn")
+        context.set_forkserver_preload(["unbounded.engines.server"])
         self.socket, self.silent, self.started = ours, 0.0, False
-        self.process = context.Process(target=_serve, args=(w, theirs, os.getpid()), daemon=True, name=f"unbounded-{w}")
+        self.process = context.Process(
+            target=_serve, args=(w, theirs, dict(os.environ)), daemon=True, name=f"unbounded-{w}"
+        )
         with theirs, _no_interrupts():
-            self.process.start()
+            try:
+                self.process.start()
+            except (EOFError, OSError):  # the server has died meanwhile: now there will be a new one
+                self.process.start()
 
     def end(self, patience: float = 0.0) -> None:
         self.socket.close()
@@ -140,9 +150,11 @@ def _no_interrupts() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _serve(w: int, driver: socket.socket, driver_id: int) -> None:
+def _serve(w: int, driver: socket.socket, environment: dict[str, str]) -> None:
     """The life of a worker."""
-    threading.Thread(target=_beat, args=(driver, driver_id), daemon=True).start()
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # the server may be one that others have started
+    threading.Thread(target=_beat, args=(driver,), daemon=True).start()
+    settle(environment)
     worker = Worker()
     with suppress(ConnectionError):  # the driver has closed its end, for whatever reason
         while True:
@@ -160,10 +172,11 @@ def _answer(worker: Worker, fd: int, w: int) -> parcels.Parcel:
         return parcels.pack(failure(error))
 
 
-def _beat(driver: socket.socket, driver_id: int) -> None:
+def _beat(driver: socket.socket) -> None:
     """A sign of life now and then; without a driver there is nothing to live for."""
+    parent = multiprocessing.parent_process()
     with suppress(OSError):
-        while os.getppid() == driver_id:
+        while parent is None or parent.is_alive():
             driver.sendall(b".")
             time.sleep(BEAT)
     os._exit(1)

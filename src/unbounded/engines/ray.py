@@ -22,7 +22,7 @@ from typing import Any, ClassVar, NamedTuple
 from unbounded.contracts import Recipe
 from unbounded.engines.local import available_cores
 from unbounded.engines.recovery import EngineError, Lost, Remote
-from unbounded.engines.worker import Order, Worker, failure
+from unbounded.engines.worker import Order, Worker, failure, settle
 
 try:
     import ray
@@ -68,15 +68,15 @@ class _Member:
     """An actor, and what it has been asked."""
 
     def __init__(self, kind: Any):
-        self.actor, self.began, self.warned = kind.remote(), time.monotonic(), False
+        inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
+        self.actor, self.began, self.warned = kind.remote(inherited), time.monotonic(), False
         self.ready = self.actor.__ray_ready__.remote()
         self.answer: Any = None
 
 
 class _Crew:
     def __init__(self, timeout: float, ours: bool):
-        inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
-        self._kind = ray.remote(num_cpus=1, max_restarts=0, runtime_env={"env_vars": inherited})(_Actor)
+        self._kind = ray.remote(num_cpus=1, max_restarts=0)(_Actor)
         self._timeout = timeout
         self._members: dict[int, _Member] = {}
         self.close = weakref.finalize(self, _end_all, self._members, ours)
@@ -123,7 +123,8 @@ class _Crew:
 class _Actor:
     """A worker that Ray can reach."""
 
-    def __init__(self) -> None:
+    def __init__(self, environment: dict[str, str]) -> None:
+        settle(environment)
         self._worker = Worker()
 
     def handle(self, order: list[Any], own: list[Any]) -> list[Any]:

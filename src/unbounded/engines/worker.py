@@ -5,9 +5,11 @@ It knows no model, and not how orders reach it: processes, Ray and MPI all have 
 
 from __future__ import annotations
 
+import os
 import pickle
+import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -76,6 +78,13 @@ class Worker:
             added.add((p, p + 1), summary.shared)
             private.append(summary.private)
         return Reduced(added.nodes, private)
+
+
+def settle(environment: Mapping[str, str]) -> None:
+    """Take over the driver's environment, in a process that may have been started in another one."""
+    os.environ.update(environment)
+    if "numba" in sys.modules:
+        sys.modules["numba"].config.reload_config()
 
 
 def blocks(n_shards: int, n_workers: int) -> list[range]:

@@ -11,6 +11,7 @@ from unbounded.arrays import Array
 from unbounded.compiled.draws import normal
 from unbounded.compiled.jit import implements, inline, jit
 from unbounded.compiled.lanes import lane_log
+from unbounded.compiled.products import multiply
 from unbounded.likelihoods.operations import (
     FASTER,
     accumulate,
@@ -173,7 +174,7 @@ def _staged_logits(finite, family, block, out, top):
     terms = block.terms
     d = finite.factor.shape[1]
     x0 = _linear(family[0], block)
-    np.dot(finite.rotation, terms[x0 : x0 + d], terms[x0 - 3 * d : x0 - 2 * d])
+    multiply(finite.rotation, terms[x0 : x0 + d], terms[x0 - 3 * d : x0 - 2 * d])
     guess = np.empty(out.shape[1], np.int64)
     floor = np.empty(out.shape[1], out.dtype)
     if 2 * _bound_atoms(finite, terms, x0, guess, floor, out, top) < out.size:
@@ -192,7 +193,7 @@ def _bound_atoms(finite, terms, x0, guess, floor, out, top):
     for a in range(j + 1):
         for r in range(lanes):
             terms[end + a, r] = terms[turned + a, r] if a < j else 1.0
-    np.dot(finite.lead[:atoms], terms[: end + j + 1], out)
+    multiply(finite.lead[:atoms], terms[: end + j + 1], out)
     for r in range(lanes):
         top[r] = -np.inf
     for k in range(atoms):
@@ -245,7 +246,7 @@ def _finish(finite, k, rows, terms, x0, out):
     for i in range(d):
         for q in range(m):
             x[i, q] = terms[x0 - 3 * d + i, rows[q]]
-    np.dot(finite.factor[k, j:], x, y)
+    multiply(finite.factor[k, j:], x, y)
     for q in range(m):
         x[0, q] = 0
     for i in range(rest):
@@ -276,7 +277,7 @@ def _accumulate(family, data, rows, statistics):
                     f += 1
     else:
         products = np.empty((d, d))
-        np.dot(x.T, x, products)
+        multiply(x.T, x, products)
         for a in range(d):
             for b in range(a, d):
                 statistics[f] += products[a, b]

@@ -17,6 +17,7 @@ from numba.core import types
 from numba.extending import overload
 
 from unbounded.compiled.jit import OVERLOAD, inline, jit, over_parts
+from unbounded.compiled.products import multiply
 
 
 class Block(NamedTuple):
@@ -181,7 +182,7 @@ def dense_logits(eta: Any, family: Any, block: Any, out: Any, top: Any) -> None:
     if eta.shape[1] <= 12:
         _narrow_product(eta, terms, out)
     elif out.shape[0] > 0:
-        np.dot(eta[: out.shape[0]], terms, out)
+        multiply(eta[: out.shape[0]], terms, out)
     largest(out, top)
 
 

@@ -17,7 +17,7 @@ from unbounded.models.features import start as feature_start
 from unbounded.models.features.hybrid import HybridFeatures
 from unbounded.models.features.linear_gaussian import LinearGaussian
 from unbounded.models.features.measures import BetaBernoulli
-from unbounded.models.features.shard import FeatureShards
+from unbounded.models.features.state import FeatureShards
 from unbounded.round import rounds
 from unbounded.setup import Setup
 

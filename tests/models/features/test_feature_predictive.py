@@ -18,7 +18,7 @@ from unbounded.models.features.measure import FeatureHyper
 from unbounded.models.features.measures import BetaBernoulli, BetaNegativeBinomial, GammaPoisson
 from unbounded.models.features.poisson_factors import Background, PoissonFactors
 from unbounded.models.features.predictive import Cells, Draw
-from unbounded.models.features.shard import FeatureShards
+from unbounded.models.features.state import FeatureShards
 from unbounded.setup import Setup
 
 D, N_ROWS, COPIES, R = 3, 50, 4000, 0.7

@@ -9,8 +9,7 @@ from unbounded.arrays import Array
 from unbounded.contracts import Kernel, Summary
 from unbounded.models.features.kernel import CompiledFeatures, FeatureSetup
 from unbounded.models.features.reference import ReferenceFeatures
-from unbounded.models.features.shard import FeatureShard
-from unbounded.models.features.state import FeatureTask
+from unbounded.models.features.state import FeatureShard, FeatureTask
 
 
 class FeatureKernel(Kernel[FeatureShard, FeatureTask, Any, FeatureTask], Protocol):

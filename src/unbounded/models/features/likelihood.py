@@ -7,6 +7,7 @@ whole Z: how much of each atom there is (`members`), and what the likelihood add
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -33,7 +34,7 @@ class FeatureBound(ABC):
     centre: Array  # [D] where sums and squares of the data are taken from
     counts: ClassVar[bool] = False  # data are counts
 
-    @property
+    @cached_property
     def fixed(self) -> int:
         """Always-on columns of Z."""
         return 0
@@ -85,10 +86,6 @@ class FeatureBound(ABC):
     @abstractmethod
     def tail(self, scales: Any, slots: int, lanes: int, family: Any, private: Array) -> Any:
         """Room for the private atoms; `private`: their loadings, where they are kept."""
-
-    @abstractmethod
-    def fill(self, family: Any, tail: Any, data: Array, Z: Array, shared: int) -> None:
-        """Build the collapsed state of the private atoms from the shard's own rows."""
 
     @abstractmethod
     def impute(self, data: Array, holes: Array, Z: Array, loadings: Array, scales: Any, key: Any, first: int) -> None:

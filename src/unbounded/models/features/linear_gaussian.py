@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -16,8 +17,7 @@ from unbounded.arrays import Array
 from unbounded.columns import Columns
 from unbounded.likelihoods.base import positive
 from unbounded.models.features.likelihood import FeatureBound, FeatureStatistics
-from unbounded.models.features.linear_gaussian_compiled import LinearGaussianFamily, LinearGaussianTail, impute
-from unbounded.models.features.linear_gaussian_visits import fill
+from unbounded.models.features.linear_gaussian_compiled import NARROW, LinearGaussianFamily, LinearGaussianTail, impute
 from unbounded.priors import InverseGamma
 
 FLOAT32_TOLERANCE = 0.02  # nats
@@ -76,7 +76,7 @@ class BoundLinearGaussian(FeatureBound):
     gram: ClassVar[bool] = True
     keeps_loadings: ClassVar[bool] = False
 
-    @property
+    @cached_property
     def fixed(self) -> int:
         return int(self.intercept > 0)
 
@@ -166,25 +166,23 @@ class BoundLinearGaussian(FeatureBound):
         np.fill_diagonal(products, 0.0)
         scaled = A[:usable] / scales.noise
         return LinearGaussianFamily(
-            self.centre, A, norms, scaled.astype(kind), np.ascontiguousarray(scaled.T, dtype=kind),
+            self.centre, A, norms, (scaled.T if usable <= NARROW else scaled).astype(kind).ravel(),
             (scaled @ self.centre).astype(kind), np.ascontiguousarray(products[:usable], dtype=kind), scales.noise,
             scales.loading,
         )  # fmt: skip
 
     def precision(self, family: Any) -> np.dtype[Any]:
-        return np.dtype(family.scaled.dtype)
+        kind: np.dtype[Any] = family.scaled.dtype
+        return kind
 
     def tail(self, scales: Scales, slots: int, lanes: int, family: Any, private: Array) -> LinearGaussianTail:
         d = self.columns.size
         V = np.diag(np.full(slots, scales.loading)) if slots else np.zeros((0, 0))  # np.diag takes its time
         return LinearGaussianTail(
             V, np.zeros((slots, d)), np.zeros((slots, slots)), np.zeros((slots, d)), np.empty(d), np.empty(d),
-            np.zeros(slots), np.zeros(3), np.zeros(slots), np.zeros(slots), np.zeros(slots),
+            np.zeros(slots), np.zeros(3), np.zeros(slots), np.empty((2, slots)),
             np.empty(lanes * d, family.scaled.dtype),
         )  # fmt: skip
-
-    def fill(self, family: Any, tail: Any, data: Array, Z: Array, shared: int) -> None:
-        fill(family, tail, data, Z, shared)
 
     def impute(
         self, data: Array, holes: Array, Z: Array, loadings: Array, scales: Scales, key: Any, first: int

@@ -1,31 +1,48 @@
-"""Linear Gaussian factors, compiled (linear_gaussian.py): the mobile columns of a block, in lanes, and statistics.
+"""Linear Gaussian factors, compiled (linear_gaussian.py): what the kernel asks of them.
 
-Visits of single rows are in linear_gaussian_visits.py.
+Given the shard's other rows, the loadings of its private atoms are Gaussian with mean `a` and covariance `V` (the same
+for all columns), which change by rank one when a row comes or goes.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba.extending import overload
 
 from unbounded.arrays import Array
-from unbounded.compiled.draws import normal, stream
+from unbounded.compiled.draws import normal, stream, uniform
 from unbounded.compiled.jit import OVERLOAD, implements, inline, jit
-from unbounded.models.features.entries import draw_pair
-from unbounded.models.features.laws import draw_column, is_binary
-from unbounded.models.features.operations import collect, mobile_waits, prepare, sweep_mobile
+from unbounded.compiled.products import invert, multiply
+from unbounded.models.features.entries import Entry, Quadratic, draw_entry, draw_pair
+from unbounded.models.features.laws import draw_column, entry_ratio, is_binary
+from unbounded.models.features.operations import (
+    apply,
+    arrive,
+    collect,
+    depart,
+    entry_number,
+    fill,
+    mobile_waits,
+    open_slot,
+    prepare,
+    seek,
+    shift,
+    sweep_mobile,
+    visit_mobile,
+)
 
 NARROW = 24  # mobile columns up to which BLAS is faster with rows first
+REFRESH = 256  # rank-one changes after which V and a are computed afresh
 
 
 class LinearGaussianFamily(NamedTuple):
     centre: Array
     loadings: Array  # [shared, D]
     norms: Array  # [shared] squared lengths
-    scaled: Array  # [usable, D] loadings / noise, in the precision of the vectorised part
-    turned: Array  # the same, transposed
+    scaled: Array  # flat: usable x D, or D x usable where they are few: loadings / noise, in the precision of lanes
     offset: Array  # [usable] scaled . centre
     gram: Array  # [usable, shared] products of loadings / noise, zero where an atom meets itself
     noise: float
@@ -42,8 +59,7 @@ class LinearGaussianTail(NamedTuple):
     Vz: Array  # [slots]
     numbers: Array  # variance that private atoms add, squared error, changes since the last refresh
     norms: Array  # [slots] squared lengths of a
-    constant: Array  # [slots]
-    inverse: Array  # [slots]
+    odds: Array  # [2, slots] of the search for rows that may change
     block: Array  # flat: rows x D
 
 
@@ -72,22 +88,26 @@ def _choose_block(data: Any, start: int, size: int, scratch: Any) -> Any:
     return converted
 
 
+# ---- the mobile columns of a block, in lanes
+
+
 @implements(prepare, LinearGaussianFamily)
 def _prepare(family, tail, rows, usable, work):
     """pull[k, r] = A_k . (x_r - what held columns explain) / noise."""
     z = rows.z
-    size = z.shape[1]
+    size, d = z.shape[1], rows.data.shape[1]
     if usable == 0:
         return
     block = _block(rows.data, rows.start, size, tail.block)
     pull = work.pull[: usable * size].reshape(usable, size)
     if usable <= NARROW:
-        turned = np.dot(block, family.turned)
+        turned = work.room[: size * usable].reshape(size, usable)
+        multiply(block, family.scaled.reshape(d, usable), turned)
         for k in range(usable):
             for r in range(size):
                 pull[k, r] = turned[r, k] - family.offset[k]
     else:
-        np.dot(family.scaled, block.T, pull)
+        multiply(family.scaled.reshape(usable, d), block.T, pull)
         for k in range(usable):
             for r in range(size):
                 pull[k, r] -= family.offset[k]
@@ -98,7 +118,7 @@ def _prepare(family, tail, rows, usable, work):
                 pull[k, r] -= g * z[j, r]
 
 
-@inline
+@jit
 def _explain(gram, k, z, usable, out):
     """Subtract what the mobile columns explain of column k's pull, four at a time."""
     size = z.shape[1]
@@ -121,7 +141,7 @@ def _sweep_mobile(family, law, tail, rows, mobile, key, work):
     """
     z, order, weights = rows.z, mobile.order, mobile.weights
     size, usable = z.shape[1], order.size
-    lanes, other = work.lanes[:size], work.other[:size]
+    lanes, other = work.room[:size], work.room[size : 2 * size]
     pull = work.pull[: usable * size].reshape(usable, size)
     pairs = usable // 2 if is_binary(law) else 0
     for q in range(pairs):
@@ -143,15 +163,237 @@ def _sweep_mobile(family, law, tail, rows, mobile, key, work):
         draw_column(law, z[k], lanes, weights[k], family.norms[k] / family.noise, stream(key, k), rows.first, work)
 
 
+# ---- visits of single rows, and the collapsed private atoms
+
+
+@inline
+def _dot(x, y):
+    total = 0.0
+    for j in range(x.size):
+        total += x[j] * y[j]
+    return total
+
+
+@inline
+def _add(x, factor, y):
+    for j in range(x.size):
+        x[j] += factor * y[j]
+
+
+@jit
+def _residual(loadings, centre, data, i, z, r, out):
+    for j in range(out.size):
+        out[j] = data[i, j] - centre[j]
+    for k in range(loadings.shape[0]):
+        if z[k, r] > 0:
+            _add(out, -float(z[k, r]), loadings[k])
+
+
+@jit
+def _measure_row(tail, z, r, shared):
+    """Vz, z'Vz, and the error of the visited row given its private entries."""
+    slots = tail.Vz.size
+    tail.Vz[:] = 0.0
+    for j in range(tail.error.size):
+        tail.error[j] = tail.residual[j]
+    added = 0.0
+    for k in range(slots):
+        if z[shared + k, r] > 0:
+            _add(tail.Vz, float(z[shared + k, r]), tail.V[k])
+            _add(tail.error, -float(z[shared + k, r]), tail.a[k])
+    for k in range(slots):
+        added += z[shared + k, r] * tail.Vz[k]
+    tail.numbers[0] = added
+    tail.numbers[1] = _dot(tail.error, tail.error)
+
+
+@jit
+def _rank_one(tail, noise, z, r, shared, sign):
+    """Add (1) or remove (-1) the visited row: V -+ Vz z'V / (noise +- z'Vz), and a with it."""
+    slots = tail.Vz.size
+    factor = 1.0 / (noise + sign * tail.numbers[0])
+    for k in range(slots):
+        if tail.Vz[k] != 0.0:
+            gain = sign * tail.Vz[k] * factor
+            _add(tail.a[k], gain, tail.error)
+            _add(tail.V[k], -gain, tail.Vz)
+            tail.norms[k] = _dot(tail.a[k], tail.a[k])
+    for k in range(slots):
+        entry = float(z[shared + k, r])
+        if entry > 0.0:
+            _add(tail.h[k], sign * entry / noise, tail.residual)
+            for j in range(slots):
+                tail.zz[k, j] += sign * entry * z[shared + j, r]
+    tail.numbers[2] += 1.0
+
+
+@jit
+def _refresh(tail, noise, loading):
+    """V and a from what is known of the rows."""
+    slots, V = tail.Vz.size, tail.V
+    for k in range(slots):
+        for j in range(slots):
+            V[k, j] = tail.zz[k, j] / noise
+        V[k, k] += 1.0 / loading
+    invert(V, tail.odds)
+    for k in range(slots):
+        for j in range(k):
+            V[k, j], V[j, k] = V[j, k], V[k, j]
+    multiply(V, tail.h, tail.a)
+    for k in range(slots):
+        tail.norms[k] = _dot(tail.a[k], tail.a[k])
+    tail.numbers[2] = 0.0
+
+
+@jit
+def _any_private(z, r, shared):
+    found = False
+    for k in range(shared, z.shape[0]):
+        found |= z[k, r] > 0
+    return found
+
+
+@implements(seek, LinearGaussianFamily)
+def _seek(family, law, private, rows, r, turn, work):
+    """A row without private entries stays so if each of its private columns says no while all others are out."""
+    tail, members, z = private.tail, private.members, rows.z
+    size, slots = z.shape[1], members.size
+    if not is_binary(law):
+        return r
+    error, noise = tail.residual, family.noise
+    constant, inverse = tail.odds[0], tail.odds[1]
+    for k in range(slots):
+        inverse[k] = 1.0 / (noise + tail.V[k, k])
+        constant[k] = -np.inf
+        if members[k] > 0:
+            odds = entry_ratio(law, float(members[k]), 0.0, 0)
+            constant[k] = math.log(odds) + 0.5 * error.size * math.log(noise * inverse[k])
+    while r < size:
+        if work.busy[r] or turn.born[r] > 0:
+            return r
+        _residual(family.loadings, family.centre, rows.data, rows.start + r, z, r, error)
+        square = _dot(error, error)
+        own = stream(turn.visits, rows.first + r)
+        for k in range(slots):
+            if members[k] > 0:
+                moved = square - 2.0 * _dot(error, tail.a[k]) + tail.norms[k]
+                gain = constant[k] + 0.5 * (square / noise - moved * inverse[k])
+                if uniform(own, entry_number(k)) * (1.0 + math.exp(min(gain, 700.0))) >= 1.0:  # mutant: seek condition
+                    return r
+        r += 1
+    return r
+
+
+@implements(arrive, LinearGaussianFamily)
+def _arrive(family, private, rows, r):
+    tail, members, z, shared = private.tail, private.members, rows.z, rows.shared
+    _residual(family.loadings, family.centre, rows.data, rows.start + r, z, r, tail.residual)
+    _measure_row(tail, z, r, shared)
+    if not _any_private(z, r, shared):
+        return
+    _rank_one(tail, family.noise, z, r, shared, -1)
+    for k in range(tail.Vz.size):
+        if z[shared + k, r] > 0 and members[k] == z[shared + k, r]:
+            open_slot(family, tail, k, np.uint64(0))
+    _measure_row(tail, z, r, shared)
+
+
+@implements(open_slot, LinearGaussianFamily)
+def _open_slot(family, tail, slot, key):
+    """A new atom knows nothing yet: its loadings have their prior."""
+    tail.V[slot, :] = 0.0
+    tail.V[:, slot] = 0.0
+    tail.V[slot, slot] = family.loading
+    tail.a[slot] = 0.0
+    tail.norms[slot] = 0.0
+    tail.h[slot] = 0.0
+    tail.zz[slot, :] = 0.0
+    tail.zz[:, slot] = 0.0
+
+
+@implements(visit_mobile, LinearGaussianFamily)
+def _visit_mobile(family, law, tail, rows, r, mobile, key, work):
+    z = rows.z
+    variance = family.noise + tail.numbers[0]
+    for q in range(mobile.order.size):
+        k = mobile.order[q]
+        old = int(z[k, r])
+        pull = (_dot(family.loadings[k], tail.error) + old * family.norms[k]) / variance
+        quadratic = Quadratic(pull, family.norms[k] / variance)
+        u = uniform(stream(key, k), rows.first + r)
+        new = draw_entry(law, quadratic, 0, Entry(r, 0, 0, -1.0, mobile.weights[k]), u, work.ladder)
+        if new != old:
+            z[k, r] = new
+            _add(tail.error, float(old - new), family.loadings[k])
+            _add(tail.residual, float(old - new), family.loadings[k])
+    tail.numbers[1] = _dot(tail.error, tail.error)
+
+
+@implements(shift, LinearGaussianFamily)
+def _shift(family, tail, r, column, step):
+    """Of a private column: mobile ones have a quadratic of their own."""
+    if step == 0.0:
+        return 0.0
+    k = column - family.loadings.shape[0]
+    added, square = tail.numbers[0], tail.numbers[1]
+    before = family.noise + added
+    after = before + step * (2.0 * tail.Vz[k] + step * tail.V[k, k])
+    moved = square - step * (2.0 * _dot(tail.error, tail.a[k]) - step * tail.norms[k])
+    return 0.5 * (square / before - moved / after) - 0.5 * tail.error.size * math.log(after / before)
+
+
+@implements(apply, LinearGaussianFamily)
+def _apply(family, tail, r, column, step):
+    k = column - family.loadings.shape[0]
+    tail.numbers[0] += step * (2.0 * tail.Vz[k] + step * tail.V[k, k])
+    _add(tail.error, -step, tail.a[k])
+    _add(tail.Vz, step, tail.V[k])
+    tail.numbers[1] = _dot(tail.error, tail.error)
+
+
+@implements(depart, LinearGaussianFamily)
+def _depart(family, tail, rows, r):
+    if _any_private(rows.z, r, rows.shared):
+        _rank_one(tail, family.noise, rows.z, r, rows.shared, 1)
+        if tail.numbers[2] > REFRESH:
+            _refresh(tail, family.noise, family.loading)
+
+
+@implements(fill, LinearGaussianFamily)
+def _fill(family, tail, part, shared, work):
+    columns, n = part.Z.shape
+    z = work.z[:columns].reshape(columns, 1)
+    for i in range(n):
+        any_private = False
+        for k in range(shared, columns):
+            any_private |= part.Z[k, i] > 0
+        if any_private:
+            for k in range(columns):
+                z[k, 0] = part.Z[k, i]
+            _residual(family.loadings, family.centre, part.data, i, z, 0, tail.residual)
+            _rank_one(tail, family.noise, z, 0, shared, 1)
+    _refresh(tail, family.noise, family.loading)
+
+
 # ---- statistics and missing values
 
 
 @implements(collect, LinearGaussianFamily)
-def _collect(family, tail, rows, key, sums):
+def _collect(family, tail, rows, key, sums, work):
     z = rows.z
-    products, total = sums.products, sums.sums
-    products += np.dot(z, z.T)
-    total += np.dot(z, _block(rows.data, rows.start, z.shape[1], tail.block))
+    multiply(z, z.T, work.room)
+    _add_up(work.room, sums.products)
+    multiply(z, _block(rows.data, rows.start, z.shape[1], tail.block), work.room)
+    _add_up(work.room, sums.sums)
+
+
+@inline
+def _add_up(flat, out):
+    size = out.shape[1]
+    for k in range(out.shape[0]):
+        row = flat[k * size : (k + 1) * size]
+        for j in range(size):
+            out[k, j] += row[j]
 
 
 @jit

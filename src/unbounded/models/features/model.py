@@ -18,11 +18,12 @@ from unbounded.models.features.kernels import KERNELS, FeatureKernel
 from unbounded.models.features.likelihood import FeatureBound, FeatureStatistics
 from unbounded.models.features.measure import FeatureHyper, FeatureMeasure
 from unbounded.models.features.operations import Finite, Keys, Mobile
-from unbounded.models.features.shard import FeatureShard, FeatureShards
 from unbounded.models.features.state import (
     ColumnTable,
     FeaturePart,
     FeatureRound,
+    FeatureShard,
+    FeatureShards,
     FeatureState,
     FeatureTask,
     all_shared,
@@ -40,7 +41,7 @@ class Features(Built[FeatureMeasure, FeatureBound, int]):
     def kernel(self) -> FeatureKernel:
         return KERNELS[self.setup.device](self.setup)
 
-    @property
+    @cached_property
     def n_rows(self) -> int:
         return self.setup.extent
 
@@ -67,7 +68,7 @@ class Features(Built[FeatureMeasure, FeatureBound, int]):
         return self.assemble(round_, hyper, scales, gathered)
 
     def keys(self, round_: int) -> Keys:
-        return Keys(*(key(self.seed, purpose, round_) for purpose in Keys._fields))
+        return Keys(*[key(self.seed, purpose, round_) for purpose in Keys._fields])
 
     def closed_round(
         self, round_: int, mobile: Mobile, scales: Any, loadings: Array, hyper: FeatureHyper

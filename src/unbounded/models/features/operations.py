@@ -18,6 +18,7 @@ class ShardRows(NamedTuple):
 
     data: Array  # [n, D], read-only
     Z: Array  # [columns, n]
+    used: int  # how many columns of Z come before the free slots
     first: int  # the number of its first row among all rows
 
 
@@ -84,15 +85,11 @@ class Work(NamedTuple):
 
     z: Array  # flat: columns x rows, floats
     pull: Array  # flat: columns x rows
-    lanes: Array  # a row of lanes, as many as a block has rows at most
-    other: Array  # another one
+    room: Array  # flat, for whatever comes in between
     born: Array  # [sweeps x rows] proposed births
     busy: Array  # [rows] whether the row's mobile columns wait for its visit; last: whether any row's do
     ladder: Array
-    slots: Array  # private columns in the order of a visit
-    fresh: Array  # slots of the proposed atoms
-    counts: Array  # their entries
-    singles: Array  # slots that only the visited row uses
+    slots: Array  # [4, slots] of a visit: private columns in their order, singles, their entries, and proposed atoms
 
 
 @inline
@@ -103,6 +100,10 @@ def entry_number(slot):
 
 def mobile_waits(family: Any) -> Any:
     """Whether the mobile columns of a row with private entries are updated in its visit."""
+
+
+def fill(family: Any, tail: Any, part: ShardRows, shared: int, work: Work) -> None:
+    """Before the first block: what the shard's rows say of its private atoms."""
 
 
 def prepare(family: Any, tail: Any, rows: Rows, usable: int, work: Work) -> None:
@@ -141,5 +142,5 @@ def depart(family: Any, tail: Any, rows: Rows, r: int) -> None:
     """Put the visited row back."""
 
 
-def collect(family: Any, tail: Any, rows: Rows, key: Any, sums: Sums) -> None:
+def collect(family: Any, tail: Any, rows: Rows, key: Any, sums: Sums, work: Work) -> None:
     """Add the block to the statistics."""

@@ -145,9 +145,6 @@ class BoundPoissonFactors(FeatureBound):
         cells = np.empty(lanes * d)
         return PoissonTail(loadings, loadings.sum(1), cells, np.empty(lanes * d), np.zeros(1, np.int64))
 
-    def fill(self, family: Any, tail: Any, data: Array, Z: Array, shared: int) -> None:
-        """Loadings are kept: there is nothing to rebuild."""
-
     def impute(
         self, data: Array, holes: Array, Z: Array, loadings: Array, scales: Background, key: Any, first: int
     ) -> None:

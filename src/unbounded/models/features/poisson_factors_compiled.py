@@ -16,6 +16,7 @@ from unbounded.models.features.operations import (
     arrive,
     collect,
     depart,
+    fill,
     mobile_waits,
     open_slot,
     prepare,
@@ -55,6 +56,11 @@ def _visit_mobile(family, law, tail, rows, r, mobile, key, work):
     pass
 
 
+@implements(fill, PoissonFamily)
+def _fill(family, tail, part, shared, work):
+    """Loadings are kept: there is nothing to rebuild."""
+
+
 @implements(prepare, PoissonFamily)
 def _prepare(family, tail, rows, usable, work):
     data, start, z = rows.data, rows.start, rows.z
@@ -79,7 +85,7 @@ def _sweep_mobile(family, law, tail, rows, mobile, key, work):
     z, order, weights, first = rows.z, mobile.order, mobile.weights, rows.first
     size, d = z.shape[1], family.background.size
     rates, counts = tail.rates[: d * size].reshape(d, size), tail.counts[: d * size].reshape(d, size)
-    gain = work.lanes[:size]
+    gain = work.room[:size]
     for q in range(order.size):
         k = order[q]
         own = stream(key, k)
@@ -166,7 +172,7 @@ def _open_slot(family, tail, slot, key):
 
 
 @implements(collect, PoissonFamily)
-def _collect(family, tail, rows, key, sums):
+def _collect(family, tail, rows, key, sums, work):
     """Split every count over the background and the row's atoms."""
     z, total, rest = rows.z, sums.sums, sums.rest
     columns, size = z.shape

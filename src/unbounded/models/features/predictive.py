@@ -29,8 +29,7 @@ from unbounded.models.features.likelihood import FeatureBound
 from unbounded.models.features.measure import FeatureHyper, FeatureMeasure
 from unbounded.models.features.model import Features
 from unbounded.models.features.operations import Mobile
-from unbounded.models.features.shard import FeatureShard
-from unbounded.models.features.state import FeatureState, FeatureTask, all_shared
+from unbounded.models.features.state import FeatureShard, FeatureState, FeatureTask, all_shared
 from unbounded.randomness import generator
 from unbounded.rows import boundaries
 from unbounded.setup import Setup

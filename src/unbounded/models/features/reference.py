@@ -18,11 +18,10 @@ import numpy as np
 from unbounded.arrays import Array
 from unbounded.compiled.draws import binomial, log_gamma
 from unbounded.contracts import Summary
-from unbounded.models.features.kernel import FeatureSetup, arrange, candidate_summary, summary
+from unbounded.models.features.kernel import FeatureSetup, arrange, candidate_summary, of_columns, summary
 from unbounded.models.features.laws import LARGEST, new_count
 from unbounded.models.features.operations import Sums, entry_number
-from unbounded.models.features.shard import FeatureShard
-from unbounded.models.features.state import FeatureTask
+from unbounded.models.features.state import FeatureShard, FeatureTask
 from unbounded.randomness import uniforms
 
 LogDensity = Callable[[Array], float]  # of a row, as a function of all its entries
@@ -66,12 +65,11 @@ class ReferenceFeatures:
         return tail
 
     def statistics(self, shard: FeatureShard, part: FeatureTask, tail: Tail) -> Summary:
-        n_shared = part.round.n_shared
+        n_shared = len(part.round.loadings)
         sums = tail.rows.sums(shard.Z.astype(np.int64), int(part.round.keys.split))
         kept = np.concatenate([np.arange(n_shared), n_shared + np.flatnonzero(shard.Z[n_shared:].any(axis=1))])
-        shard.Z, products = shard.Z[kept], sums.products[kept]
-        products = products[:, kept] if self.setup.likelihood.gram else products
-        return summary(self.setup, shard, shard.Z, n_shared, Sums(products, sums.sums[kept], sums.rest))
+        shard.Z = shard.Z[kept]
+        return summary(self.setup, shard, shard.Z, n_shared, of_columns(sums, kept))
 
     def predictive(self, atoms: FeatureTask, X: FeatureShard) -> Array:
         """[n, K]: entries of new rows after sweeps over these atoms, all of them mobile, from those that X has."""

@@ -21,8 +21,7 @@ from unbounded.models.features.hybrid import HybridFeatures
 from unbounded.models.features.measure import FeatureHyper
 from unbounded.models.features.model import Features
 from unbounded.models.features.operations import Mobile
-from unbounded.models.features.shard import FeatureShard
-from unbounded.models.features.state import FeatureState, all_shared
+from unbounded.models.features.state import FeatureShard, FeatureState, all_shared
 from unbounded.randomness import generator
 from unbounded.round import rounds
 

@@ -1,17 +1,83 @@
-"""What a feature model passes around: the state between rounds, and the message of a round to its shards."""
+"""What a feature model is made of: its shards, the state between rounds, and the message of a round to the shards."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from unbounded.arrays import Array
+from unbounded.arrays import Array, Arrays
 from unbounded.models.features.likelihood import FeatureBound
 from unbounded.models.features.measure import FeatureHyper
 from unbounded.models.features.operations import Finite, Keys
+from unbounded.rows import boundaries, rows_of
+
+
+class FeatureShard:
+    """Rows first .. first + n of the data, and their part of Z, a column of which is a row of `Z`."""
+
+    def __init__(self, index: int, first: int, data: Array, dtype: Any, centre: Array, fill: Array):
+        self.index, self.first = index, first
+        self.holes = np.argwhere(np.isnan(data))
+        if len(self.holes):
+            data = data.copy()
+            data[tuple(self.holes.T)] = fill[self.holes[:, 1]]
+        self.data, self.centre = data, centre
+        self.Z = np.zeros((0, len(data)), dtype)
+        self.square = self._square()
+
+    def _square(self) -> float:
+        return float(sum(np.sum((self.data[s : s + 4096] - self.centre) ** 2) for s in range(0, len(self.data), 4096)))
+
+    def changed(self) -> None:
+        self.square = self._square()
+
+    def put(self, Z: Array) -> None:
+        self.Z = Z.astype(self.Z.dtype)
+        self.changed()
+
+    def columns(self, sources: Array, size: int | None = None) -> Array:
+        """[size, n]: these columns of Z, and zeros where the source is -1 or there is none."""
+        Z = np.zeros((len(sources) if size is None else size, self.Z.shape[1]), self.Z.dtype)
+        for column, source in enumerate(sources):
+            if source >= 0:
+                Z[column] = self.Z[source]
+        return Z
+
+    def arrays(self) -> dict[str, Array]:
+        return {"Z": self.Z, "holes": self.data[tuple(self.holes.T)] if len(self.holes) else np.empty(0)}
+
+    def restore(self, arrays: Arrays) -> None:
+        if arrays["Z"].shape[1] != len(self.data):
+            raise ValueError("another number of rows")
+        self.Z = arrays["Z"].astype(self.Z.dtype)
+        if len(self.holes):
+            self.data[tuple(self.holes.T)] = arrays["holes"]
+            self.changed()
+
+
+@dataclass(frozen=True)
+class FeatureShards:
+    """The recipe: rows cut into P contiguous shards; binary: entries of Z are 0 or 1."""
+
+    X: Any
+    likelihood: FeatureBound
+    n_shards: int
+    binary: bool = False
+
+    @property
+    def edges(self) -> Array:
+        return boundaries(self.X.shape[0], self.n_shards)
+
+    def __call__(self, p: int) -> FeatureShard:
+        start, stop = self.edges[p : p + 2].tolist()
+        columns = self.likelihood.columns
+        fill = np.rint(columns.mean) if self.likelihood.counts else columns.mean
+        kind = np.uint8 if self.binary else np.int32
+        return FeatureShard(p, start, rows_of(self.X, start, stop), kind, self.likelihood.centre, fill)
 
 
 class ColumnTable(NamedTuple):
@@ -39,7 +105,7 @@ class FeatureState:
     n_private: Array  # [P]
     likelihood: FeatureBound
 
-    @property
+    @cached_property
     def fixed(self) -> int:
         return self.likelihood.fixed
 
@@ -48,14 +114,14 @@ class FeatureState:
         table = {name: np.asarray(value) for name, value in self.table._asdict().items()}
         return {**numbers, "scales": self.likelihood.pack(self.scales), "n_private": self.n_private, **table}
 
-    @property
+    @cached_property
     def occupied(self) -> Array:
         """Atoms in use, without always-on columns."""
         live = self.table.members > 0
         live[self.n_shared - self.fixed : self.n_shared] = False
         return np.flatnonzero(live)
 
-    @property
+    @cached_property
     def always(self) -> Array:
         return np.arange(self.n_shared - self.fixed, self.n_shared)
 
@@ -83,10 +149,6 @@ class FeatureRound(NamedTuple):
     hyper: FeatureHyper
     keys: Keys
 
-    @property
-    def n_shared(self) -> int:
-        return len(self.loadings)
-
 
 class FeaturePart(NamedTuple):
     """What one shard needs to know of a round besides."""
@@ -110,10 +172,6 @@ class FeatureTask(NamedTuple):
     @property
     def law(self) -> Any:
         return self.round.laws[self.part.open]
-
-    @property
-    def n_private(self) -> int:
-        return len(self.part.sources) - self.round.n_shared
 
     @property
     def loadings(self) -> Array:
