@@ -17,6 +17,7 @@ from unbounded.compiled.draws import uniform
 from unbounded.compiled.jit import jit
 from unbounded.likelihoods.gaussian_compiled import takes_products
 from unbounded.likelihoods.operations import Block, contrast, weigh
+from unbounded.models.labelled.labels import Rows
 from unbounded.rows import Csr
 
 CHUNK = 8192
@@ -59,19 +60,21 @@ class Lanes(NamedTuple):
     sums: Array
 
 
-def halve(families: Any, data: Any, labels: Array, first: int, cuts: Cuts, sides: Sides) -> Halves:
-    """One pass over the rows of a shard whose first row has the number `first`."""
+def halve(families: Any, rows: Rows, cuts: Cuts, sides: Sides) -> Halves:
+    """One pass over the rows of a shard."""
     n_cuts, width = cuts.odds.shape
     out = Halves(np.zeros((n_cuts, width)), np.zeros(n_cuts), np.zeros(n_cuts, np.int64))
-    if isinstance(data, Csr):
-        _halve_sparse(data, labels, first, cuts, sides, out)
+    if isinstance(rows.data, Csr):
+        _halve_sparse(rows, cuts, sides, out)
         return out
     by_products = len(families) == 1 and takes_products(families[0])
     size = MOST_LANES if by_products else max(8, min(MOST_LANES, CELLS // width // 8 * 8))
     terms = np.zeros((width, 0 if by_products else size))
     terms[-1] = 1.0
-    lanes = Lanes(np.zeros((size, data.shape[1])), np.zeros(size, np.int64), terms, np.empty(size), np.empty(width))
-    _halve_dense(families, data, labels, first, cuts, sides, lanes, out)
+    lanes = Lanes(
+        np.zeros((size, rows.data.shape[1])), np.zeros(size, np.int64), terms, np.empty(size), np.empty(width)
+    )
+    _halve_dense(families, rows, cuts, sides, lanes, out)
     return out
 
 
@@ -95,7 +98,8 @@ def _choice(odds, row, code, m, cuts, sides, out):
 
 
 @jit
-def _halve_dense(families, data, labels, first, cuts, sides, lanes, out):
+def _halve_dense(families, rows, cuts, sides, lanes, out):
+    labels = rows.labels
     n_cuts = out.log_q.size
     ends = np.empty(n_cuts + 1, np.int64)
     order = np.empty(min(CHUNK, labels.size), np.int64)
@@ -120,13 +124,14 @@ def _halve_dense(families, data, labels, first, cuts, sides, lanes, out):
                 count = min(ends[m] - begin, lanes.odds.size)
                 for r in range(count):
                     lanes.numbers[r] = order[begin + r]
-                _halve_block(families, data, labels, first, cuts, sides, lanes, count, m, out)
+                _halve_block(families, rows, cuts, sides, lanes, count, m, out)
                 begin += count
 
 
 @jit
-def _halve_block(families, data, labels, first, cuts, sides, lanes, count, m, out):
+def _halve_block(families, rows, cuts, sides, lanes, count, m, out):
     """The first `count` rows of the lanes, all of cut m."""
+    data, labels, first = rows.data, rows.labels, rows.first
     for r in range(count):
         for j in range(data.shape[1]):
             lanes.rows[r, j] = data[lanes.numbers[r], j]
@@ -146,7 +151,8 @@ def _halve_block(families, data, labels, first, cuts, sides, lanes, count, m, ou
 
 
 @jit
-def _halve_sparse(data, labels, first, cuts, sides, out):
+def _halve_sparse(rows, cuts, sides, out):
+    data, labels, first = rows.data, rows.labels, rows.first
     width = cuts.odds.shape[1] - 1
     for i in range(labels.size):
         m = sides.cut[labels[i]]

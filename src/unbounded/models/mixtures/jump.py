@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -59,9 +60,19 @@ class Jumps:
     merges: int = 8
     coin: float = 0.0625
 
+    def __post_init__(self) -> None:
+        for name, least in (("every", 1), ("anchors", 0), ("pool", 2), ("passes", 0), ("merges", 0)):
+            value = getattr(self, name)
+            if not (isinstance(value, Integral) and value >= least) and not (name == "every" and value is None):
+                raise ValueError(f"Jumps: {name} must be an integer of at least {least}, got {value!r}.")
+        for name in ("share", "joined", "coin"):
+            value = getattr(self, name)
+            if not (isinstance(value, Real) and 0.0 < value and (value < 1.0 or name == "share")):
+                raise ValueError(f"Jumps: {name} must be between 0 and 1, got {value!r}.")
+
     def due(self, round_: int, n_rows: int) -> bool:
         every = max(1, min(MOST_ROUNDS, MANY_ROWS // n_rows)) if self.every is None else self.every
-        return round_ % every == 0
+        return round_ % every == every - 1
 
 
 def jump(model: Mixture[Any], state: MixtureState, engine: Engine, jumps: Jumps) -> MixtureState:
@@ -316,16 +327,10 @@ def _launch(model: Mixture[Any], pool: Pool, proposals: Sequence[Proposal], rng:
     seeds = starts[:-1] + (rng.random((TRIES, m)) * others).astype(np.int64)
     seeds += (seeds >= anchors) & (np.diff(starts) > 1)
     # Every try as if it had sets of its own.
-    terms, shift = pool.terms[order], len(order) * np.arange(TRIES)[:, None]
-    stack = sparse.vstack if is_csr(terms) else np.concatenate
-    sets = Runs.of(np.append((starts[:-1] + shift).ravel(), TRIES * len(order)))
-    odds, gains = _em(
-        coarse,
-        stack([terms] * TRIES).tocsr() if is_csr(terms) else stack([terms] * TRIES),
-        sets,
-        (anchors + shift).ravel(),
-        (seeds + shift).ravel(),
-    )
+    shift = len(order) * np.arange(TRIES)[:, None]
+    runs = Runs.of(np.append((starts[:-1] + shift).ravel(), TRIES * len(order)))
+    terms = _repeated(pool.terms[order], TRIES)
+    odds, gains = _em(coarse, terms, runs, (anchors + shift).ravel(), (seeds + shift).ravel())
     best = gains.reshape(TRIES, m).argmax(0) * m + np.arange(m)
     wide = np.zeros((m, model.likelihood.n_terms + 1))
     wide[:, np.append(which, -1)] = odds[best]
@@ -380,6 +385,10 @@ def _odds(likelihood: Bound, stay: Atoms, away: Atoms) -> Array:
     bias = bias + np.log(counts + 0.5)
     m = len(stay.counts)
     return np.column_stack([eta[m:] - eta[:m], bias[m:] - bias[:m]])
+
+
+def _repeated(terms: Any, times: int) -> Any:
+    return sparse.vstack([terms] * times, format="csr") if is_csr(terms) else np.tile(terms, (times, 1))
 
 
 def _dense(terms: Any) -> Array:

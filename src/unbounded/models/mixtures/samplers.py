@@ -14,7 +14,7 @@ from unbounded.models.mixtures.rivals.subcluster import Subcluster
 from unbounded.models.mixtures.rivals.uncollapsed import Uncollapsed
 
 PITMAN_YOR: dict[str, Sampler] = {
-    "hybrid": Sampler(HybridMixture, ("jumps",), takes_rule=True),
+    "hybrid": Sampler(HybridMixture, takes_rule=True),
     "collapsed": Sampler(collapsed),
     "algorithm8": Sampler(algorithm8, ("auxiliary",)),
     "asynchronous": Sampler(AsynchronousMixture),
