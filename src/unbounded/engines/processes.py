@@ -33,6 +33,7 @@ from unbounded.engines.worker import Order, Worker, failure, settle
 BEAT = 1.0  # seconds between two beats
 STARTING = 60.0  # more seconds until the first beat: a new process imports the package, and the script
 CLOSING = 2.0
+DYING = (0.01, 0.1, 0.5, 2.0)  # seconds to wait for the end of a server that takes no orders
 _SERVED = os.getpid()  # whose server it is; a process that was forked from this one has none
 
 
@@ -65,10 +66,13 @@ class _Member:
             target=_serve, args=(w, theirs, dict(os.environ)), daemon=True, name=f"unbounded-{w}"
         )
         with theirs, _no_interrupts():
-            try:
-                self.process.start()
-            except (EOFError, OSError):  # the server has died meanwhile: now there will be a new one
-                self.process.start()
+            for pause in DYING:
+                try:
+                    self.process.start()
+                    return
+                except (EOFError, OSError):  # the server is about to die: there will be a new one when it is dead
+                    time.sleep(pause)
+            self.process.start()
 
     def end(self, patience: float = 0.0) -> None:
         self.socket.close()
