@@ -22,14 +22,12 @@ from unbounded.round import rounds
 from unbounded.setup import Setup
 
 ALONE = [
-    ("gaussian-1", "dp", 4, Moves("cut", 1, rounds=80)),
-    ("gaussian-1", "py", 5, Moves("cut", 3, share=0.4, strict=True, rounds=80)),
-    ("bernoulli", "py-negative", 4, Moves("cut", 4, pool=3, rounds=80)),
-    ("gaussian-1", "py", 4, Moves("merge", 2)),
-    ("multinomial-csr", "dp", 4, Moves("both", 2, rounds=60)),
-    ("gaussian-6", "py", 4, Moves("both", 3, share=0.6, pool=3, rounds=60)),
-    ("mixed-holes", "py", 4, Moves("both", 2, strict=True, rounds=60)),
-    ("poisson-holes", "dp", 4, Moves("both", 1, device="reference", rounds=60)),
+    ("gaussian-1", "py", 4, Moves("cut", 3, share=0.4, strict=True, rounds=60)),
+    ("bernoulli", "py-negative", 4, Moves("cut", 4, pool=3, rounds=60)),
+    ("gaussian-1", "py", 4, Moves("merge", 1, rounds=100)),
+    ("multinomial-csr", "dp", 4, Moves("both", 2, rounds=40)),
+    ("mixed-holes", "py", 4, Moves("both", 2, strict=True, rounds=40)),
+    ("poisson-holes", "dp", 4, Moves("both", 1, device="reference", chains=24, rounds=40)),
 ]
 LONG = (
     "gaussian-1", "gaussian-2", "gaussian-6", "diagonal-holes", "bernoulli", "categorical-holes", "poisson",
@@ -37,9 +35,8 @@ LONG = (
 )  # fmt: skip
 EVERY = Jumps(every=1, joined=0.3, coin=0.3, merges=3)
 ROUNDS = [
-    ("gaussian-hole", "py", 5, Run(Ghosts(), 2, rounds=40, options=(("jumps", EVERY),))),
-    ("bernoulli", "py-sampled", 5, Run(Ghosts(4), 3, rounds=40, options=(("jumps", EVERY),))),
-    ("diagonal", "dp", 4, Run(OneOpen(), 2, rounds=40, engine="threads", options=(("jumps", EVERY),))),
+    ("gaussian-hole", "py", 4, Run(Ghosts(), 2, rounds=40, options=(("jumps", EVERY),))),
+    ("bernoulli", "py-sampled", 4, Run(OneOpen(), 3, rounds=40, options=(("jumps", EVERY),))),
 ]
 
 
