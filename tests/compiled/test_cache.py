@@ -12,6 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -222,3 +223,20 @@ def test_files_that_nobody_uses_go(tmp_path):
     os.utime(old, (0, 0))
     cache._forget_unused(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [new.name]
+
+
+def test_processes_take_turns():
+    """A lock belongs to an open file, so threads wait for each other as processes do."""
+    cache, order = Cache(test_processes_take_turns), []
+
+    def second():
+        with cache.turn():
+            order.append("second")
+
+    with cache.turn():
+        thread = threading.Thread(target=second)
+        thread.start()
+        thread.join(0.2)
+        order.append("first")
+    thread.join()
+    assert order == ["first", "second"]

@@ -3,13 +3,14 @@
 Numba's own cache looks at the file of a function alone, and keeps one index for all its signatures. But a kernel
 contains code of likelihoods and of other files, and most changes of a file change no compiled code. Here the name of a
 file is a digest of everything that was compiled into it (`contents`): what changed gets another name, so old code never
-runs, and nothing else is ever compiled again. There is no index that could be stale, and processes cannot get into each
-other's way.
+runs, and nothing else is ever compiled again. There is no index that could be stale. Processes that need the same
+function at the same time take turns: one compiles, the others find what it left.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import os
 import pickle
@@ -18,7 +19,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,16 @@ class Cache:
     @property
     def cache_path(self) -> str | None:
         return None if self._folder is None else str(self._folder)
+
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[None]:
+        """While no other process compiles the function; where files cannot be locked, at once."""
+        with contextlib.ExitStack() as held:
+            with contextlib.suppress(OSError):
+                if self._folder is not None:
+                    file = held.enter_context((self._folder / f"{self._stem}.lock").open("a"))
+                    fcntl.flock(file, fcntl.LOCK_EX)
+            yield
 
     def load_overload(self, signature: Any, context: Any) -> Any:
         """The result of an earlier compilation, or None; a file that cannot be read is as good as none."""

@@ -39,12 +39,13 @@ class Compiled(CPUDispatcher):
     def compile(self, sig: Any) -> Any:
         """Without the garbage collector, which would go through all that Numba makes, again and again."""
         collects = gc.isenabled()
-        gc.disable()
-        try:
-            return super().compile(sig)
-        finally:
-            if collects:
-                gc.enable()
+        with self._cache.turn():
+            gc.disable()
+            try:
+                return super().compile(sig)
+            finally:
+                if collects:
+                    gc.enable()
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
         # A counter starts as the literal 0 and turns out to be any integer later: compile for integers at once.
