@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -424,7 +424,7 @@ def _screen(family, tail, slot, block, begin, end, out):
     _student_lanes(family, tail, slot, terms, begin, end, out, min(d, max(4, d // 3)))
 
 
-def takes_products(family) -> bool:
+def takes_products(family: Any) -> bool:
     """Whether sets of rows are cut by products of matrices, and not by way of all terms."""
     return isinstance(family, GaussianFamily) and family.columns.size >= PRODUCT_COLUMNS
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -63,11 +62,11 @@ class Jumps:
     def __post_init__(self) -> None:
         for name, least in (("every", 1), ("anchors", 0), ("pool", 2), ("passes", 0), ("merges", 0)):
             value = getattr(self, name)
-            if not (isinstance(value, Integral) and value >= least) and not (name == "every" and value is None):
+            if not (isinstance(value, int | np.integer) and value >= least) and not (name == "every" and value is None):
                 raise ValueError(f"Jumps: {name} must be an integer of at least {least}, got {value!r}.")
         for name in ("share", "joined", "coin"):
             value = getattr(self, name)
-            if not (isinstance(value, Real) and 0.0 < value and (value < 1.0 or name == "share")):
+            if not (isinstance(value, int | float | np.floating) and value > 0.0 and (value < 1.0 or name == "share")):
                 raise ValueError(f"Jumps: {name} must be between 0 and 1, got {value!r}.")
 
     def due(self, round_: int, n_rows: int) -> bool:
