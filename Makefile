@@ -5,7 +5,7 @@ DATA ?=
 SOURCES := src tests benchmarks examples experiments docs/skeletons
 export OPENBLAS_NUM_THREADS = 1
 
-.PHONY: demo test tests lint style types hooks walk exactness faults mutants bench bench-speed bench-features bench-peers bench-million bench-topics bench-topic-peers bench-engines bench-compile paper paper-quick paper-docs clean
+.PHONY: demo test tests lint style types hooks walk exactness faults mutants bench bench-speed bench-features bench-peers bench-million bench-topics bench-topic-peers bench-engines bench-compile bench-travel paper paper-quick paper-docs clean
 
 demo: .setup-done
 	$(BIN)/python examples/demo.py
@@ -62,6 +62,10 @@ bench-engines: .setup-done
 
 bench-compile: .setup-done
 	$(BIN)/python benchmarks/compile.py
+
+bench-travel: .setup-done
+	$(BIN)/python benchmarks/travel.py cost
+	$(BIN)/python benchmarks/travel.py heal
 
 bench-million: .setup-done
 	$(BIN)/python benchmarks/million.py

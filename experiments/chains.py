@@ -97,7 +97,7 @@ def mixture(X: Array, method: Method, plan: Plan, likelihood: Any = None, concen
             dtype="float64",
         ),
         resolve(method.instantiate),
-        **method.options,
+        **({"jumps": None} if method.sampler == "hybrid" else {}) | method.options,
     )
 
 

@@ -86,7 +86,7 @@ class Problem:
 
 def _clusters(n: int, registry: str, measure: Any) -> Problem:
     data = datasets.gaussian_mixture(n, 8, 10, seed=0)
-    return Problem(registry, measure, Gaussian().bind(describe(data.X)), data.X, n, data.labels)
+    return Problem(registry, measure, Gaussian().bind(describe(data.X)), data.X, n, data.labels, {"jumps": None})
 
 
 def _documents(n: int) -> Problem:

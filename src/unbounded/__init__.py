@@ -32,6 +32,7 @@ __all__ = [
     "Ghosts",
     "HierarchicalDirichletProcess",
     "InverseGamma",
+    "Jumps",
     "LinearGaussian",
     "Multinomial",
     "OneOpen",

@@ -375,7 +375,7 @@ class ChainEstimator(BaseEstimator):
             "dtype": self.dtype,
             **({} if self.device == "cpu" else {"device": self.device}),  # older runs do not have it
             "seed": seed,
-            **self._moves(),
+            **{name: _plain(value) for name, value in self._moves().items() if value is not None},
             **{name: int(getattr(self, name)) for name in (*_LEAST, "keep_assignments")},
             "data": fingerprint(X),
             "holdout": None if held is None else self._held_fingerprint(held),
@@ -386,6 +386,10 @@ class ChainEstimator(BaseEstimator):
         tags.input_tags.allow_nan = not self._sparse_ok()
         tags.input_tags.sparse = self._sparse_ok()
         return tags
+
+
+def _plain(value: Any) -> Any:
+    return _describe(value) if is_dataclass(value) else value
 
 
 def _describe(thing: object) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from unbounded.models.features.poisson_factors import PoissonFactors
 from unbounded.models.groups.estimator import HierarchicalDirichletProcess
 from unbounded.models.groups.words.likelihood import Tokens
 from unbounded.models.mixtures.estimator import DirichletProcessMixture, PitmanYorMixture
+from unbounded.models.mixtures.jump import Jumps
 from unbounded.models.mixtures.measure import DirichletProcess, PitmanYor
 from unbounded.priors import Beta, Gamma, InverseGamma
 from unbounded.report.page import report

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import sparse
 
 from unbounded.arrays import Array, block_rows, is_csr, is_sparse
 
@@ -25,6 +26,14 @@ def rows_of(X: Any, start: int, stop: int) -> Any:
     if is_csr(part):
         return Csr(part.indptr.astype(np.int64), part.indices.astype(np.int64), part.data.astype(np.float64))
     return np.ascontiguousarray(part)
+
+
+def some_rows(data: Any, rows: Array, n_columns: int) -> Any:
+    """A copy of some of the rows that `rows_of` gave: an array, or a sparse matrix."""
+    if not isinstance(data, Csr):
+        return data[rows]
+    every = sparse.csr_matrix((data.values, data.indices, data.indptr), (len(data.indptr) - 1, n_columns))
+    return every[rows]
 
 
 def boundaries(n_rows: int, n_shards: int) -> Array:

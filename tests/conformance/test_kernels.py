@@ -14,10 +14,12 @@ from unbounded.compiled.jit import jit
 from unbounded.engines import build
 from unbounded.instantiation import AsPublished, Ghosts, OneOpen
 from unbounded.likelihoods import MEMBERS
+from unbounded.models.labelled.halves import Cuts, Sides
 from unbounded.models.labelled.labels import Atoms
 from unbounded.models.mixtures.hybrid import HybridMixture
 from unbounded.models.mixtures.kernels import KERNELS
 from unbounded.models.mixtures.measure import PitmanYor
+from unbounded.models.mixtures.model import RowShards
 from unbounded.models.mixtures.samplers import DIRICHLET
 from unbounded.randomness import key, uniforms
 from unbounded.round import rounds
@@ -110,3 +112,29 @@ def test_an_unknown_device_is_refused():
     subject = case("bernoulli")
     with pytest.raises(ValueError, match="device must be one of"):
         _ = HybridMixture(Setup(MEASURE, subject.bound, 4, 1, 0, device="abacus")).kernel
+
+
+@pytest.mark.parametrize("device", OTHERS)
+@pytest.mark.parametrize("soft", [True, False], ids=["soft", "drawn"])
+@pytest.mark.parametrize("name", ALL)
+def test_kernels_cut_alike(name, soft, device):
+    """Two cuts: a set whose halves are drawn, and one whose halves are two atoms."""
+    subject = case(name)
+    n = subject.rows.shape[0]
+    rng = np.random.default_rng(4)
+    terms = subject.bound.terms(subject.rows)
+    odds = 0.3 * rng.normal(size=(2, terms.shape[1] + 1)) / np.abs(terms).mean()
+    odds[:, -1] = -odds[:, :-1] @ terms.mean(0)
+    cuts = Cuts(odds, np.array([10, -1]), key(3, "halves"), soft)
+    sides = Sides(np.array([0, -1, 1, 1]), np.array([-1, -1, 0, 1]), np.array([-1 if soft else 7, -1]))
+    found = []
+    for kernel in (KERNELS["cpu"], KERNELS[device]):
+        shard = RowShards(subject.rows, subject.bound, 1)(0)
+        shard.first, shard.labels[:] = 6, np.arange(n) % 4
+        found.append((kernel(subject.bound, "float64").halve(shard, cuts, sides), shard.labels))
+    (one, labels), (two, others) = found
+    assert labels.tolist() == others.tolist()
+    assert (7 in labels) == (not soft)
+    assert one.rows.tolist() == two.rows.tolist()
+    np.testing.assert_allclose(one.log_q, two.log_q, rtol=1e-9)
+    np.testing.assert_allclose(one.totals, two.totals, rtol=1e-9, atol=1e-9)

@@ -390,3 +390,31 @@ def test_units_do_not_matter(name, suffix):
         rtol=1e-7,
         atol=1e-6,
     )
+
+
+# ---- first guesses
+
+
+def test_the_centre_is_where_draws_are(subject):
+    """With many copies of the rows every draw is near the centre, and so are densities that are not negligible."""
+    _, counts, sums = thirds(subject)
+    counts, sums = 1e7 * counts, 1e7 * sums
+    bound, terms = subject.bound, subject.bound.terms(subject.rows)
+
+    def densities(parameters):
+        bias, eta = bound.natural(parameters)
+        return bias[:, None] + eta @ terms.T
+
+    drawn = densities(bound.draw(counts, sums, np.random.default_rng(3)))
+    found = densities(bound.centre(counts, sums))
+    top = drawn.max()
+    np.testing.assert_allclose(np.exp(found - top), np.exp(drawn - top), rtol=0.02, atol=1e-6)
+    assert np.isfinite(densities(bound.centre(np.zeros(1), np.zeros((1, bound.n_terms))))).all()
+
+
+def test_a_coarse_likelihood_has_some_of_the_terms(subject):
+    coarse, which = subject.bound.coarse()
+    assert len(which) == coarse.n_terms <= 3 * subject.bound.n_terms
+    np.testing.assert_array_equal(coarse.terms(subject.rows), subject.bound.terms(subject.rows)[:, which])
+    _, counts, sums = thirds(subject)
+    assert np.isfinite(coarse.log_marginal(counts, sums[:, which])).all()

@@ -18,6 +18,7 @@ from unbounded.columns import describe
 from unbounded.engines import build
 from unbounded.likelihoods import Bernoulli, Bound, Gaussian
 from unbounded.models.mixtures.hybrid import HybridMixture
+from unbounded.models.mixtures.jump import Jumps
 from unbounded.models.mixtures.measure import PartitionHyper, PitmanYor
 from unbounded.models.mixtures.model import Mixture, RowShards
 from unbounded.priors import Beta, Gamma
@@ -130,9 +131,11 @@ class Joint:
     replicates: int = 40
     rounds: int = 120
     seed: int = 0
+    jumps: Jumps | None = None
 
     def __str__(self) -> str:
-        return f"{self.measure}-{self.kind}-{self.rule}-P{self.n_shards}-L{self.sweeps}".replace("ghosts=", "")
+        words = f"{self.measure}-{self.kind}-{self.rule}-P{self.n_shards}-L{self.sweeps}".replace("ghosts=", "")
+        return words + ("" if self.jumps is None else "-jumps")
 
 
 def replicate(joint: Joint, likelihood: Bound, seed: int) -> Array:
@@ -146,10 +149,12 @@ def replicate(joint: Joint, likelihood: Bound, seed: int) -> Array:
     model = HybridMixture(
         Setup(measure, likelihood, N_ROWS, joint.n_shards, 1000 * joint.seed + seed, sweeps=joint.sweeps),
         rule=joint.rule,
+        jumps=joint.jumps,
     )
     state = model.begin(engine, labels, PartitionHyper(float(alpha), float(sigma)))
     total: Any = 0.0
     for _ in range(joint.rounds):
+        state = model.jump(state, engine)
         message = model.global_step(state)
         state = model.gather(state, message, engine.run(model.local_step, message))
         labels = model.assignments(state, engine)

@@ -20,6 +20,79 @@ class Mutant:
 
 MUTANTS = [
     Mutant(
+        "a launch that looks at the current halves", "cut sets",
+        "sets[members[0]] = m", "cuts",
+    ),
+    Mutant(
+        "a launch that is given up where there are two clusters", "cut worth",
+        "worth = np.array([m for m, g in zip(worth, gain) if g > 0.0 or len(proposals[m].atoms) == 2], np.int64)", "narrow",
+    ),
+    Mutant(
+        "two rows of one cluster leave it to later anchors", "cut taken",
+        "taken[[a, b] if join else [a]] = not join or a != b", "urn",
+    ),
+    Mutant(
+        "anchors counted in q", "choice anchor",
+        "if row == cuts.anchors[m]:\n"
+        "    out.log_q[m] += -math.log1p(math.exp(odds))", "cuts",
+    ),
+    Mutant(
+        "anchors that may leave", "choice anchor",
+        "if row == cuts.anchors[m] and (cuts.soft or sides.side[code] >= 0):", "cuts",
+    ),
+    Mutant(
+        "q of halves that are not the drawn ones", "choice log q",
+        "out.log_q[m] += away", "cuts",
+    ),
+    Mutant(
+        "cuts with K of the wrong state", "cut n whole",
+        "n_whole = len(edit.alive)", "urn",
+    ),
+    Mutant(
+        "the choice of the pair left out of a cut", "cut choice",
+        "log_ratio += log_joined", "cuts",
+    ),
+    Mutant(
+        "the choice between one and two clusters left out", "cut choice",
+        "log_ratio += math.log(n_away / model.n_rows)", "cuts",
+    ),
+    Mutant(
+        "the pair chosen among the other rows", "cut choice",
+        "log_ratio += log_joined + math.log(n_away / (model.n_rows - stay.counts[m]))", "cuts",
+    ),
+    Mutant(
+        "cuts that are never undone", "cut decision",
+        "if splits and log_u < log_ratio:", "cuts",
+    ),
+    Mutant(
+        "the coin's two orders counted once", "coin log coin",
+        "log_coin = math.lgamma(m + 1) + math.lgamma(n + 1) - math.lgamma(m + n + 2) - math.log(n_whole)", "coins",
+    ),
+    Mutant(
+        "the coin's cluster chosen among those there are", "coin log coin",
+        "log_coin = math.log(2.0) + math.lgamma(m + 1) + math.lgamma(n + 1) - math.lgamma(m + n + 2) - math.log(n_whole + 1)", "coins",
+    ),
+    Mutant(
+        "a fair coin", "coin log coin",
+        "log_coin = -(m + n - 1) * math.log(2.0) - math.log(n_whole)", "coins",
+    ),
+    Mutant(
+        "merges with K of the wrong state", "coin n whole",
+        "n_whole = len(edit.alive) - 1 + (len(edit.alive) == 2)", "coins",
+    ),
+    Mutant(
+        "the chance of the pair left out of a merge", "merge decision",
+        "if math.log(u[1]) < -_log_coin_ratio(edit, a, b, -gain, -log_cut):", "coins",
+    ),
+    Mutant(
+        "the chance of a coin left out of a merge", "merge decision",
+        "if math.log(u[1]) < -_log_coin_ratio(edit, a, b, -gain, log_chance):", "coins",
+    ),
+    Mutant(
+        "the chance of the pair left out of a coin's cut", "coin decision",
+        "if math.log(u[1]) < log_ratio:", "urns",
+    ),
+    Mutant(
         "counts in the tail include the row itself", "move weights",
         "weights[slot] = columns[slot, r] + math.log(members[slot] + (1 if slot == old else 0) - law.discount) + log_common", "collapsed",
     ),

@@ -44,6 +44,7 @@ def battery() -> dict[str, Callable[[], Any]]:
     import franchise_problems
     import franchise_truth
     import geweke
+    import jumps
     from enumeration import Run
     from feature_truth import FeatureRun
     from franchise_truth import GroupedRun
@@ -65,7 +66,15 @@ def battery() -> dict[str, Callable[[], Any]]:
         with mock.patch.multiple(kernel, FEW=0, WORTH=0):
             return seats("words", "crowded", GroupedRun("direct", Ghosts(100), 2, rounds=400))()
 
+    def halves(case: str, measure: str, kind: str, n: int = 4, **more: Any) -> Callable[[], Any]:
+        return lambda: jumps.check(problem(case, measure, n), jumps.Moves(kind, **more))
+
     return {
+        "cuts": halves("gaussian-1", "py", "cut"),
+        "narrow": halves("gaussian-1", "py", "cut", share=0.4, strict=True),
+        "coins": halves("gaussian-1", "py", "merge"),
+        "urn": halves("flat", "py-high", "cut", chains=100),
+        "urns": halves("flat", "dp", "merge", n=5, coin=0.85, chains=60),
         "franchise": seats("bernoulli", "fixed", GroupedRun("franchise", Ghosts(1), 2, rounds=300)),
         "served": seats("bernoulli", "fixed", GroupedRun("franchise", Ghosts(0))),
         "direct": seats("bit", "fixed", GroupedRun("direct", Ghosts(1), 2, 3, rounds=160)),

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from geweke import Joint, check
 
 from unbounded.instantiation import AsPublished, Ghosts, OneOpen
+from unbounded.models.mixtures.jump import Jumps
 
+OFTEN = Jumps(every=1, joined=0.3, merges=3, coin=0.3)
 SHORT = [
     Joint("dp", "bernoulli", Ghosts(), 3),
     Joint("py", "bernoulli", Ghosts(2), 2),
     Joint("dp", "gaussian", Ghosts(), 2),
     Joint("py", "gaussian", Ghosts(), 3),
+    Joint("py", "gaussian", Ghosts(), 2, rounds=60, jumps=OFTEN),
 ]
 LONG = [
     Joint(measure, kind, rule, n_shards, sweeps, replicates=60, rounds=400, seed=1)
@@ -19,6 +24,7 @@ LONG = [
     for kind in ("bernoulli", "gaussian")
     for rule, n_shards, sweeps in ((Ghosts(0), 1, 1), (Ghosts(), 3, 2), (Ghosts(1), 6, 1), (OneOpen(), 3, 1))
 ]
+LONG += [replace(joint, jumps=OFTEN) for joint in LONG if joint.rule == Ghosts()]
 
 
 @pytest.mark.parametrize("joint", [*SHORT, *(pytest.param(joint, marks=pytest.mark.long) for joint in LONG)], ids=str)

@@ -62,6 +62,14 @@ class Bound(ABC):
         """One draw of every atom's parameters given its members."""
 
     @abstractmethod
+    def centre(self, counts: Array, statistics: Array) -> Parameters:
+        """The middle of what `draw` may give; counts need not be whole."""
+
+    def coarse(self) -> tuple[Bound, Array]:
+        """A likelihood with no more terms than a few for each column, for first guesses; and which of the terms."""
+        return self, np.arange(self.n_terms)
+
+    @abstractmethod
     def natural(self, parameters: Parameters) -> tuple[Array, Array]:
         """(bias [K], eta [K, F]) with log f(x | k) = bias_k + eta_k . terms(x) + log_base(x)."""
 
@@ -137,10 +145,9 @@ def positive(value: Any, name: str, size: int | None = None) -> Any:
     return float(array) if size is None else array
 
 
-def repair(matrices: Array, floor: Array) -> Array:
-    """Symmetrise, and where rounding pushed a matrix below its prior part, lift its eigenvalues back."""
+def repair(matrices: Array, lowest: float) -> Array:
+    """Symmetrise, and where rounding pushed eigenvalues below the lowest one of the prior's part, lift them back."""
     matrices = 0.5 * (matrices + np.swapaxes(matrices, 1, 2))
-    lowest = np.linalg.eigvalsh(floor)[0]
     scale = np.trace(matrices, axis1=1, axis2=2)
     suspicious = np.flatnonzero(scale * 1e-10 > lowest)
     for k in suspicious:

@@ -72,6 +72,10 @@ class BoundBernoulli(Bound):
         share = rng.beta(*self._posterior(counts, statistics))
         return {"share": np.clip(share, 1e-300, 1.0 - 1e-16)}
 
+    def centre(self, counts: Array, statistics: Array) -> Parameters:
+        yes, no = self._posterior(counts, statistics)
+        return {"share": yes / (yes + no)}
+
     def natural(self, parameters: Parameters) -> tuple[Array, Array]:
         share = parameters["share"]
         no = np.log1p(-share)

@@ -97,6 +97,10 @@ class BoundCategorical(Bound):
         gamma = np.maximum(rng.standard_gamma(self.prior + statistics), 1e-300)
         return {"share": gamma / np.repeat(self._by_column(gamma), self.levels, axis=1)}
 
+    def centre(self, counts: Array, statistics: Array) -> Parameters:
+        posterior = self.prior + statistics
+        return {"share": posterior / np.repeat(self._by_column(posterior), self.levels, axis=1)}
+
     def natural(self, parameters: Parameters) -> tuple[Array, Array]:
         return np.zeros(len(parameters["share"])), np.log(parameters["share"])
 

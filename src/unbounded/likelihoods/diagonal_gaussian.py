@@ -105,6 +105,10 @@ class BoundDiagonalGaussian(Bound):
         variance = scale / rng.standard_gamma(shape)
         return {"mean": mean + np.sqrt(variance / kappa) * rng.standard_normal(mean.shape), "variance": variance}
 
+    def centre(self, counts: Array, statistics: Array) -> Parameters:
+        _, _, mean, shape, scale = self._posterior(counts, statistics)
+        return {"mean": mean, "variance": scale / shape}
+
     def natural(self, parameters: Parameters) -> tuple[Array, Array]:
         mean, variance = parameters["mean"], parameters["variance"]
         constant = -0.5 * (np.log(variance) + mean**2 / variance)

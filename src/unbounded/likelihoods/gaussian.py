@@ -7,7 +7,8 @@ quadratic terms lose no digits to a large mean, and no copy of the data is neede
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,6 +18,7 @@ from scipy.special import gammaln, multigammaln
 from unbounded.arrays import Array
 from unbounded.columns import Columns
 from unbounded.likelihoods.base import Bound, Parameters, positive, repair, vector
+from unbounded.likelihoods.diagonal_gaussian import BoundDiagonalGaussian
 from unbounded.likelihoods.gaussian_compiled import (
     NEGLIGIBLE,
     STAGED_COLUMNS,
@@ -104,10 +106,24 @@ class BoundGaussian(Bound):
         observed = ~np.isnan(X[:, self.columns.index])
         return observed @ (np.log(self.inverse_scale) - 0.5 * math.log(2 * math.pi))
 
+    @cached_property
+    def _pairs(self) -> tuple[Array, Array]:
+        return np.triu_indices(self.size)
+
+    @cached_property
+    def _lowest(self) -> float:
+        return float(np.linalg.eigvalsh(self.scale0)[0])
+
+    @cached_property
+    def _log_prior(self) -> float:
+        """The part of a marginal that the prior alone makes up."""
+        half = 0.5 * self.dof0
+        return float(half * np.linalg.slogdet(self.scale0)[1] - multigammaln(half, self.size))
+
     def _posterior(self, counts: Array, statistics: Array) -> tuple[Array, Array, Array, Array]:
         """(kappa_n, dof_n, mean_n, scale_n) for every atom."""
         square = self.size * (self.size + 1) // 2
-        a, b = np.triu_indices(self.size)
+        a, b = self._pairs
         products = np.empty((len(counts), self.size, self.size))
         products[:, a, b] = products[:, b, a] = statistics[:, :square]
         kappa = self.kappa0 + counts
@@ -118,15 +134,14 @@ class BoundGaussian(Bound):
             + self.kappa0 * np.outer(self.mean0, self.mean0)
             - kappa[:, None, None] * mean[:, :, None] * mean[:, None, :]
         )
-        return kappa, self.dof0 + counts, mean, repair(scale, self.scale0)
+        return kappa, self.dof0 + counts, mean, repair(scale, self._lowest)
 
     def log_marginal(self, counts: Array, statistics: Array) -> Array:
         kappa, dof, _, scale = self._posterior(counts, statistics)
         d = self.size
         return (
             multigammaln_rows(dof / 2, d)
-            - multigammaln(self.dof0 / 2, d)
-            + 0.5 * self.dof0 * np.linalg.slogdet(self.scale0)[1]
+            + self._log_prior
             - 0.5 * dof * np.linalg.slogdet(scale)[1]
             + 0.5 * d * (math.log(self.kappa0) - np.log(kappa))
             + 0.5 * d * counts * math.log(2.0)
@@ -146,6 +161,20 @@ class BoundGaussian(Bound):
         # Lambda^-1 = factor^-T factor^-1.
         mu = mean + np.linalg.solve(np.swapaxes(factor, 1, 2), jitter)[:, :, 0]
         return {"mean": mu, "factor": factor}
+
+    def centre(self, counts: Array, statistics: Array) -> Parameters:
+        _, dof, mean, scale = self._posterior(counts, statistics)
+        factor = np.swapaxes(np.linalg.inv(np.linalg.cholesky(scale)), 1, 2) * np.sqrt(dof)[:, None, None]
+        return {"mean": mean, "factor": factor}
+
+    def coarse(self) -> tuple[Bound, Array]:
+        """The diagonal Gaussian with the same expected variances."""
+        columns = replace(self.columns, holes=np.zeros_like(self.columns.holes))
+        shape = max(0.5 * (self.dof0 - self.size + 1.0), 1.5)
+        scale = np.diag(self.scale0) / max(self.dof0 - self.size - 1.0, 1.0) * (shape - 1.0)
+        coarse = BoundDiagonalGaussian(columns, self.shift, self.inverse_scale, self.mean0, self.kappa0, shape, scale)
+        a, b = np.triu_indices(self.size)
+        return coarse, np.append(np.flatnonzero(a == b), len(a) + np.arange(self.size))
 
     def natural(self, parameters: Parameters) -> tuple[Array, Array]:
         mu, factor = parameters["mean"], parameters["factor"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,18 +13,24 @@ from unbounded.compiled.jit import implements, inline, jit
 from unbounded.compiled.lanes import lane_log
 from unbounded.compiled.products import multiply
 from unbounded.likelihoods.operations import (
+    FASTER,
     accumulate,
     clear,
+    contrast,
+    contrast_terms,
     copy_row,
     dense_logits,
     evaluate,
     logits,
     screen,
     update,
+    weigh,
+    weigh_terms,
     write_terms,
 )
 
 STAGED_COLUMNS = 32  # from here on, atoms are bounded by a quarter of the columns first
+PRODUCT_COLUMNS = 8
 NEGLIGIBLE = 37.0  # nats: e^-37 is below the rounding error of a sum in double precision
 
 
@@ -416,6 +422,70 @@ def _screen(family, tail, slot, block, begin, end, out):
     terms = block.terms
     d = family.columns.size
     _student_lanes(family, tail, slot, terms, begin, end, out, min(d, max(4, d // 3)))
+
+
+def takes_products(family: Any) -> bool:
+    """Whether sets of rows are cut by products of matrices, and not by way of all terms."""
+    return isinstance(family, GaussianFamily) and family.columns.size >= PRODUCT_COLUMNS
+
+
+@jit
+def _scaled(family, block, weights):
+    """The block's rows, shifted and scaled; times their weights, where there are some."""
+    d = family.columns.size
+    x = np.empty((block.size, d))
+    for r in range(block.size):
+        weight = weights[r] if weights.size else 1.0
+        for j in range(d):
+            x[r, j] = weight * ((block.data[r, family.columns[j]] - family.shift[j]) * family.inverse_scale[j])
+    return x
+
+
+@implements(contrast, GaussianFamily)
+def _contrast(family, block, coefficients, out):
+    if block.terms.shape[1] > 0:
+        contrast_terms((family,), block, coefficients, out)
+        return
+    d = family.columns.size
+    square = d * (d + 1) // 2
+    matrix = np.empty((d, d))
+    f = 0
+    for a in range(d):
+        for b in range(a, d):
+            matrix[a, b] = matrix[b, a] = coefficients[f] if a == b else 0.5 * coefficients[f]
+            f += 1
+    x = _scaled(family, block, coefficients[:0])
+    turned = np.empty_like(x)
+    np.dot(x, matrix, turned)
+    for r in range(block.size):
+        total = coefficients[coefficients.size - 1]
+        for j in range(d):
+            total += x[r, j] * (turned[r, j] + coefficients[square + j])
+        out[r] = total
+
+
+@implements(weigh, GaussianFamily)
+def _weigh(family, block, weights, out):
+    if block.terms.shape[1] > 0:
+        weigh_terms(block, weights, out)
+        return
+    d = family.columns.size
+    x, weighted = _scaled(family, block, weights[:0]), _scaled(family, block, weights)
+    products = np.empty((d, d))
+    np.dot(weighted.T, x, products)
+    f = 0
+    for a in range(d):
+        for b in range(a, d):
+            out[f] = products[a, b]
+            f += 1
+    for j in range(d):
+        total = 0.0
+        for r in range(block.size):
+            total += weighted[r, j]
+        out[f + j] = total
+
+
+FASTER.append(GaussianFamily)
 
 
 class Holes(NamedTuple):

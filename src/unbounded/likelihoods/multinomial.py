@@ -82,6 +82,10 @@ class BoundMultinomial(Bound):
         gamma = np.maximum(rng.standard_gamma(self.prior + statistics), 1e-300)
         return {"share": gamma / gamma.sum(1, keepdims=True)}
 
+    def centre(self, counts: Array, statistics: Array) -> Parameters:
+        posterior = self.prior + statistics
+        return {"share": posterior / posterior.sum(1, keepdims=True)}
+
     def natural(self, parameters: Parameters) -> tuple[Array, Array]:
         return np.zeros(len(parameters["share"])), np.log(parameters["share"])
 

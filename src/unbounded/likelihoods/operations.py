@@ -62,6 +62,14 @@ def logits(finite: Any, family: Any, block: Any, out: Any, top: Any) -> None:
     """
 
 
+def contrast(family: Any, block: Any, coefficients: Any, out: Any) -> None:
+    """out[r] = coefficients . (terms, 1) of row r of the block, whose terms are written on the way."""
+
+
+def weigh(family: Any, block: Any, weights: Any, out: Any) -> None:
+    """out[f] = the sum of the terms f of all rows, by their weights; the terms are those that `contrast` wrote."""
+
+
 def _write_terms_one(family, block):
     write_terms(family[0], block)
 
@@ -214,3 +222,40 @@ def _choose_logits(finite: Any, family: Any, block: Any, out: Any, top: Any) -> 
     if not isinstance(block.types[0], types.Array):
         return lambda finite, family, block, out, top: sparse_logits(finite, block, out, top)
     return lambda finite, family, block, out, top: dense_logits(finite, family, block, out, top)
+
+
+@jit
+def contrast_terms(family: Any, block: Any, coefficients: Any, out: Any) -> None:
+    write_terms(family, block)
+    np.dot(coefficients, block.terms, out)
+
+
+@jit
+def weigh_terms(block: Any, weights: Any, out: Any) -> None:
+    np.dot(block.terms, weights, out)
+
+
+def _is_own(family: Any) -> bool:
+    return len(family) == 1 and getattr(family[0], "instance_class", None) in FASTER
+
+
+# Families that have something faster than products with terms; only for a family by itself.
+FASTER: list[type] = []
+
+
+@overload(contrast, **OVERLOAD)
+def _choose_contrast(family: Any, block: Any, coefficients: Any, out: Any) -> Any:
+    if isinstance(family, types.BaseNamedTuple):
+        return None
+    if _is_own(family):
+        return lambda family, block, coefficients, out: contrast(family[0], block, coefficients, out)
+    return lambda family, block, coefficients, out: contrast_terms(family, block, coefficients, out)
+
+
+@overload(weigh, **OVERLOAD)
+def _choose_weigh(family: Any, block: Any, weights: Any, out: Any) -> Any:
+    if isinstance(family, types.BaseNamedTuple):
+        return None
+    if _is_own(family):
+        return lambda family, block, weights, out: weigh(family[0], block, weights, out)
+    return lambda family, block, weights, out: weigh_terms(block, weights, out)

@@ -76,6 +76,10 @@ class BoundPoisson(Bound):
         shape, rate = self._posterior(counts, statistics)
         return {"rate": np.maximum(rng.standard_gamma(shape) / rate, 1e-300)}
 
+    def centre(self, counts: Array, statistics: Array) -> Parameters:
+        shape, rate = self._posterior(counts, statistics)
+        return {"rate": shape / rate}
+
     def natural(self, parameters: Parameters) -> tuple[Array, Array]:
         rate = parameters["rate"]
         if self.columns.missing:

@@ -81,6 +81,17 @@ class BoundProduct(Bound):
             out |= {f"{i}/{name}": value for name, value in part.draw(counts, statistics[:, s], rng).items()}
         return out
 
+    def centre(self, counts: Array, statistics: Array) -> Parameters:
+        out: dict[str, Array] = {}
+        for i, (part, s) in enumerate(zip(self.parts, self._slices(), strict=True)):
+            out |= {f"{i}/{name}": value for name, value in part.centre(counts, statistics[:, s]).items()}
+        return out
+
+    def coarse(self) -> tuple[Bound, Array]:
+        pairs = [part.coarse() for part in self.parts]
+        which = [s.start + terms for s, (_, terms) in zip(self._slices(), pairs, strict=True)]
+        return BoundProduct(self.columns, tuple(part for part, _ in pairs)), np.concatenate(which)
+
     def _of(self, parameters: Parameters, i: int) -> Parameters:
         return {name.split("/", 1)[1]: v for name, v in parameters.items() if name.startswith(f"{i}/")}
 

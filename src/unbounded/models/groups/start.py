@@ -49,7 +49,9 @@ def check(init: Any, n_rows: int) -> None:
 
 
 def ungrouped(model: Groups, engine: Engine, X: Any) -> GroupsState:
-    plain = HybridMixture(Setup(DirichletProcess(), model.likelihood, model.n_rows, model.n_shards, model.seed))
+    plain = HybridMixture(
+        Setup(DirichletProcess(), model.likelihood, model.n_rows, model.n_shards, model.seed), jumps=None
+    )
     rng = generator(model.seed, "start")
     labels, state = start.pilot(plain, X, rng)
     if len(labels) < model.n_rows:

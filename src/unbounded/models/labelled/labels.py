@@ -40,6 +40,14 @@ def finite_part(likelihood: Bound, dtype: str, parameters: Parameters, log_weigh
 # ---- a shard and the codes of its labels
 
 
+class Rows(NamedTuple):
+    """A shard's rows, their labels, which moves change, and the number of the first row in the whole data."""
+
+    data: Any
+    labels: Any
+    first: int
+
+
 class LabelShard:
     """Rows first .. first + n of the data, and their labels."""
 

@@ -21,6 +21,7 @@ from unbounded.likelihoods import Bound
 from unbounded.models.labelled import partition
 from unbounded.models.labelled.predictive import log_predictive, with_new
 from unbounded.models.mixtures import start
+from unbounded.models.mixtures.jump import Jumps
 from unbounded.models.mixtures.kernels import KERNELS
 from unbounded.models.mixtures.measure import DirichletProcess, PartitionHyper, PitmanYor
 from unbounded.models.mixtures.model import Mixture, MixtureState
@@ -49,10 +50,17 @@ class MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
     likelihood: str | Likelihood = "gaussian"
     init: str | ArrayLike = "kmeans++"
     loss: str = "vi"
+    jumps: bool | Jumps = True
 
     _choices: ClassVar[Choices] = replace(CHOICES, samplers=PITMAN_YOR)
 
     score = ChainEstimator.score  # which the empty one of scikit-learn's mixin would hide
+
+    def _moves(self) -> dict[str, Jumps | None]:
+        if not isinstance(self.jumps, bool | np.bool_ | Jumps):
+            raise ValueError(f"jumps must be True, False or Jumps(...), got {self.jumps!r}.")
+        chosen = self.jumps if isinstance(self.jumps, Jumps) else Jumps() if self.jumps else None
+        return {"jumps": chosen} if self.sampler == "hybrid" else {}
 
     # ---- fitting
 
@@ -200,6 +208,8 @@ class DirichletProcessMixture(MixtureEstimator):
         Precision of the vectorised part; rounds that would lose accuracy in float32 run in float64.
     device : str, default "cpu"
         Which of the model's kernels sweeps over the rows.
+    jumps : bool or Jumps, default True
+        Moves of whole clusters in the hybrid sampler: how much of them is tried in a round (docs/jumps.md).
     loss : {"vi", "binder"}
         Which expected loss `labels_` minimises.
     n_snapshots : int, default 32

@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from unbounded.arrays import Array
-from unbounded.contracts import Message, Spread, alone
+from unbounded.contracts import Engine, Message, Spread, alone
 from unbounded.instantiation import Ghosts, Plan, Rule, classify
 from unbounded.likelihoods.base import Parameters
 from unbounded.models.labelled.labels import draw_parameters, recode
+from unbounded.models.mixtures.jump import Jumps, jump
 from unbounded.models.mixtures.measure import TailLaw
 from unbounded.models.mixtures.measures import PartitionMeasure
 from unbounded.models.mixtures.message import MixtureRound, MixtureShare
@@ -46,9 +47,10 @@ class Roles(NamedTuple):
 
 @dataclass(frozen=True)
 class HybridMixture(Mixture[PartitionMeasure]):
-    """rule: which atoms are instantiated in a round, and which shards may create some."""
+    """rule: which atoms are instantiated in a round, and which shards may create some. jumps: moves of whole atoms."""
 
     rule: Rule = field(default_factory=Ghosts)
+    jumps: Jumps | None = field(default_factory=Jumps)
 
     @property
     def exact(self) -> bool:
@@ -56,6 +58,9 @@ class HybridMixture(Mixture[PartitionMeasure]):
 
     def settled(self) -> int:
         return self.rule.settled(self.setup.n_rounds)
+
+    def jump(self, state: MixtureState, engine: Engine) -> MixtureState:
+        return state if self.jumps is None or not self.exact else jump(self, state, engine, self.jumps)
 
     def global_step(self, state: MixtureState, spread: Spread = alone) -> Message:
         def rng(purpose: str) -> np.random.Generator:

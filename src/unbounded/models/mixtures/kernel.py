@@ -25,21 +25,14 @@ from unbounded.contracts import Summary
 from unbounded.likelihoods.base import Bound, Parameters
 from unbounded.likelihoods.operations import Block, clear, logits, refresh, screen, update
 from unbounded.models.labelled import labels as labelled
-from unbounded.models.labelled.labels import Atoms, LabelShard, finite_part
+from unbounded.models.labelled.halves import Cuts, Halves, Sides, halve
+from unbounded.models.labelled.labels import Atoms, LabelShard, Rows, finite_part
 from unbounded.models.labelled.predictive import log_predictive
 from unbounded.models.mixtures.message import MixturePart
 
 FREE_SLOTS = 16
 LOOK_AHEAD = 32
 SLACK = 1e-6  # nats by which a bound is raised, to cover rounding
-
-
-class Rows(NamedTuple):
-    """A shard's rows, their labels, which a sweep changes, and the number of the first row in the whole data."""
-
-    data: Any
-    labels: Any
-    first: int
 
 
 class Scope(NamedTuple):
@@ -125,6 +118,9 @@ class CompiledLabels:
 
     def totals(self, data: Any, labels: Array, n_atoms: int) -> Atoms:
         return Atoms(*labelled.statistics(self.family, data, labels, n_atoms, self.likelihood.n_terms))
+
+    def halve(self, shard: LabelShard, cuts: Cuts, sides: Sides) -> Halves:
+        return halve(self.family, Rows(shard.data, shard.labels, shard.first), cuts, sides)
 
     def predictive(self, atoms: Atoms, X: Any) -> Array:
         return log_predictive(self.likelihood, *atoms, X)

@@ -14,6 +14,7 @@ import numpy as np
 from unbounded.arrays import Array
 from unbounded.contracts import Kernel
 from unbounded.likelihoods.base import Parameters
+from unbounded.models.labelled.halves import Cuts, Halves, Sides
 from unbounded.models.labelled.labels import Atoms, LabelShard
 from unbounded.models.mixtures.measure import TailLaw
 
@@ -66,3 +67,6 @@ class LabelKernel(Kernel[LabelShard, MixturePart, Any, Atoms], Protocol):
 
     def totals(self, data: Any, labels: Array, n_atoms: int) -> Atoms:
         """Counts and statistics of the atoms 0 .. n_atoms - 1 under these labels."""
+
+    def halve(self, shard: LabelShard, cuts: Cuts, sides: Sides) -> Halves:
+        """A pass over sets of rows that are cut in two."""

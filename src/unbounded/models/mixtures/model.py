@@ -91,6 +91,11 @@ class Mixture(Built[MeasureT, Bound, int], Generic[MeasureT]):
             raise ValueError(f"device must be one of {sorted(KERNELS)}, got {self.setup.device!r}.")
         return KERNELS[self.setup.device](self.likelihood, self.setup.dtype)
 
+    @cached_property
+    def coarse(self) -> tuple[Bound, Array]:
+        """For first guesses (`Bound.coarse`)."""
+        return self.likelihood.coarse()
+
     def recipe(self, X: Any) -> RowShards:
         return RowShards(X, self.likelihood, self.n_shards)
 

@@ -71,7 +71,7 @@ def pilot(model: Mixture[Any], X: Any, rng: np.random.Generator) -> tuple[Array,
     most = max(PILOT_ROWS, PILOT_ROWS_PER_FEATURE * (0 if model.likelihood.sparse else model.likelihood.n_terms))
     rows = np.sort(rng.choice(model.n_rows, min(model.n_rows, most), replace=False))
     setup = replace(model.setup, extent=len(rows), n_shards=1, sweeps=1, seed=int(rng.integers(2**62)))
-    short = HybridMixture(setup)
+    short = HybridMixture(setup, jumps=None)
     part = X[rows]
     few = Serial(RowShards(part, model.likelihood, 1))
     try:

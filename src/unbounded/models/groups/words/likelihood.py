@@ -146,6 +146,10 @@ class BoundTokens(Bound):
     def draw(self, counts: Array, statistics: Any, rng: np.random.Generator) -> Parameters:
         return {"phi": self.phi(statistics, rng.integers(2**64, dtype=np.uint64), np.float64).T}
 
+    def centre(self, counts: Array, statistics: Any) -> Parameters:
+        table = self.eta + np.asarray(sparse.csr_matrix(statistics).todense())
+        return {"phi": table / table.sum(1, keepdims=True)}
+
     def natural(self, parameters: Parameters) -> tuple[Array, Array]:
         return np.zeros(len(parameters["phi"])), np.log(parameters["phi"])
 

@@ -13,4 +13,4 @@ from unbounded.setup import Setup
 
 
 def collapsed(setup: Setup[Any, Any, Any]) -> HybridMixture:
-    return HybridMixture(setup.on_one_shard(), Ghosts(0))
+    return HybridMixture(setup.on_one_shard(), Ghosts(0), None)
