@@ -477,7 +477,7 @@ def _log_coin_ratio(edit: Edit, a: int, b: int, gain: float, log_odds: float) ->
     # The bias of the coin is uniform, and either half may be the first.
     # mutant: coin log coin
     log_coin = math.log(2.0) + math.lgamma(m + 1) + math.lgamma(n + 1) - math.lgamma(m + n + 2) - math.log(n_whole)
-    return gain + edit.log_prior(m, n, n_whole) + log_odds - log_coin  # mutant: coin ratio
+    return gain + edit.log_prior(m, n, n_whole) + log_odds - log_coin
 
 
 def _cut_by_coin(
