@@ -15,7 +15,7 @@ test: style
 	$(MAKE) --no-print-directory -j 2 types tests
 
 tests: .setup-done
-	$(BIN)/python -m pytest -m "not long" -n 3 --dist loadscope
+	$(BIN)/python -m pytest -m "not long" -n 2 --dist loadscope
 
 lint: style types
 

@@ -70,6 +70,10 @@ class BoundGeometric(Bound):
         hits, misses = self._posterior(counts, statistics)
         return {"share": np.clip(rng.beta(hits, misses), 1e-300, 1.0 - 1e-16)}
 
+    def centre(self, counts: Array, statistics: Array) -> Parameters:
+        hits, misses = self._posterior(counts, statistics)
+        return {"share": hits / (hits + misses)}
+
     def natural(self, parameters: Parameters) -> tuple[Array, Array]:
         log_hit, log_miss = np.log(parameters["share"]), np.log1p(-parameters["share"])
         if self.columns.missing:
