@@ -17,6 +17,7 @@ from unbounded.arrays import Array
 from unbounded.chain.run import Chain
 from unbounded.contracts import Choices, Engine, Likelihood
 from unbounded.estimator import ChainEstimator
+from unbounded.instantiation import resolve as resolve_rule
 from unbounded.likelihoods import Bound
 from unbounded.models.labelled import partition
 from unbounded.models.labelled.predictive import log_predictive, with_new
@@ -59,6 +60,8 @@ class MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
     def _moves(self) -> dict[str, Jumps | None]:
         if not isinstance(self.jumps, bool | np.bool_ | Jumps):
             raise ValueError(f"jumps must be True, False or Jumps(...), got {self.jumps!r}.")
+        if isinstance(self.jumps, Jumps) and not (self.sampler == "hybrid" and resolve_rule(self.instantiate).exact):
+            raise ValueError("jumps=Jumps(...) belongs to sampler='hybrid' with an exact rule: others have no jumps.")
         chosen = self.jumps if isinstance(self.jumps, Jumps) else Jumps() if self.jumps else None
         return {"jumps": chosen} if self.sampler == "hybrid" else {}
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -153,24 +154,18 @@ class Edit:
             mine = np.where(positions >= 0, codes[positions], -1)
             sides = _sides(positions, proposals)._replace(fresh=fresh)
             own.append((sides, np.append(mine, codes[self.size :]).astype(np.int32)))
-        engine.map(_Apply(self.model, cuts), own)
+        engine.map(partial(_apply, self.model, cuts), own)
         table = AtomTable(self.counts[alive].astype(np.int64), self.statistics[alive], self.owner[alive])
         none = np.zeros_like(self.state.n_private)
         return MixtureState(self.state.round, self.state.hyper, table, len(alive), none)
 
 
-@dataclass(frozen=True)
-class _Apply:
+def _apply(model: Mixture[Any], cuts: Cuts | None, shard: LabelShard, own: tuple[Sides, Array]) -> None:
     """Cut once more, for good: halves kept aside would be state that no checkpoint knows."""
-
-    model: Mixture[Any]
-    cuts: Cuts | None
-
-    def __call__(self, shard: LabelShard, own: tuple[Sides, Array]) -> None:
-        sides, codes = own
-        if self.cuts is not None and (sides.fresh >= 0).any():
-            self.model.kernel.halve(shard, self.cuts, sides)
-        labelled.relabel(shard.labels, codes)
+    sides, codes = own
+    if cuts is not None and (sides.fresh >= 0).any():
+        model.kernel.halve(shard, cuts, sides)
+    labelled.relabel(shard.labels, codes)
 
 
 # ---- a pass over rows
@@ -213,17 +208,13 @@ class Found(NamedTuple):
 
 def _pass(edit: Edit, engine: Engine, cuts: Cuts, proposals: Sequence[Proposal]) -> Found:
     own = [_sides(edit.positions(p), proposals) for p in range(edit.model.n_shards)]
-    return Found(**engine.run(_Pass(edit.model), Message(cuts, own)).shared)
+    return Found(**engine.run(partial(_found_on, edit.model), Message(cuts, own)).shared)
 
 
-@dataclass(frozen=True)
-class _Pass:
-    model: Mixture[Any]
-
-    def __call__(self, shard: LabelShard, cuts: Cuts, sides: Sides) -> Summary:
-        totals, log_q, rows = self.model.kernel.halve(shard, cuts, sides)
-        there = np.stack([rows - totals[:, -1] > 0, totals[:, -1] > 0]).astype(np.int64)
-        return Summary({"totals": totals, "log_q": log_q, "shards": there, "owner": there * shard.index}, {})
+def _found_on(model: Mixture[Any], shard: LabelShard, cuts: Cuts, sides: Sides) -> Summary:
+    totals, log_q, rows = model.kernel.halve(shard, cuts, sides)
+    there = np.stack([rows - totals[:, -1] > 0, totals[:, -1] > 0]).astype(np.int64)
+    return Summary({"totals": totals, "log_q": log_q, "shards": there, "owner": there * shard.index}, {})
 
 
 # ---- cuts
@@ -273,7 +264,7 @@ def _look(edit: Edit, engine: Engine, pool: Array, partners: Array) -> tuple[Any
         (pool[homes[0] == p] - edges[p], partners[homes[1] == p] - edges[p], edit.positions(p))
         for p in range(model.n_shards)
     ]
-    parts = engine.map(_Look(model), own)
+    parts = engine.map(partial(_look_at, model), own)
     others = np.empty(len(partners), np.int64)
     for p, part in enumerate(parts):
         others[homes[1] == p] = part[2]
@@ -281,15 +272,11 @@ def _look(edit: Edit, engine: Engine, pool: Array, partners: Array) -> tuple[Any
     return stack([part[0] for part in parts]), np.concatenate([part[1] for part in parts]), others
 
 
-@dataclass(frozen=True)
-class _Look:
-    model: Mixture[Any]
-
-    def __call__(self, shard: LabelShard, own: tuple[Array, Array, Array]) -> tuple[Any, Array, Array]:
-        pool, partners, positions = own
-        rows = some_rows(shard.data, pool, self.model.likelihood.columns.size)
-        terms = rows if is_csr(rows) else self.model.coarse[0].terms(rows)
-        return terms, positions[shard.labels[pool]], positions[shard.labels[partners]]
+def _look_at(model: Mixture[Any], shard: LabelShard, own: tuple[Array, Array, Array]) -> tuple[Any, Array, Array]:
+    pool, partners, positions = own
+    rows = some_rows(shard.data, pool, model.likelihood.columns.size)
+    terms = rows if is_csr(rows) else model.coarse[0].terms(rows)
+    return terms, positions[shard.labels[pool]], positions[shard.labels[partners]]
 
 
 def _disjoint(counts: Array, drawn: Sequence[tuple[int, int, int, bool]], most: float) -> list[Proposal]:
