@@ -23,7 +23,7 @@ from unbounded.round import rounds
 from unbounded.setup import Setup
 
 ALONE = [
-    ("gaussian-1", "py", 4, Moves("cut", 3, share=0.4, strict=True, rounds=60)),
+    ("gaussian-1", "py", 4, Moves("cut", 3, share=0.4, strict=True, chains=60, rounds=80)),
     ("bernoulli", "py-negative", 4, Moves("cut", 4, pool=3, rounds=60)),
     ("gaussian-1", "py", 4, Moves("merge", 1, rounds=100)),
     ("multinomial-csr", "dp", 4, Moves("both", 2, rounds=40)),
