@@ -74,13 +74,15 @@ def test_galaxy_with_the_prior_of_escobar_and_west():
 def test_old_faithful():
     """272 eruptions: short ones after short waits (97) and long ones after long waits (175).
 
-    These are the clusters of the two-component Gaussian mixture with full covariances (mclust's VVV model).
+    These are the clusters of the two-component Gaussian mixture with full covariances (mclust's VVV model). A handful
+    of eruptions lie between them; with 24 seeds the estimate gave up to 10 of them a cluster of their own, and took at
+    most 6 and 4 from the two: the bounds leave room for what another seed, or another machine's rounding, does.
     """
     model = ub.DirichletProcessMixture(n_shards=4, n_warmup=300, n_draws=1500, random_state=0).fit(_classic("faithful"))
     sizes = sorted(np.bincount(model.labels_), reverse=True)
-    assert abs(sizes[0] - 175) <= 4
-    assert abs(sizes[1] - 97) <= 4
-    assert sum(sizes[2:]) <= 6
+    assert abs(sizes[0] - 175) <= 12
+    assert abs(sizes[1] - 97) <= 8
+    assert sum(sizes[2:]) <= 20
     assert _quantile_of_clusters(model, 0.5)[0] <= 4
 
 
