@@ -75,7 +75,7 @@ def _look(edit: Edit, engine: Engine, pool: Array, partners: Array) -> tuple[Any
     edges = model.edges
     homes = [np.searchsorted(edges, rows, side="right") - 1 for rows in (pool, partners)]
     own = [
-        (pool[homes[0] == p] - edges[p], partners[homes[1] == p] - edges[p], edit.positions(p))
+        (pool[homes[0] == p] - edges[p], partners[homes[1] == p] - edges[p], edit.positions[p])
         for p in range(model.n_shards)
     ]
     parts = engine.map(partial(_look_at, model), own)

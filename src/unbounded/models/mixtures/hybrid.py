@@ -63,7 +63,8 @@ class HybridMixture(Mixture[PartitionMeasure]):
 
     def jump(self, state: MixtureState, engine: Engine) -> MixtureState:
         """The state after some cuts and some merges."""
-        if self.jumps is None or not self.exact or not self.jumps.due(state.round, self.n_rows):
+        columns = self.likelihood.columns.size
+        if self.jumps is None or not self.exact or not self.jumps.due(state.round, self.n_rows, columns):
             return state
         return merge_some(self, cut_some(self, state, engine, self.jumps), engine, self.jumps)
 

@@ -6,6 +6,7 @@ and passes over the rows of sets, each of which is one atom to be cut or two tha
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,14 +21,15 @@ from unbounded.models.labelled.halves import Cuts, Sides
 from unbounded.models.labelled.labels import Atoms, LabelShard, recode
 from unbounded.models.mixtures.model import AtomTable, Mixture, MixtureState
 
-MANY_ROWS, MOST_ROUNDS = 20_000, 8
+LONG_SWEEP, MOST_ROUNDS = 1_600_000, 20  # cells of a sweep that is long beside what a jump takes anyway; rounds
 
 
 @dataclass(frozen=True)
 class Jumps:
     """How much is tried in a round; nothing of it depends on the labels.
 
-    every: rounds from one to the next that have such moves; by default one, more where rows are few and rounds short.
+    every: rounds from one to the next that have such moves; by default one, up to 20 where cells are few and rounds
+    short.
     anchors: cuts at most. share: of the rows, after which there are no more of them. pool: rows that launches see
     first. passes: over all rows of a set, to find its halves. joined: chance that C is two clusters; those that are
     right are seldom worth a try. merges: pairs. coin: chance that a cluster is cut by a coin, and no pair merged.
@@ -40,7 +42,7 @@ class Jumps:
     passes: int = 3
     joined: float = 0.05
     merges: int = 8
-    coin: float = 0.0625
+    coin: float = 0.03125
 
     def __post_init__(self) -> None:
         for name, least in (("every", 1), ("anchors", 0), ("pool", 2), ("passes", 0), ("merges", 0)):
@@ -52,8 +54,11 @@ class Jumps:
             if not (isinstance(value, int | float | np.floating) and value > 0.0 and (value < 1.0 or name == "share")):
                 raise ValueError(f"Jumps: {name} must be between 0 and 1, got {value!r}.")
 
-    def due(self, round_: int, n_rows: int) -> bool:
-        every = max(1, min(MOST_ROUNDS, MANY_ROWS // n_rows)) if self.every is None else self.every
+    def due(self, round_: int, n_rows: int, n_columns: int = 1) -> bool:
+        """By default by the square root of a sweep's length: short rounds have costs of their own, too."""
+        every = self.every
+        if every is None:
+            every = max(1, min(MOST_ROUNDS, round(math.sqrt(LONG_SWEEP / (n_rows * (2 + n_columns))))))
         return round_ % every == every - 1
 
 
@@ -71,16 +76,14 @@ class Edit:
         self.statistics = np.concatenate([table.statistics[live], np.zeros((n_cuts, table.statistics.shape[1]))])
         self.owner = np.append(table.owner[live], np.full(n_cuts, -1))
         self.code = np.arange(self.size + n_cuts)
-        self._position = np.full(len(table.counts), -1)
-        self._position[live] = np.arange(self.size)
+        position = np.full(len(table.counts), -1)
+        position[live] = np.arange(self.size)
+        every = np.arange(len(position))
+        self.positions = [recode(state, every, position, p) for p in range(model.n_shards)]  # by shard and code; or -1
 
     @property
     def alive(self) -> Array:
         return np.flatnonzero(self.counts > 0)
-
-    def positions(self, p: int) -> Array:
-        """The atom of each of shard p's codes, or -1."""
-        return recode(self.state, np.arange(len(self._position)), self._position, p)
 
     def wholes(self, proposals: Sequence[Proposal]) -> Atoms:
         """What every set would be as one atom."""
@@ -123,7 +126,7 @@ class Edit:
         codes = new[self.code]
         own = []
         for p in range(self.model.n_shards):
-            positions = self.positions(p)
+            positions = self.positions[p]
             fresh = np.where(codes[self.size :] >= 0, len(positions) + np.arange(len(proposals)), -1)
             mine = np.where(positions >= 0, codes[positions], -1)
             sides = _sides(positions, proposals)._replace(fresh=fresh)
@@ -182,7 +185,7 @@ class Found(NamedTuple):
 
 def through_rows(edit: Edit, engine: Engine, cuts: Cuts, proposals: Sequence[Proposal]) -> Found:
     """One pass over the rows of all sets."""
-    own = [_sides(edit.positions(p), proposals) for p in range(edit.model.n_shards)]
+    own = [_sides(positions, proposals) for positions in edit.positions]
     return Found(**engine.run(partial(_found_on, edit.model), Message(cuts, own)).shared)
 
 
