@@ -34,7 +34,7 @@ MUTANTS = [
     Mutant(
         "anchors counted in q", "choice anchor",
         "if row == cuts.anchors[m, k]:\n"
-        "    out.log_q[m] += -math.log1p(math.exp(odds))", "cuts",
+        "    out.log_q[m] += -math.log1p(math.exp(odds))", "seeds cuts",
     ),
     Mutant(
         "anchors that may leave", "choice anchor",

@@ -62,7 +62,8 @@ class Table:
 
     def _begin(self, state: MixtureState) -> None:
         self._state, self._changed = state, False
-        self.edit, self._pairs = Edit(self.model, state, 1), None
+        self.edit = Edit(self.model, state, 1)
+        self._pairs: Pairs | None = None
 
     @property
     def pairs(self) -> Pairs:
