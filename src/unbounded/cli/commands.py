@@ -92,6 +92,7 @@ def fit(
     device: Annotated[str, typer.Option(help="Where kernels run.")] = "cpu",
     holdout: Annotated[float, typer.Option(help="Share of the data held out for a score.")] = 0.0,
     keep_assignments: bool = False,
+    checkpoint_seconds: Annotated[float, typer.Option(help="Seconds between checkpoints.")] = 20.0,
     seed: int = 0,
     quiet: Annotated[bool, typer.Option(help="No progress bar.")] = False,
     **others: Any,
@@ -103,7 +104,7 @@ def fit(
         "n_shards": shards, "sweeps_per_round": sweeps, "n_warmup": warmup, "n_draws": draws, "thin": thin,
         "n_chains": chains, "engine": engine, "n_workers": workers, "instantiate": instantiate, "dtype": dtype,
         "sampler": sampler, "sampler_options": dict(map(_option, sampler_option or [])),
-        "keep_assignments": keep_assignments, "random_state": seed,
+        "keep_assignments": keep_assignments, "checkpoint_seconds": checkpoint_seconds, "random_state": seed,
     }  # fmt: skip
     settings |= {} if device == "cpu" else {"device": device}
     wishes = {"likelihood": likelihood, "init": int(init) if init and init.isdecimal() else init}
@@ -150,6 +151,7 @@ def _run(run: Path, command: Command, quiet: bool) -> None:
     print((run / "summary.txt").read_text(), end="")
     if estimator.interrupted_:
         console.print(f"Interrupted; this is what there is so far. Go on with: unbounded resume {run}")
+        raise typer.Exit(130)
 
 
 @app.command()
