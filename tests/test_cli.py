@@ -218,8 +218,9 @@ def test_ctrl_c_and_resume(done, data, tmp_path, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(Mixture, "gather", watched)
-        said = ok("fit", "dp", data / "x.npy", "--out", out, *BRIEF, "--init", "one").replace("\n", " ")
-    assert "unbounded resume" in said
+        said = run("fit", "dp", data / "x.npy", "--out", out, *BRIEF, "--init", "one")
+    assert said.exit_code == 130
+    assert "unbounded resume" in said.stdout.replace("\n", " ")
     assert len(pd.read_csv(out / "draws.csv")) == 2
     assert "not finished" in error("predict", out, data / "x.npy", "--out", tmp_path / "p.csv")
     ok("resume", out, "--quiet")
