@@ -21,7 +21,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from unbounded import engines
-from unbounded.arrays import Array, is_csr
+from unbounded.arrays import Array, checked_csr, is_csr
 from unbounded.chain import export
 from unbounded.chain.lock import only_writer
 from unbounded.chain.progress import Report, show_progress
@@ -257,6 +257,7 @@ class ChainEstimator(BaseEstimator):
             order="C", ensure_all_finite="allow-nan", ensure_min_samples=2 if reset else 1,
         )  # fmt: skip
         if is_csr(X):
+            X = checked_csr(X)
             X = X.copy() if not X.has_canonical_format else X
             X.sum_duplicates()
         return X
