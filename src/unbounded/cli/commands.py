@@ -24,11 +24,29 @@ from unbounded.contracts import Command
 from unbounded.engines.recovery import EngineError
 from unbounded.models.families import FAMILIES, MODELS, family_named
 from unbounded.sources.files import absolute
+from unbounded.version import __version__
 
 app = typer.Typer(
     help="Exact, parallel MCMC for Bayesian nonparametric models.", no_args_is_help=True, add_completion=False
 )
 console = Console()
+
+
+def _say_version(asked: bool) -> None:
+    if asked:
+        print(f"unbounded {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    pass
+
+
 _LIKELIHOODS = "; ".join(
     f"of {family.atoms} {', '.join(member.name for member in family.choices.likelihoods)}" for family in FAMILIES
 )
