@@ -19,7 +19,7 @@ from unbounded.contracts import Engine, Message, Summary
 from unbounded.likelihoods.base import Bound
 from unbounded.models.labelled import labels as labelled
 from unbounded.models.labelled.halves import Cuts, Sides
-from unbounded.models.labelled.labels import Atoms, LabelShard, recode
+from unbounded.models.labelled.labels import Atoms, LabelShard, numbered, recode
 from unbounded.models.mixtures.model import AtomTable, Mixture, MixtureState
 
 LONG_SWEEP, MOST_ROUNDS = 1_600_000, 20  # cells of a sweep that is long beside what a jump takes anyway; rounds
@@ -77,10 +77,8 @@ class Edit:
         self.statistics = np.concatenate([table.statistics[live], np.zeros((n_cuts, table.statistics.shape[1]))])
         self.owner = np.append(table.owner[live], np.full(n_cuts, -1))
         self.code = np.arange(self.size + n_cuts)
-        position = np.full(len(table.counts), -1)
-        position[live] = np.arange(self.size)
-        every = np.arange(len(position))
-        self.positions = [recode(state, every, position, p) for p in range(model.n_shards)]  # by shard and code; or -1
+        number = numbered(state)
+        self.positions = [recode(state, number, p) for p in range(model.n_shards)]  # by shard and code; or -1
 
     @property
     def alive(self) -> Array:
