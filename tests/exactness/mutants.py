@@ -76,6 +76,7 @@ def battery() -> dict[str, Callable[[], Any]]:
         "seeds": halves("gaussian-1", "py", "seeds", chains=100, rounds=200),
         "urn": halves("flat", "py-high", "cut", chains=100),
         "urns": halves("flat", "dp", "coin", n=5, coin=0.85, chains=60),
+        "seeded": halves("flat", "dp", "seeds", coin=0.6, chains=60),
         "franchise": seats("bernoulli", "fixed", GroupedRun("franchise", Ghosts(1), 2, rounds=300)),
         "served": seats("bernoulli", "fixed", GroupedRun("franchise", Ghosts(0))),
         "direct": seats("bit", "fixed", GroupedRun("direct", Ghosts(1), 2, 3, rounds=160)),
