@@ -22,14 +22,14 @@ from unbounded.models.labelled.halves import Cuts, Sides
 from unbounded.models.labelled.labels import Atoms, LabelShard, numbered, recode
 from unbounded.models.mixtures.model import AtomTable, Mixture, MixtureState
 
-LONG_SWEEP, MOST_ROUNDS = 3_600_000, 20  # cells of a sweep that is long beside what a jump takes anyway; rounds
+LONG_SWEEP, MOST_ROUNDS = 3_600_000, 32  # cells of a sweep that is long beside what a jump takes anyway; rounds
 
 
 @dataclass(frozen=True)
 class Jumps:
     """How much is tried in a round; nothing of it depends on the labels.
 
-    every: rounds from one to the next that have such moves; by default one, up to 20 where cells are few and rounds
+    every: rounds from one to the next that have such moves; by default one, up to 32 where cells are few and rounds
     short.
     anchors: cuts at most. share: of the rows, after which there are no more of them. pool: rows that launches see
     first. passes: over all rows of a set, to find its halves. joined: chance that C is two clusters; those that are
