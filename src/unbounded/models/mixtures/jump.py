@@ -31,7 +31,7 @@ from unbounded.models.labelled.halves import Cuts, Sides
 from unbounded.models.labelled.labels import Atoms, LabelShard, recode
 from unbounded.models.mixtures.model import AtomTable, Mixture, MixtureState
 from unbounded.randomness import generator, key
-from unbounded.rows import boundaries, some_rows
+from unbounded.rows import some_rows
 
 TRIES, STEPS = 2, 6  # of a launch
 HOPELESS = (0.1, 0.03, 0.01)  # nats a row by which halves may look worse than one cluster, after each pass
@@ -258,7 +258,7 @@ def cut_some(model: Mixture[Any], state: MixtureState, engine: Engine, jumps: Ju
 def _look(edit: Edit, engine: Engine, pool: Array, partners: Array) -> tuple[Any, Array, Array]:
     """(coarse terms of the pool's rows, their atoms, atoms of the partners)."""
     model = edit.model
-    edges = boundaries(model.n_rows, model.n_shards)
+    edges = model.edges
     homes = [np.searchsorted(edges, rows, side="right") - 1 for rows in (pool, partners)]
     own = [
         (pool[homes[0] == p] - edges[p], partners[homes[1] == p] - edges[p], edit.positions(p))
@@ -274,8 +274,9 @@ def _look(edit: Edit, engine: Engine, pool: Array, partners: Array) -> tuple[Any
 
 def _look_at(model: Mixture[Any], shard: LabelShard, own: tuple[Array, Array, Array]) -> tuple[Any, Array, Array]:
     pool, partners, positions = own
-    rows = some_rows(shard.data, pool, model.likelihood.columns.size)
-    terms = rows if is_csr(rows) else model.coarse[0].terms(rows)
+    rows = some_rows(shard.data, pool, model.likelihood.n_terms)
+    coarse, which = model.coarse
+    terms = rows[:, which] if is_csr(rows) else coarse.terms(rows)
     return terms, positions[shard.labels[pool]], positions[shard.labels[partners]]
 
 
@@ -343,7 +344,8 @@ class Runs(NamedTuple):
     def dot(self, terms: Any, coefficients: Array) -> Array:
         """Of every row, with the coefficients of its set."""
         if is_csr(terms):
-            return np.asarray(terms.multiply(coefficients[self.sets]).sum(1)).ravel()
+            cells = terms.data * coefficients[np.repeat(self.sets, np.diff(terms.indptr)), terms.indices]
+            return np.bincount(np.repeat(np.arange(terms.shape[0]), np.diff(terms.indptr)), cells, terms.shape[0])
         return np.einsum("rf,rf->r", terms, coefficients[self.sets])
 
 

@@ -85,6 +85,11 @@ class Mixture(Built[MeasureT, Bound, int], Generic[MeasureT]):
     def n_rows(self) -> int:
         return self.setup.extent
 
+    @property
+    def edges(self) -> Array:
+        """Shard p holds rows edges[p] .. edges[p + 1]."""
+        return boundaries(self.n_rows, self.n_shards)
+
     @cached_property
     def kernel(self) -> LabelKernel:
         if self.setup.device not in KERNELS:
@@ -103,7 +108,7 @@ class Mixture(Built[MeasureT, Bound, int], Generic[MeasureT]):
         """The state with these labels (any integers)."""
         codes, labels = np.unique(np.asarray(labels), return_inverse=True)
         labels = labels.astype(np.int32).ravel()
-        engine.map(LabelShard.put, np.split(labels, boundaries(self.n_rows, self.n_shards)[1:-1]))
+        engine.map(LabelShard.put, np.split(labels, self.edges[1:-1]))
         return self.count(engine, len(codes), hyper or self.measure.start(), round_)
 
     def count(self, engine: Engine, n_shared: int, hyper: Any, round_: int) -> MixtureState:

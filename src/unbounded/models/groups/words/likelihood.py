@@ -33,12 +33,15 @@ from unbounded.models.groups.shard import (
     Instantiated,
     Predictives,
 )
+from unbounded.models.groups.tables import by_table
 from unbounded.models.groups.words import topics as words
 from unbounded.models.groups.words.topics import Topics, WordTable
 from unbounded.models.labelled.labels import Atoms
 from unbounded.priors import Gamma, slice_within
 from unbounded.randomness import RoundSeed
+from unbounded.rows import Csr
 
+QUICK = 1_600_000  # tokens: so quick are sweeps
 ETA_RANGE = (1e-6, 1e3)  # where a sampled eta lives
 
 
@@ -244,6 +247,27 @@ def _logits(finite, family, block, out, top):
 # ---- words as what groups hold
 
 
+@dataclass(frozen=True)
+class TableWords:
+    """The likelihood of tables: how often they have each word."""
+
+    eta: float
+    n_terms: int
+
+    def log_marginal(self, counts: Array, statistics: Array) -> Array:
+        return words.log_marginals(statistics, self.eta)
+
+    def centre(self, counts: Array, statistics: Array) -> Parameters:
+        weights = self.eta + np.maximum(statistics, 0.0)
+        return {"phi": weights / weights.sum(1, keepdims=True)}
+
+    def natural(self, parameters: Parameters) -> tuple[Array, Array]:
+        return np.zeros(len(parameters["phi"])), np.log(parameters["phi"])
+
+    def coarse(self) -> tuple[TableWords, Array]:
+        return self, np.arange(self.n_terms)
+
+
 class ByWord(NamedTuple):
     """What is kept with the words of a shard."""
 
@@ -297,6 +321,22 @@ class WordContent:
         counts, table = words.count(shard.data, shard.labels, order, self.likelihood.n_terms, n_atoms)
         statistics: Any = table
         return Atoms(counts, statistics)
+
+    def table_rows(self, shard: GroupShard, at: Array, n_tables: int) -> Csr:
+        ends, order = by_table(at, n_tables)
+        return Csr(ends, shard.data[order].astype(np.int64), np.ones(len(order)))
+
+    def of_tables(self, hyper: GroupHyper) -> TableWords:
+        return TableWords(hyper.eta, self.likelihood.n_terms)
+
+    def sums(self, counts: Array, statistics: Any) -> Array:
+        return statistics.toarray().astype(float)
+
+    def parts(self, sums: Array) -> tuple[Array, Any]:
+        return sums.sum(1).astype(np.int64), sparse.csr_matrix(sums.astype(np.int32))
+
+    def pace(self, form: str, n_rows: int) -> int:
+        return int(np.clip(QUICK // n_rows, 8, 32)) if form == "direct" else 1
 
     def from_dense(self, statistics: Array) -> WordTable:
         return words.table(sparse.csr_matrix(statistics.astype(np.int32)))

@@ -361,6 +361,22 @@ def log_evidence(values, times, counts, n_words, eta):
     return total
 
 
+@jit
+def log_marginals(statistics, eta):
+    """The same of each atom; counts need not be whole."""
+    atoms, n_words = statistics.shape
+    none, nothing = _lane_log_gamma(eta), _lane_log_gamma(n_words * eta)
+    out = np.empty(atoms)
+    for k in range(atoms):
+        cells, total = 0.0, 0.0
+        for w in range(n_words):
+            x = max(statistics[k, w], 0.0)
+            cells += _lane_log_gamma(eta + x) - none
+            total += x
+        out[k] = cells + nothing - _lane_log_gamma(n_words * eta + total)
+    return out
+
+
 @inline
 def _lane_log_gamma(x):
     """Log of the gamma function for 0 < x < 1e30, by Stirling's series at x + 8."""
