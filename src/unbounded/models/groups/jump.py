@@ -53,8 +53,9 @@ def _sit(model: Groups, state: GroupsState, engine: Engine) -> list[Array]:
     # mutant: sit logs
     logs, _ = model.measure.sticks(state.hyper, state.table.tables[live].astype(float), seed.rng("seating"))
     seating = Seating(state.hyper.gamma * np.exp(logs[:-1]), seed.key("seats"))
-    codes = [recode(state, live, np.arange(len(live)), p) for p in range(model.n_shards)]
-    return engine.map(partial(seat, seating), codes)
+    number = np.full(len(state.table.counts), -1, np.int32)
+    number[live] = np.arange(len(live))
+    return engine.map(partial(seat, seating), [recode(state, number, p) for p in range(model.n_shards)])
 
 
 def _as_mixture(model: Groups, state: GroupsState, n_tables: Array) -> MixtureState:

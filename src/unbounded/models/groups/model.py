@@ -243,7 +243,7 @@ class GroupsState:
             "owner": self.table.owner, **packed(self.table.statistics),
         }  # fmt: skip
 
-    @property
+    @cached_property
     def occupied(self) -> Array:
         return np.flatnonzero(self.table.counts > 0)
 

@@ -28,7 +28,7 @@ from unbounded.contracts import Engine, Message, Summary
 from unbounded.likelihoods.base import Bound
 from unbounded.models.labelled import labels as labelled
 from unbounded.models.labelled.halves import Cuts, Sides
-from unbounded.models.labelled.labels import Atoms, LabelShard, recode
+from unbounded.models.labelled.labels import Atoms, LabelShard, numbered, recode
 from unbounded.models.mixtures.model import AtomTable, Mixture, MixtureState
 from unbounded.randomness import generator, key
 from unbounded.rows import some_rows
@@ -75,6 +75,15 @@ class Jumps:
         return round_ % every == every - 1
 
 
+def chosen_jumps(jumps: bool | Jumps, usual: Jumps, able: bool) -> Jumps | None:
+    """What the user of an estimator asks for; able: whether the sampler that was chosen has such moves."""
+    if not isinstance(jumps, bool | np.bool_ | Jumps):
+        raise ValueError(f"jumps must be True, False or Jumps(...), got {jumps!r}.")
+    if isinstance(jumps, Jumps) and not able:
+        raise ValueError("jumps=Jumps(...) belongs to sampler='hybrid' with an exact rule: others have no jumps.")
+    return jumps if isinstance(jumps, Jumps) else usual if jumps else None
+
+
 def jump(model: Mixture[Any], state: MixtureState, engine: Engine, jumps: Jumps) -> MixtureState:
     """The state after some cuts and some merges."""
     if not jumps.due(state.round, model.n_rows):
@@ -97,8 +106,7 @@ class Edit:
         self.statistics = np.concatenate([table.statistics[live], np.zeros((n_cuts, table.statistics.shape[1]))])
         self.owner = np.append(table.owner[live], np.full(n_cuts, -1))
         self.code = np.arange(self.size + n_cuts)
-        self._position = np.full(len(table.counts), -1)
-        self._position[live] = np.arange(self.size)
+        self._position = numbered(state)
 
     @property
     def alive(self) -> Array:
@@ -106,7 +114,7 @@ class Edit:
 
     def positions(self, p: int) -> Array:
         """The atom of each of shard p's codes, or -1."""
-        return recode(self.state, np.arange(len(self._position)), self._position, p)
+        return recode(self.state, self._position, p)
 
     def wholes(self, proposals: Sequence[Proposal]) -> Atoms:
         """What every set would be as one atom."""
