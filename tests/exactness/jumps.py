@@ -14,9 +14,11 @@ import numpy as np
 from enumeration import Problem, Tally, Verdict, canonical, compare, put_holes
 
 from unbounded.engines import build
-from unbounded.models.mixtures import jump
+from unbounded.models.mixtures import cuts
+from unbounded.models.mixtures.cuts import cut_some
 from unbounded.models.mixtures.hybrid import HybridMixture
 from unbounded.models.mixtures.jump import Jumps
+from unbounded.models.mixtures.merges import merge_some
 from unbounded.setup import Setup
 
 
@@ -41,8 +43,10 @@ class Moves:
         return Jumps(every=1, share=self.share, pool=self.pool, passes=2, joined=0.4, merges=4, coin=self.coin)
 
     def move(self, model: Any, state: Any, engine: Any) -> Any:
-        chosen = {"cut": jump.cut_some, "merge": jump.merge_some, "both": jump.jump}[self.kind]
-        return replace(chosen(model, state, engine, self.jumps), round=state.round + 1)
+        moves = {"cut": [cut_some], "merge": [merge_some], "both": [cut_some, merge_some]}[self.kind]
+        for some in moves:
+            state = some(model, state, engine, self.jumps)
+        return replace(state, round=state.round + 1)
 
 
 def simulate(problem: Problem, moves: Moves) -> Tally:
@@ -66,6 +70,6 @@ def simulate(problem: Problem, moves: Moves) -> Tally:
 
 
 def check(problem: Problem, moves: Moves) -> Verdict:
-    limits = ((0.0,), 0.0) if moves.strict else (jump.HOPELESS, jump.SLACK)
-    with mock.patch.multiple(jump, HOPELESS=limits[0], SLACK=limits[1]):
+    limits = ((0.0,), 0.0) if moves.strict else (cuts.HOPELESS, cuts.SLACK)
+    with mock.patch.multiple(cuts, HOPELESS=limits[0], SLACK=limits[1]):
         return compare(problem, simulate(problem, moves), moves.rounds)

@@ -146,8 +146,7 @@ def positive(value: Any, name: str, size: int | None = None) -> Any:
 
 
 def repair(matrices: Array, lowest: float) -> Array:
-    """Symmetrise, and where rounding pushed eigenvalues below the lowest one of the prior's part, lift them back."""
-    matrices = 0.5 * (matrices + np.swapaxes(matrices, 1, 2))
+    """Symmetric matrices; where rounding pushed eigenvalues below the lowest one of the prior's part, lift them back."""
     scale = np.trace(matrices, axis1=1, axis2=2)
     suspicious = np.flatnonzero(scale * 1e-10 > lowest)
     for k in suspicious:

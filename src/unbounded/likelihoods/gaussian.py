@@ -31,6 +31,8 @@ from unbounded.likelihoods.gaussian_compiled import (
     draw_holes,
 )
 
+BLOCK_CELLS = 2**16  # of matrices that are worked on together
+
 
 @dataclass(frozen=True)
 class Gaussian:
@@ -120,29 +122,35 @@ class BoundGaussian(Bound):
         half = 0.5 * self.dof0
         return float(half * np.linalg.slogdet(self.scale0)[1] - multigammaln(half, self.size))
 
+    @cached_property
+    def _unpacked(self) -> Array:
+        """[d, d]: which of the terms is the product of two columns."""
+        a, b = self._pairs
+        term = np.empty((self.size, self.size), np.int64)
+        term[a, b] = term[b, a] = np.arange(len(a))
+        return term
+
     def _posterior(self, counts: Array, statistics: Array) -> tuple[Array, Array, Array, Array]:
         """(kappa_n, dof_n, mean_n, scale_n) for every atom."""
-        square = self.size * (self.size + 1) // 2
-        a, b = self._pairs
-        products = np.empty((len(counts), self.size, self.size))
-        products[:, a, b] = products[:, b, a] = statistics[:, :square]
         kappa = self.kappa0 + counts
-        mean = (self.kappa0 * self.mean0 + statistics[:, square:]) / kappa[:, None]
-        scale = (
-            self.scale0
-            + products
-            + self.kappa0 * np.outer(self.mean0, self.mean0)
-            - kappa[:, None, None] * mean[:, :, None] * mean[:, None, :]
-        )
+        mean = (self.kappa0 * self.mean0 + statistics[:, len(self._pairs[0]) :]) / kappa[:, None]
+        pull = np.sqrt(kappa)[:, None] * mean
+        scale = np.take(statistics, self._unpacked, axis=1)
+        scale += self.scale0 + self.kappa0 * np.outer(self.mean0, self.mean0)
+        scale -= pull[:, :, None] * pull[:, None, :]
         return kappa, self.dof0 + counts, mean, repair(scale, self._lowest)
 
     def log_marginal(self, counts: Array, statistics: Array) -> Array:
-        kappa, dof, _, scale = self._posterior(counts, statistics)
         d = self.size
+        step = max(1, BLOCK_CELLS // d**2)
+        if len(counts) > step:  # a few at a time: their matrices stay in cache
+            parts = [slice(i, i + step) for i in range(0, len(counts), step)]
+            return np.concatenate([self.log_marginal(counts[part], statistics[part]) for part in parts])
+        kappa, dof, _, scale = self._posterior(counts, statistics)
         return (
             multigammaln_rows(dof / 2, d)
             + self._log_prior
-            - 0.5 * dof * np.linalg.slogdet(scale)[1]
+            - dof * np.log(np.diagonal(np.linalg.cholesky(scale), axis1=1, axis2=2)).sum(1)
             + 0.5 * d * (math.log(self.kappa0) - np.log(kappa))
             + 0.5 * d * counts * math.log(2.0)
         )

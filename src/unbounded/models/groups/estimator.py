@@ -18,7 +18,7 @@ from unbounded.arrays import Array, is_sparse
 from unbounded.chain.run import Chain
 from unbounded.contracts import Choices, Engine, Likelihood
 from unbounded.estimator import ChainEstimator
-from unbounded.instantiation import resolve_rule
+from unbounded.instantiation import resolve as resolve_rule
 from unbounded.likelihoods import Bound, Gaussian
 from unbounded.models.groups import point_estimate as topics
 from unbounded.models.groups import reading

@@ -20,9 +20,11 @@ from unbounded.models.groups.model import Groups, GroupsState
 from unbounded.models.groups.shard import Content, DishTable, GroupShard
 from unbounded.models.groups.tables import Seating, TableShard, seat, serve, table_shard
 from unbounded.models.labelled.halves import Cuts, Halves, Sides, halve
-from unbounded.models.labelled.labels import Rows, recode
-from unbounded.models.mixtures.jump import Jumps, cut_some, merge_some
+from unbounded.models.labelled.labels import Rows, numbered, recode
+from unbounded.models.mixtures.cuts import cut_some
+from unbounded.models.mixtures.jump import Jumps
 from unbounded.models.mixtures.measure import PartitionHyper, PitmanYor
+from unbounded.models.mixtures.merges import merge_some
 from unbounded.models.mixtures.model import AtomTable, MixtureState
 from unbounded.randomness import RoundSeed
 
@@ -53,8 +55,7 @@ def _sit(model: Groups, state: GroupsState, engine: Engine) -> list[Array]:
     # mutant: sit logs
     logs, _ = model.measure.sticks(state.hyper, state.table.tables[live].astype(float), seed.rng("seating"))
     seating = Seating(state.hyper.gamma * np.exp(logs[:-1]), seed.key("seats"))
-    number = np.full(len(state.table.counts), -1, np.int32)
-    number[live] = np.arange(len(live))
+    number = numbered(state)
     return engine.map(partial(seat, seating), [recode(state, number, p) for p in range(model.n_shards)])
 
 

@@ -83,10 +83,10 @@ def _choice(odds, row, code, m, cuts, sides, out):
     """The share of a row that goes to the second half; adds to log q."""
     if row == cuts.anchors[m]:  # mutant: choice anchor
         return 0.0
-    # log p and log (1 - p)
-    away = -math.log1p(math.exp(-odds)) if odds > 0.0 else odds - math.log1p(math.exp(odds))
+    small = math.exp(-abs(odds))
+    away = min(odds, 0.0) - math.log1p(small)  # log p; the other one is log (1 - p)
     stay = away - odds
-    p = math.exp(away)
+    p = (1.0 if odds > 0.0 else small) / (1.0 + small)
     if cuts.soft:
         out.log_q[m] += p * away + (1.0 - p) * (stay if stay > -745.0 else 0.0)
         return p

@@ -12,9 +12,11 @@ from unbounded.contracts import Engine, Message, Spread, alone
 from unbounded.instantiation import Ghosts, Plan, Rule, classify
 from unbounded.likelihoods.base import Parameters
 from unbounded.models.labelled.labels import draw_parameters, recode
-from unbounded.models.mixtures.jump import Jumps, jump
+from unbounded.models.mixtures.cuts import cut_some
+from unbounded.models.mixtures.jump import Jumps
 from unbounded.models.mixtures.measure import TailLaw
 from unbounded.models.mixtures.measures import PartitionMeasure
+from unbounded.models.mixtures.merges import merge_some
 from unbounded.models.mixtures.message import MixtureRound, MixtureShare
 from unbounded.models.mixtures.model import Mixture, MixtureState
 from unbounded.randomness import generator
@@ -60,7 +62,11 @@ class HybridMixture(Mixture[PartitionMeasure]):
         return self.rule.settled(self.setup.n_rounds)
 
     def jump(self, state: MixtureState, engine: Engine) -> MixtureState:
-        return state if self.jumps is None or not self.exact else jump(self, state, engine, self.jumps)
+        """The state after some cuts and some merges."""
+        columns = self.likelihood.columns.size
+        if self.jumps is None or not self.exact or not self.jumps.due(state.round, self.n_rows, columns):
+            return state
+        return merge_some(self, cut_some(self, state, engine, self.jumps), engine, self.jumps)
 
     def global_step(self, state: MixtureState, spread: Spread = alone) -> Message:
         def rng(purpose: str) -> np.random.Generator:
