@@ -28,14 +28,15 @@ from unbounded.models.mixtures.merges import merge_some
 from unbounded.models.mixtures.model import AtomTable, MixtureState
 from unbounded.randomness import RoundSeed
 
-USUAL = Jumps(share=1.0)  # all tables are there anyway: cuts of all of them cost little more than one
+# Once all tables are there, more cuts and merges cost little more, but for cuts by a coin.
+USUAL = Jumps(share=1.0, merges=256, coin=1 / 256)
 CELLS = 2**20  # of all cuts together, in a vocabulary of any size
 
 
 def jump(model: Groups, state: GroupsState, engine: Engine, jumps: Jumps) -> GroupsState:
     """The state after some cuts and some merges of atoms."""
     every = model.content.pace(model.form, model.n_rows) if jumps.every is None else jumps.every
-    if state.round % every != every - 1:
+    if state.round % every > 0:  # the first round has some: topics that are random can be merged only there
         return state
     n_tables = _sit(model, state, engine)
     likelihood = model.content.of_tables(state.hyper)

@@ -41,7 +41,7 @@ from unbounded.priors import Gamma, slice_within
 from unbounded.randomness import RoundSeed
 from unbounded.rows import Csr
 
-QUICK = 1_600_000  # tokens: so quick are sweeps
+QUICK = 12_800_000  # tokens: sweeps are so quick that jumps pay in every few of them only
 ETA_RANGE = (1e-6, 1e3)  # where a sampled eta lives
 
 
@@ -336,7 +336,7 @@ class WordContent:
         return sums.sum(1).astype(np.int64), sparse.csr_matrix(sums.astype(np.int32))
 
     def pace(self, form: str, n_rows: int) -> int:
-        return int(np.clip(QUICK // n_rows, 8, 32)) if form == "direct" else 1
+        return int(np.clip(math.sqrt(QUICK / n_rows), 4, 20)) if form == "direct" else 1
 
     def from_dense(self, statistics: Array) -> WordTable:
         return words.table(sparse.csr_matrix(statistics.astype(np.int32)))
