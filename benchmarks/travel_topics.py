@@ -33,7 +33,7 @@ from unbounded.models.groups.predictive import Draw, completion
 from unbounded.models.groups.start import begin
 from unbounded.models.groups.words.likelihood import Tokens
 from unbounded.randomness import key
-from unbounded.round import Clock, rounds
+from unbounded.round import rounds
 from unbounded.setup import Setup
 
 SHARDS, ROUNDS, LOOK = 4, 200, 5
@@ -137,13 +137,20 @@ def heal(kind: str, name: str, seed: int, without: bool) -> str:
 
 def cost(kind: str) -> str:
     data, model, engine = built(kind, 1, False)
-    clock = Clock()
-    chain = rounds(model, engine, start("truth", data, model, engine, 1), clock)
-    next(islice(chain, 31, None))
-    before = dict(clock.seconds)
-    next(islice(chain, 63, None))
-    jump, sweep = (1e3 / 64 * (clock.seconds[name] - before[name]) for name in ("jump", "local"))
+    state, spent = start("truth", data, model, engine, 1), dict.fromkeys(("jump", "sweep"), 0.0)
+    for done in range(20 + 80):
+        began = time.process_time()
+        state = model.jump(state, engine)
+        jumped = time.process_time()
+        message = model.global_step(state)
+        sent = time.process_time()
+        gathered = engine.run(model.local_step, message)
+        if done >= 20:
+            spent["jump"] += jumped - began
+            spent["sweep"] += time.process_time() - sent
+        state = model.gather(state, message, gathered)
     engine.close()
+    jump, sweep = (1e3 / 80 * spent[name] for name in ("jump", "sweep"))
     return f"{kind}: jumps {jump:6.2f} ms a round, sweep {sweep:6.2f} ms: {jump / sweep:.0%}"
 
 

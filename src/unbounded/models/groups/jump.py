@@ -28,22 +28,23 @@ from unbounded.models.mixtures.merges import merge_some
 from unbounded.models.mixtures.model import AtomTable, MixtureState
 from unbounded.randomness import RoundSeed
 
-# Once all tables are there, more cuts and merges cost little more, but for cuts by a coin.
-USUAL = Jumps(share=1.0, merges=256, coin=1 / 256)
+USUAL = Jumps(share=1.0, pool=512)  # once all tables are there, cuts of all of them cost little more than one
+FIRST = 128  # times as many merges in the first round, where topics may be random ones, and soon never alike again
 CELLS = 2**20  # of all cuts together, in a vocabulary of any size
 
 
 def jump(model: Groups, state: GroupsState, engine: Engine, jumps: Jumps) -> GroupsState:
     """The state after some cuts and some merges of atoms."""
     every = model.content.pace(model.form, model.n_rows) if jumps.every is None else jumps.every
-    if state.round % every > 0:  # the first round has some: topics that are random can be merged only there
+    if state.round % every > 0:
         return state
     n_tables = _sit(model, state, engine)
     likelihood = model.content.of_tables(state.hyper)
     edges = np.append(0, np.cumsum([found.sum() for found in n_tables]))
     top: Any = TopProcess(model.measure.top, likelihood, edges, model.seed)
     tables: Any = AtTables(engine, model.content, edges)
-    few = replace(jumps, anchors=min(jumps.anchors, max(4, CELLS // likelihood.n_terms)))
+    anchors = min(jumps.anchors, max(4, CELLS // likelihood.n_terms))
+    few = replace(jumps, anchors=anchors, merges=jumps.merges * (FIRST if state.round == 0 else 1))
     moved = cut_some(top, _as_mixture(model, state, np.sum(n_tables, axis=0)), tables, few)
     moved = merge_some(top, moved, tables, few)
     engine.map(serve)

@@ -258,8 +258,10 @@ class TableWords:
         return words.log_marginals(statistics, self.eta)
 
     def centre(self, counts: Array, statistics: Array) -> Parameters:
-        weights = self.eta + np.maximum(statistics, 0.0)
-        return {"phi": weights / weights.sum(1, keepdims=True)}
+        weights = np.maximum(statistics, 0.0)
+        weights += self.eta
+        weights /= weights.sum(1, keepdims=True)
+        return {"phi": weights}
 
     def natural(self, parameters: Parameters) -> tuple[Array, Array]:
         return np.zeros(len(parameters["phi"])), np.log(parameters["phi"])
