@@ -46,7 +46,7 @@ from unbounded.rows import Csr
 
 FREE = 16  # slots for new private atoms of a shard, to begin with
 LOOK_AHEAD = 16
-MANY = 20_000  # rows: where there are fewer, rounds are short
+MANY = 180_000  # rows: where there are fewer, sweeps are short beside what a jump takes anyway
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class RowContent:
         return sums[:, -1].astype(np.int64), sums[:, :-1].copy()
 
     def pace(self, form: str, n_rows: int) -> int:
-        return int(np.clip(MANY // n_rows, 1, 8))
+        return int(np.clip(math.sqrt(MANY / n_rows), 1, 8))
 
     def from_dense(self, statistics: Array) -> Array:
         return statistics

@@ -138,6 +138,9 @@ class Together:
     def log_marginal(self, counts: Array, statistics: Array) -> Array:
         return self.rows.log_marginal(statistics[:, -1], statistics[:, :-1])
 
+    def merge_gains(self, counts: Array, statistics: Array, i: Array, j: Array) -> Array:
+        return self.rows.merge_gains(statistics[:, -1], statistics[:, :-1], i, j)
+
     def centre(self, counts: Array, statistics: Array) -> Parameters:
         return self.rows.centre(np.maximum(statistics[:, -1], 0.0), statistics[:, :-1])
 

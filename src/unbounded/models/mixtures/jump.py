@@ -82,7 +82,8 @@ class Edit:
         table, live = state.table, state.occupied
         self.size = len(live)  # of the state
         self.counts = np.append(table.counts[live], np.zeros(n_cuts))
-        self.statistics = np.concatenate([table.statistics[live], np.zeros((n_cuts, table.statistics.shape[1]))])
+        self.statistics = np.zeros((self.size + n_cuts, table.statistics.shape[1]))
+        self.statistics[: self.size] = table.statistics if self.size == len(table.counts) else table.statistics[live]
         self.owner = np.append(table.owner[live], np.full(n_cuts, -1))
         self.code = np.arange(self.size + n_cuts)
         position = numbered(state)

@@ -96,7 +96,7 @@ class Pairs:
             listed = (near | near.T)[i, j]
             i, j = i[listed], j[listed]
         self.first, self.second = i, j
-        self.gains = _gains(self.likelihood, self.counts, self.statistics, i, j)
+        self.gains = self.likelihood.merge_gains(self.counts, self.statistics, i, j)
         self.weights = expit(self.gains) + UNLIKELY
         self.total = float(self.weights.sum() + FAR * (k * (k - 1) // 2 - len(i)))
 
@@ -113,7 +113,7 @@ class Pairs:
         if not len(rest):  # rounding
             return self._pair(self.first[-1], self.second[-1], self.weights[-1], self.gains[-1])
         q = rest[min(int((aim - sums[-1]) / FAR), len(rest) - 1)]
-        gain = _gains(self.likelihood, self.counts, self.statistics, i[[q]], j[[q]])[0]
+        gain = self.likelihood.merge_gains(self.counts, self.statistics, i[[q]], j[[q]])[0]
         return self._pair(i[q], j[q], FAR, gain)
 
     def _pair(self, i: int, j: int, weight: float, gain: float) -> tuple[int, int, float, float]:
@@ -123,12 +123,6 @@ class Pairs:
         i, j = np.sort(np.searchsorted(self.atoms, [a, b]))
         weight = self.weights[(self.first == i) & (self.second == j)]
         return math.log((weight[0] if len(weight) else FAR) / self.total)
-
-
-def _gains(likelihood: Bound, counts: Array, statistics: Array, i: Array, j: Array) -> Array:
-    """Log marginals gained by merging atoms i and j."""
-    alone = likelihood.log_marginal(counts, statistics)
-    return likelihood.log_marginal(counts[i] + counts[j], statistics[i] + statistics[j]) - alone[i] - alone[j]
 
 
 def _gaps(likelihood: Bound, counts: Array, statistics: Array) -> Array:

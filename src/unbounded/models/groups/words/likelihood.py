@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from numbers import Real
 from typing import Any, ClassVar, NamedTuple
 
@@ -41,7 +41,8 @@ from unbounded.priors import Gamma, slice_within
 from unbounded.randomness import RoundSeed
 from unbounded.rows import Csr
 
-QUICK = 12_800_000  # tokens: sweeps are so quick that jumps pay in every few of them only
+QUICK = 6_400  # tokens for each word of the vocabulary: with fewer, a sweep is short beside what a jump takes anyway
+FREQUENT = 2048
 ETA_RANGE = (1e-6, 1e3)  # where a sampled eta lives
 
 
@@ -249,13 +250,17 @@ def _logits(finite, family, block, out, top):
 
 @dataclass(frozen=True)
 class TableWords:
-    """The likelihood of tables: how often they have each word."""
+    """The likelihood of tables: how often they have each word. frequent: words that are enough for first guesses."""
 
     eta: float
     n_terms: int
+    frequent: Array
 
     def log_marginal(self, counts: Array, statistics: Array) -> Array:
         return words.log_marginals(statistics, self.eta)
+
+    def merge_gains(self, counts: Array, statistics: Array, i: Array, j: Array) -> Array:
+        return words.merge_gains(statistics, self.eta, i, j)
 
     def centre(self, counts: Array, statistics: Array) -> Parameters:
         weights = np.maximum(statistics, 0.0)
@@ -267,7 +272,7 @@ class TableWords:
         return np.zeros(len(parameters["phi"])), np.log(parameters["phi"])
 
     def coarse(self) -> tuple[TableWords, Array]:
-        return self, np.arange(self.n_terms)
+        return replace(self, n_terms=len(self.frequent)), self.frequent
 
 
 class ByWord(NamedTuple):
@@ -285,6 +290,10 @@ def by_word(data: Array) -> ByWord:
 class WordContent:
     likelihood: BoundTokens
     dtype: str = "float64"
+
+    @cached_property
+    def _frequent(self) -> Array:
+        return np.sort(np.argsort(-self.likelihood.columns.mean, kind="stable")[:FREQUENT])
 
     def at(self, hyper: GroupHyper) -> BoundTokens:
         return self.likelihood.at(hyper.eta)
@@ -329,7 +338,7 @@ class WordContent:
         return Csr(ends, shard.data[order].astype(np.int64), np.ones(len(order)))
 
     def of_tables(self, hyper: GroupHyper) -> TableWords:
-        return TableWords(hyper.eta, self.likelihood.n_terms)
+        return TableWords(hyper.eta, self.likelihood.n_terms, self._frequent)
 
     def sums(self, counts: Array, statistics: Any) -> Array:
         return statistics.toarray().astype(float)
@@ -338,7 +347,7 @@ class WordContent:
         return sums.sum(1).astype(np.int64), sparse.csr_matrix(sums.astype(np.int32))
 
     def pace(self, form: str, n_rows: int) -> int:
-        return int(np.clip(math.sqrt(QUICK / n_rows), 4, 20)) if form == "direct" else 1
+        return int(np.clip(math.sqrt(QUICK * self.likelihood.n_terms / n_rows), 4, 20)) if form == "direct" else 1
 
     def from_dense(self, statistics: Array) -> WordTable:
         return words.table(sparse.csr_matrix(statistics.astype(np.int32)))

@@ -377,6 +377,32 @@ def log_marginals(statistics, eta):
     return out
 
 
+@jit
+def merge_gains(statistics, eta, first, second):
+    """What each of these pairs of atoms gains as one: only words that both have matter, and how many words they have."""
+    atoms, n_words = statistics.shape
+    none, least = _lane_log_gamma(eta), n_words * eta
+    totals, ends, had = np.zeros(atoms), np.zeros(atoms + 1, np.int64), np.empty(np.count_nonzero(statistics), np.int64)
+    for k in range(atoms):
+        ends[k + 1] = ends[k]
+        for w in range(n_words):
+            if statistics[k, w] > 0.0:
+                totals[k] += statistics[k, w]
+                had[ends[k + 1]] = w
+                ends[k + 1] += 1
+    out = np.empty(first.size)
+    for q in range(first.size):
+        i, j = first[q], second[q]
+        gain = -_lane_log_gamma(least)
+        for p in range(ends[i], ends[i + 1]):
+            a, b = statistics[i, had[p]], statistics[j, had[p]]
+            if b > 0.0:
+                gain += _lane_log_gamma(eta + a + b) - _lane_log_gamma(eta + a) - _lane_log_gamma(eta + b) + none
+        gain += _lane_log_gamma(least + totals[i]) + _lane_log_gamma(least + totals[j])
+        out[q] = gain - _lane_log_gamma(least + totals[i] + totals[j])
+    return out
+
+
 @inline
 def _lane_log_gamma(x):
     """Log of the gamma function for 0 < x < 1e30, by Stirling's series at x + 8."""
