@@ -29,13 +29,21 @@ class Ghosts:
     """Exact, all shards open: an atom is instantiated when one of `ghosts` data-free observations holds it.
 
     ghosts: default one per row. 0 (with one shard) is collapsed Gibbs; many approach the fully instantiated sampler.
+    spread: their number is drawn afresh each round, log-uniformly from ghosts / spread to ghosts; default 1, always
+        `ghosts`. Few ghosts leave young atoms collapsed, so that rows join them by what all their rows say.
     """
 
     ghosts: int | None = None
+    spread: float = 1.0
     exact: ClassVar[bool] = True
 
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.spread) and self.spread >= 1.0):
+            raise ValueError(f"spread must be a number of at least 1, got {self.spread!r}.")
+
     def plan(self, round_: int, n_rounds: int, n_rows: int, n_shards: int, rng: np.random.Generator) -> Plan:
-        return Plan(_count(self.ghosts, n_rows, n_shards), np.ones(n_shards, bool))
+        most = _count(self.ghosts, n_rows, n_shards)
+        return Plan(max(round(most * self.spread**-rng.random()), min(most, 1)), np.ones(n_shards, bool))
 
     def settled(self, n_rounds: int) -> int:
         return 0

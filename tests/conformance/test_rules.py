@@ -8,7 +8,7 @@ import pickle
 import numpy as np
 import pytest
 
-from unbounded.instantiation import MEMBERS, classify, resolve
+from unbounded.instantiation import MEMBERS, Ghosts, classify, resolve
 
 SIZES = [(10, 1), (10, 2), (1000, 7), (3, 64)]  # rows, shards
 KNOWN = ("round_", "n_rounds", "n_rows", "n_shards", "rng")  # all that a rule may know
@@ -63,3 +63,12 @@ def test_every_atom_has_one_place(name):
         assert (ghosts[mobile] > 0).all()
         assert (ghosts[private] == 0).all()
         assert (owner[private] >= 0).all(), "an atom of several shards is nobody's own"
+
+
+def test_ghosts_may_be_drawn():
+    numbers = [plan.ghosts for plan in plans(Ghosts(spread=100.0), 1000, 3)]
+    assert min(numbers) >= 10 and max(numbers) <= 1000
+    assert np.median(numbers) < 400, "log-uniform: half of them below 100"
+    assert {plan.ghosts for plan in plans(Ghosts(1, spread=100.0), 1000, 3)} == {1}
+    with pytest.raises(ValueError, match="spread must be a number of at least 1"):
+        Ghosts(spread=0.5)

@@ -1,7 +1,7 @@
 """Moves of whole atoms against brute force: alone, without any sweep, and as a part of the round.
 
 The posterior is that of enumeration.py; here a round is nothing but cuts, merges, or both. Tiny data are no reason to
-give a launch up or to end the cuts early, so checks ask for that.
+give a launch up or to end the cuts early, so checks ask for that; and seeds are one or two.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from enumeration import Problem, Tally, Verdict, canonical, compare, put_holes
 
 from unbounded.engines import build
-from unbounded.models.mixtures import cuts
+from unbounded.models.mixtures import cuts, merges
 from unbounded.models.mixtures.cuts import cut_some
 from unbounded.models.mixtures.hybrid import HybridMixture
 from unbounded.models.mixtures.jump import Jumps
@@ -26,7 +26,7 @@ from unbounded.setup import Setup
 class Moves:
     """Which moves, on how many shards, and how often."""
 
-    kind: str  # cut, merge, both
+    kind: str  # cut, coin, seeds, merge (coin and seeds), both
     n_shards: int = 2
     share: float = 1.0
     pool: int = 1024
@@ -43,8 +43,7 @@ class Moves:
         return Jumps(every=1, share=self.share, pool=self.pool, passes=2, joined=0.4, merges=4, coin=self.coin)
 
     def move(self, model: Any, state: Any, engine: Any) -> Any:
-        moves = {"cut": [cut_some], "merge": [merge_some], "both": [cut_some, merge_some]}[self.kind]
-        for some in moves:
+        for some in {"cut": [cut_some], "both": [cut_some, merge_some]}.get(self.kind, [merge_some]):
             state = some(model, state, engine, self.jumps)
         return replace(state, round=state.round + 1)
 
@@ -71,5 +70,6 @@ def simulate(problem: Problem, moves: Moves) -> Tally:
 
 def check(problem: Problem, moves: Moves) -> Verdict:
     limits = ((0.0,), 0.0) if moves.strict else (cuts.HOPELESS, cuts.SLACK)
-    with mock.patch.multiple(cuts, HOPELESS=limits[0], SLACK=limits[1]):
+    ways = {"coin": (0,), "seeds": (1, 2)}.get(moves.kind, (0, 1, 2))
+    with mock.patch.multiple(cuts, HOPELESS=limits[0], SLACK=limits[1]), mock.patch.object(merges, "WAYS", ways):
         return compare(problem, simulate(problem, moves), moves.rounds)

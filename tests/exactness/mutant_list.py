@@ -33,12 +33,12 @@ MUTANTS = [
     ),
     Mutant(
         "anchors counted in q", "choice anchor",
-        "if row == cuts.anchors[m]:\n"
-        "    out.log_q[m] += -math.log1p(math.exp(odds))", "cuts",
+        "if row == cuts.anchors[m, k]:\n"
+        "    out.log_q[m] += -math.log1p(math.exp(odds))", "seeds cuts",
     ),
     Mutant(
         "anchors that may leave", "choice anchor",
-        "if row == cuts.anchors[m] and (cuts.soft or sides.side[code] >= 0):", "cuts",
+        "if row == cuts.anchors[m, k] and (cuts.soft or sides.side[code] >= 0):", "cuts",
     ),
     Mutant(
         "q of halves that are not the drawn ones", "choice log q",
@@ -66,31 +66,60 @@ MUTANTS = [
     ),
     Mutant(
         "the coin's two orders counted once", "coin log coin",
-        "log_coin = math.lgamma(m + 1) + math.lgamma(n + 1) - math.lgamma(m + n + 2) - math.log(n_whole)", "coins",
+        "return math.lgamma(m + 1) + math.lgamma(n + 1) - math.lgamma(m + n + 2)", "coins",
     ),
     Mutant(
-        "the coin's cluster chosen among those there are", "coin log coin",
-        "log_coin = math.log(2.0) + math.lgamma(m + 1) + math.lgamma(n + 1) - math.lgamma(m + n + 2) - math.log(n_whole + 1)", "coins",
+        "the cluster to be cut chosen among those there will be", "coin choice",
+        "return gain + log_prior + log_odds + math.log(n_whole + 1)", "coins",
     ),
     Mutant(
         "a fair coin", "coin log coin",
-        "log_coin = -(m + n - 1) * math.log(2.0) - math.log(n_whole)", "coins",
+        "return -(m + n - 1) * math.log(2.0)", "coins",
     ),
     Mutant(
         "merges with K of the wrong state", "coin n whole",
         "n_whole = len(edit.alive) - 1 + (len(edit.alive) == 2)", "coins",
     ),
     Mutant(
-        "the chance of the pair left out of a merge", "merge decision",
-        "if math.log(u[1]) < -_log_coin_ratio(edit, a, b, -gain, -log_cut):", "coins",
+        "the chance of the pair left out of a merge", "merge ratio",
+        "log_ratio = -_log_ratio(edit, a, b, -gain, -turn.log_cut) + log_way", "coins",
     ),
     Mutant(
-        "the chance of a coin left out of a merge", "merge decision",
-        "if math.log(u[1]) < -_log_coin_ratio(edit, a, b, -gain, log_chance):", "coins",
+        "the chance of a cut left out of a merge", "merge ratio",
+        "log_ratio = -_log_ratio(edit, a, b, -gain, log_chance) + log_way", "coins",
     ),
     Mutant(
-        "the chance of the pair left out of a coin's cut", "coin decision",
-        "if math.log(u[1]) < log_ratio:", "urns",
+        "the chance of the pair left out of a coin's cut", "cut pair",
+        "", "urns",
+    ),
+    Mutant(
+        "seeds drawn from either half", "seeds of the smaller",
+        "if turn.seeds and turn.u[2] < 0.5:", "seeds",
+    ),
+    Mutant(
+        "the choice of the half with seeds left out", "seeds log order",
+        "log_order = 0.0", "seeds",
+    ),
+    Mutant(
+        "the choice of seeds left out", "seeds log way",
+        "return -log_order", "seeds",
+    ),
+    Mutant(
+        "seeds always drawn from all rows", "seeds log way",
+        "return -_log_subsets(m + n, seeds) - log_order", "seeds",
+    ),
+    Mutant(
+        "what seeds say of the halves left out of a merge", "merge seeds",
+        "_by_seeds(table, turn, (a, b))", "seeds",
+    ),
+    Mutant(
+        "what seeds say of the halves left out of a cut", "cut by seeds",
+        "log_way += 0.0", "seeds",
+    ),
+    Mutant(
+        "seeds that look at the current halves", "seeds rest",
+        "other = edit.wholes([proposal._replace(atoms=atoms[1:] or atoms)])\n"
+        "halves = first, other", "seeds",
     ),
     Mutant(
         "counts in the tail include the row itself", "move weights",

@@ -72,9 +72,10 @@ def battery() -> dict[str, Callable[[], Any]]:
     return {
         "cuts": halves("gaussian-1", "py", "cut"),
         "narrow": halves("gaussian-1", "py", "cut", share=0.4, strict=True),
-        "coins": halves("gaussian-1", "py", "merge"),
+        "coins": halves("gaussian-1", "py", "coin"),
+        "seeds": halves("gaussian-1", "py", "seeds"),
         "urn": halves("flat", "py-high", "cut", chains=100),
-        "urns": halves("flat", "dp", "merge", n=5, coin=0.85, chains=60),
+        "urns": halves("flat", "dp", "coin", n=5, coin=0.85, chains=60),
         "franchise": seats("bernoulli", "fixed", GroupedRun("franchise", Ghosts(1), 2, rounds=300)),
         "served": seats("bernoulli", "fixed", GroupedRun("franchise", Ghosts(0))),
         "direct": seats("bit", "fixed", GroupedRun("direct", Ghosts(1), 2, 3, rounds=160)),

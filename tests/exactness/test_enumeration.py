@@ -31,7 +31,7 @@ SHORT = [
     ("gaussian-6", "dp", 5, Run(OneOpen(), 3)),
     ("gaussian-hole", "py", 5, Run(Ghosts(), 2)),
     ("bernoulli", "py", 5, Run(Ghosts(), 5)),
-    ("bernoulli", "dp", 6, Run(Ghosts(60), 3, engine="threads")),
+    ("bernoulli", "dp", 6, Run(Ghosts(60, spread=30.0), 3, engine="threads")),
     ("bernoulli", "py-negative", 5, Run(OneOpen(1), 3, 3)),
     ("bernoulli", "py-sampled", 5, Run(Ghosts(), 2)),
     ("bernoulli", "dp-sampled", 4, Run(OneOpen(4), 2)),

@@ -151,7 +151,7 @@ def positive(value: Any, name: str, size: int | None = None) -> Any:
 
 
 def repair(matrices: Array, lowest: float) -> Array:
-    """Symmetric matrices; where rounding pushed eigenvalues below the lowest one of the prior's part, lift them back."""
+    """Symmetric matrices: where rounding pushed eigenvalues below the lowest one of the prior's part, lift them."""
     scale = np.trace(matrices, axis1=1, axis2=2)
     suspicious = np.flatnonzero(scale * 1e-10 > lowest)
     for k in suspicious:

@@ -13,7 +13,6 @@ from unbounded.compiled.jit import implements, inline, jit
 from unbounded.compiled.lanes import lane_log
 from unbounded.compiled.products import multiply
 from unbounded.likelihoods.operations import (
-    FASTER,
     accumulate,
     clear,
     contrast,
@@ -43,6 +42,8 @@ class GaussianFamily(NamedTuple):
     kappa0: float
     dof0: float
     factor0: Array
+
+    own_cuts = True
 
 
 class PlaneGaussian(NamedTuple):
@@ -483,9 +484,6 @@ def _weigh(family, block, weights, out):
         for r in range(block.size):
             total += weighted[r, j]
         out[f + j] = total
-
-
-FASTER.append(GaussianFamily)
 
 
 class Holes(NamedTuple):

@@ -29,7 +29,7 @@ class Cuts(NamedTuple):
     """M cuts, as all shards know them."""
 
     odds: Array  # [M, F + 1]: log odds of the second half are odds . (terms, 1)
-    anchors: Array  # [M] the row that is in the first half whatever p says, or -1
+    anchors: Array  # [M, A] rows that are in the first half whatever p says, or -1
     key: np.uint64
     soft: bool
 
@@ -81,8 +81,9 @@ def halve(families: Any, rows: Rows, cuts: Cuts, sides: Sides) -> Halves:
 @jit
 def _choice(odds, row, code, m, cuts, sides, out):
     """The share of a row that goes to the second half; adds to log q."""
-    if row == cuts.anchors[m]:  # mutant: choice anchor
-        return 0.0
+    for k in range(cuts.anchors.shape[1]):
+        if row == cuts.anchors[m, k]:  # mutant: choice anchor
+            return 0.0
     small = math.exp(-abs(odds))
     away = min(odds, 0.0) - math.log1p(small)  # log p; the other one is log (1 - p)
     stay = away - odds

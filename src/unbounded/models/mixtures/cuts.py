@@ -24,7 +24,7 @@ from unbounded.contracts import Engine
 from unbounded.likelihoods.base import Bound
 from unbounded.models.labelled.halves import Cuts
 from unbounded.models.labelled.labels import Atoms, LabelShard
-from unbounded.models.mixtures.jump import Edit, Jumps, Proposal, through_rows
+from unbounded.models.mixtures.jump import Edit, Jumps, Proposal, odds_of, through_rows
 from unbounded.models.mixtures.model import Mixture, MixtureState
 from unbounded.randomness import generator, key
 from unbounded.rows import some_rows
@@ -106,7 +106,7 @@ def _disjoint(counts: Array, drawn: Sequence[tuple[int, int, int, bool]], most: 
             continue
         taken[[a, b] if join else [a]] = True  # mutant: cut taken
         if not join or a != b:
-            proposals.append(Proposal(int(anchor), (int(a), int(b)) if join else (int(a),)))
+            proposals.append(Proposal((int(anchor),), (int(a), int(b)) if join else (int(a),)))
         if counts[taken].sum() >= most:
             break
     return proposals
@@ -124,7 +124,7 @@ def _launch(model: Mixture[Any], pool: Pool, proposals: Sequence[Proposal], rng:
     others = np.maximum(np.diff(starts) - 1, 1)
     place = np.full(len(pool.sets), -1)
     place[order] = np.arange(len(order))
-    anchors = place[np.searchsorted(pool.rows, _anchors(proposals))]
+    anchors = place[np.searchsorted(pool.rows, _anchors(proposals)[:, 0])]
     seeds = starts[:-1] + (rng.random((TRIES, m)) * others).astype(np.int64)
     seeds += (seeds >= anchors) & (np.diff(starts) > 1)
     # Every try as if it had sets of its own.
@@ -170,7 +170,7 @@ def _em(coarse: Bound, terms: Any, runs: Runs, anchors: Array, seeds: Array) -> 
     stay, away = Atoms(ones, _dense(terms[anchors])), Atoms(ones, _dense(terms[seeds]))
     p = odds = np.empty(0)
     for _ in range(STEPS):
-        odds = _odds(coarse, stay, away)
+        odds = odds_of(coarse, stay, away)
         p = expit(runs.dot(terms, odds[:, :-1]) + odds[runs.sets, -1])
         away = Atoms(np.add.reduceat(p, runs.starts[:-1]), runs.sums(terms, p))
         stay = Atoms(counts - away.counts, total - away.statistics)
@@ -178,15 +178,6 @@ def _em(coarse: Bound, terms: Any, runs: Runs, anchors: Array, seeds: Array) -> 
     return odds, coarse.log_marginal(*away) + coarse.log_marginal(
         np.maximum(stay.counts, 0.0), stay.statistics
     ) + entropy
-
-
-def _odds(likelihood: Bound, stay: Atoms, away: Atoms) -> Array:
-    """[M, F + 1] log odds of the second half against the first, given (soft) statistics of both."""
-    counts = np.maximum(np.concatenate([stay.counts, away.counts]), 0.0)
-    bias, eta = likelihood.natural(likelihood.centre(counts, np.concatenate([stay.statistics, away.statistics])))
-    bias = bias + np.log(counts + 0.5)
-    m = len(stay.counts)
-    return np.column_stack([eta[m:] - eta[:m], bias[m:] - bias[:m]])
 
 
 def _repeated(terms: Any, times: int) -> Any:
@@ -211,14 +202,15 @@ def _refine(edit: Edit, engine: Engine, proposals: Sequence[Proposal], odds: Arr
         gain = edit.gains(stay, away) - found.log_q
         # What K adds to the prior is left out: it is not the same before and after.
         gain -= measure.log_merge(edit.state.hyper, np.maximum(stay.counts, 1.0), np.maximum(away.counts, 1.0), 2)
-        odds[worth] = _odds(edit.model.likelihood, stay, away)
+        odds[worth] = odds_of(edit.model.likelihood, stay, away)
         # mutant: cut worth
         worth = worth[gain > -HOPELESS[min(k, len(HOPELESS) - 1)] * whole.counts[worth] - SLACK]
     return odds, worth
 
 
 def _anchors(proposals: Sequence[Proposal]) -> Array:
-    return np.array([anchor for anchor, _ in proposals])
+    """[M, 1]"""
+    return np.array([anchors for anchors, _ in proposals])
 
 
 def _decide(

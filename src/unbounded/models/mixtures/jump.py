@@ -16,6 +16,7 @@ import numpy as np
 
 from unbounded.arrays import Array
 from unbounded.contracts import Engine, Message, Summary
+from unbounded.likelihoods.base import Bound
 from unbounded.models.labelled import labels as labelled
 from unbounded.models.labelled.halves import Cuts, Sides
 from unbounded.models.labelled.labels import Atoms, LabelShard, numbered, recode
@@ -41,7 +42,7 @@ class Jumps:
     pool: int = 1024
     passes: int = 3
     joined: float = 0.05
-    merges: int = 8
+    merges: int = 12
     coin: float = 0.03125
 
     def __post_init__(self) -> None:
@@ -157,9 +158,9 @@ def _apply(model: Mixture[Any], cuts: Cuts | None, shard: LabelShard, own: tuple
 
 
 class Proposal(NamedTuple):
-    """C: one atom to be cut, or two that are as they are, the first with the anchor."""
+    """C: one atom to be cut, or two that are as they are, the first with the anchors."""
 
-    anchor: int
+    anchors: tuple[int, ...]
     atoms: tuple[int, ...]
 
 
@@ -201,3 +202,12 @@ def _found_on(model: Mixture[Any], shard: LabelShard, cuts: Cuts, sides: Sides) 
     totals, log_q, rows = model.kernel.halve(shard, cuts, sides)
     there = np.stack([rows - totals[:, -1] > 0, totals[:, -1] > 0]).astype(np.int64)
     return Summary({"totals": totals, "log_q": log_q, "shards": there, "owner": there * shard.index}, {})
+
+
+def odds_of(likelihood: Bound, stay: Atoms, away: Atoms) -> Array:
+    """[M, F + 1] log odds of the second half against the first, given (soft) statistics of both."""
+    counts = np.maximum(np.concatenate([stay.counts, away.counts]), 0.0)
+    bias, eta = likelihood.natural(likelihood.centre(counts, np.concatenate([stay.statistics, away.statistics])))
+    bias = bias + np.log(counts + 0.5)
+    m = len(stay.counts)
+    return np.column_stack([eta[m:] - eta[:m], bias[m:] - bias[:m]])

@@ -1,135 +1,224 @@
-"""Merges of clusters (docs/jumps.md, "Merges").
+"""Merges of clusters, one after another (docs/jumps.md, "Merges").
 
-The statistics of two atoms tell what they would be as one. A pair is proposed by how much it would gain; the reverse is
-a cluster cut by a coin of unknown bias, which is nearly never accepted, and needed for balance.
+The statistics of two atoms tell what they would be as one. A pair is proposed by how much it would gain. The reverse is
+a cluster, each as likely as the others, that is cut: by a coin of unknown bias, for halves that are alike, or by a few
+of its rows, the *seeds*, for a half that is a small corner of the cluster. Such cuts are nearly never accepted, and
+needed for balance.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import expit
 
-from unbounded.arrays import Array
+from unbounded.arrays import Array, is_csr
 from unbounded.contracts import Engine
-from unbounded.likelihoods.base import Bound
 from unbounded.models.labelled.halves import Cuts
-from unbounded.models.mixtures.jump import Edit, Jumps, Proposal, through_rows
+from unbounded.models.labelled.labels import Atoms, LabelShard
+from unbounded.models.mixtures.jump import Edit, Jumps, Proposal, odds_of, through_rows
 from unbounded.models.mixtures.model import Mixture, MixtureState
+from unbounded.models.mixtures.pairs import Pairs
 from unbounded.randomness import generator, key
+from unbounded.rows import some_rows
 
-UNLIKELY, FAR = 1e-9, 1e-12  # weights of pairs of neighbours that gain nothing, and of others
-NEIGHBOURS = 6
+WAYS = (*8 * (0,), 4, 8, 16, 32)  # of a cut, all as likely: so many seeds, or a coin
+STEPS = 2  # of EM from seeds
 
 
 def merge_some(model: Mixture[Any], state: MixtureState, engine: Engine, jumps: Jumps) -> MixtureState:
-    """The state after some pairs were merged, or clusters cut by a coin, one after another."""
+    """The state after some pairs were merged, or clusters cut."""
     rng = generator(model.seed, "merges", state.round)
-    edit, changed, pairs = Edit(model, state), False, None
+    table = Table(model, state, engine)
     log_cut = math.log(jumps.coin) - math.log1p(-jumps.coin)
-    for turn in range(jumps.merges):
-        cut, u = rng.random() < jumps.coin, rng.random(3)
-        if cut:
-            state = edit.apply(engine) if changed else state
-            after = _cut_by_coin(model, state, engine, turn, log_cut, u)
-            if changed or after is not state:
-                state, edit, changed, pairs = after, Edit(model, after), False, None
-        elif len(edit.alive) > 1:
-            pairs = pairs or Pairs(edit)
-            a, b, log_chance, gain = pairs.draw(u[0])
-            # mutant: merge decision
-            if math.log(u[1]) < -_log_coin_ratio(edit, a, b, -gain, log_chance - log_cut):
-                edit.merge(a, b)
-                changed, pairs = True, None
-    return edit.apply(engine) if changed else state
+    for number in range(jumps.merges):
+        seeds = WAYS[int(rng.random() * len(WAYS))]
+        turn = Turn(number, log_cut, rng.random() < jumps.coin, seeds, rng.random(3))
+        if turn.cuts:
+            _cut(table, turn)
+        elif len(table.edit.alive) > 1:
+            _merge(table, turn)
+    return table.settled()
 
 
-def _log_coin_ratio(edit: Edit, a: int, b: int, gain: float, log_odds: float) -> float:
-    """Log ratio for a coin that cuts a cluster into a and b; log_odds: of a merge of this pair, against any cut."""
-    m, n = float(edit.counts[a]), float(edit.counts[b])
-    n_whole = len(edit.alive) - 1  # mutant: coin n whole
-    # The bias of the coin is uniform, and either half may be the first.
-    # mutant: coin log coin
-    log_coin = math.log(2.0) + math.lgamma(m + 1) + math.lgamma(n + 1) - math.lgamma(m + n + 2) - math.log(n_whole)
-    return gain + edit.log_prior(m, n, n_whole) + log_odds - log_coin
+class Turn(NamedTuple):
+    """What is drawn for one try without looking at anything."""
+
+    number: int
+    log_cut: float  # log odds of cuts
+    cuts: bool
+    seeds: int  # 0: a coin
+    u: Array
 
 
-def _cut_by_coin(
-    model: Mixture[Any], state: MixtureState, engine: Engine, turn: int, log_cut: float, u: Array
-) -> MixtureState:
-    """The state after a try to cut a cluster, each as likely as the others."""
-    edit = Edit(model, state, 1)
-    proposal = Proposal(-1, (int(u[0] * edit.size),))
-    odds = np.zeros((1, model.likelihood.n_terms + 1))
-    odds[0, -1] = math.log(u[2]) - math.log1p(-u[2])
-    cuts = Cuts(odds, np.array([-1]), key(model.seed, "coin", state.round, turn), False)
-    found = through_rows(edit, engine, cuts, [proposal])
+class Table:
+    """A state while pairs are merged: what happens to rows is put off until somebody looks at them."""
+
+    def __init__(self, model: Mixture[Any], state: MixtureState, engine: Engine):
+        self.model, self.engine = model, engine
+        self._begin(state)
+
+    def _begin(self, state: MixtureState) -> None:
+        self._state, self._changed = state, False
+        self.edit = Edit(self.model, state, 1)
+        self._pairs: Pairs | None = None
+
+    @property
+    def pairs(self) -> Pairs:
+        self._pairs = self._pairs or Pairs(self.edit)
+        return self._pairs
+
+    def merge(self, a: int, b: int) -> None:
+        self.edit.merge(a, b)
+        self._changed, self._pairs = True, None
+
+    def settled(self) -> MixtureState:
+        """Rows are where the table says."""
+        if self._changed:
+            self._begin(self.edit.apply(self.engine))
+        return self._state
+
+    def decide(self, accepted: bool, cuts: Cuts, proposal: Proposal) -> None:
+        """The cut that was entered is made or forgotten."""
+        self._begin(self.edit.apply(self.engine, cuts, [proposal]) if accepted else self._state)
+
+
+def _merge(table: Table, turn: Turn) -> None:
+    """Try to merge a pair."""
+    edit = table.edit
+    a, b, log_chance, gain = table.pairs.draw(turn.u[0], turn.seeds > 0)
+    if turn.seeds and turn.u[2] * (edit.counts[a] + edit.counts[b]) < edit.counts[a]:  # mutant: seeds of the smaller
+        a, b = b, a
+    log_u = math.log(turn.u[1])
+    log_way = _log_way(turn.seeds, edit.counts[a], edit.counts[b])
+    log_ratio = -_log_ratio(edit, a, b, -gain, log_chance - turn.log_cut) + log_way  # mutant: merge ratio
+    if log_u < log_ratio and turn.seeds:  # as far as one knows without the rows
+        chosen = np.searchsorted(edit.alive, [a, b])
+        table.settled()
+        a, b = table.edit.alive[chosen].tolist()
+        log_ratio += _by_seeds(table, turn, (a, b)).found.log_q[0]  # mutant: merge seeds
+    if log_u < log_ratio:
+        table.merge(a, b)
+
+
+def _cut(table: Table, turn: Turn) -> None:
+    """Try to cut a cluster, each as likely as the others."""
+    table.settled()
+    edit = table.edit
+    atoms = (int(turn.u[0] * edit.size),)
+    if edit.counts[atoms[0]] <= turn.seeds:
+        return
+    cuts, proposal, found = _by_seeds(table, turn, atoms) if turn.seeds else _by_coin(table, turn, atoms)
     stay, away = found.halves(edit.wholes([proposal]))
     if stay.counts[0] == 0 or away.counts[0] == 0:
-        return state
+        return
     gain = float(edit.gains(stay, away)[0])
-    a, b = proposal.atoms[0], edit.size
+    a, b = atoms[0], edit.size
     edit.split(a, 0, stay, away, found.owners(0))
-    log_ratio = _log_coin_ratio(edit, a, b, gain, -log_cut)  # but for the chance of the pair, which is hard to find
-    # mutant: coin decision
-    if math.log(u[1]) < log_ratio and math.log(u[1]) < log_ratio + Pairs(edit).log_chance(a, b):
-        return edit.apply(engine, cuts, [proposal])
-    return state
+    log_way = _log_way(turn.seeds, edit.counts[a], edit.counts[b])
+    if turn.seeds:
+        log_way += float(found.log_q[0])  # mutant: cut by seeds
+    log_u = math.log(turn.u[1])
+    log_ratio = _log_ratio(edit, a, b, gain, -turn.log_cut) - log_way
+    accepted = log_u < log_ratio  # but for the chance of the pair, which is hard to find
+    accepted = accepted and log_u < log_ratio + Pairs(edit).log_chance(a, b, turn.seeds > 0)  # mutant: cut pair
+    table.decide(accepted, cuts, proposal)
 
 
-class Pairs:
-    """The chance of every pair of atoms to be chosen for a merge: pairs of neighbours by what they would gain, all
-    others equally, hardly any."""
+def _log_ratio(edit: Edit, a: int, b: int, gain: float, log_odds: float) -> float:
+    """Log ratio for a cut of a cluster into a and b, but for the way it is cut.
 
-    def __init__(self, edit: Edit):
-        self.likelihood, self.atoms = edit.model.likelihood, edit.alive
-        self.counts, self.statistics = edit.counts[self.atoms], edit.statistics[self.atoms]
-        k = len(self.counts)
-        i, j = np.triu_indices(k, 1)
-        if k > NEIGHBOURS + 1:
-            coarse, which = edit.model.coarse
-            near = np.zeros((k, k), bool)
-            gap = _gaps(coarse, self.counts, self.statistics[:, which])
-            near[np.arange(k)[:, None], np.argpartition(gap, NEIGHBOURS, axis=1)[:, :NEIGHBOURS]] = True
-            listed = (near | near.T)[i, j]
-            i, j = i[listed], j[listed]
-        self.first, self.second = i, j
-        self.gains = self.likelihood.merge_gains(self.counts, self.statistics, i, j)
-        self.weights = expit(self.gains) + UNLIKELY
-        self.total = float(self.weights.sum() + FAR * (k * (k - 1) // 2 - len(i)))
-
-    def draw(self, u: float) -> tuple[int, int, float, float]:
-        """A pair, the log of its chance, and what its merge gains."""
-        sums = np.cumsum(self.weights)
-        aim = u * self.total
-        q = int(np.searchsorted(sums, aim, side="right"))
-        if q < len(sums):
-            return self._pair(self.first[q], self.second[q], self.weights[q], self.gains[q])
-        k = len(self.atoms)
-        i, j = np.triu_indices(k, 1)
-        rest = np.flatnonzero(~np.isin(i * k + j, self.first * k + self.second))
-        if not len(rest):  # rounding
-            return self._pair(self.first[-1], self.second[-1], self.weights[-1], self.gains[-1])
-        q = rest[min(int((aim - sums[-1]) / FAR), len(rest) - 1)]
-        gain = self.likelihood.merge_gains(self.counts, self.statistics, i[[q]], j[[q]])[0]
-        return self._pair(i[q], j[q], FAR, gain)
-
-    def _pair(self, i: int, j: int, weight: float, gain: float) -> tuple[int, int, float, float]:
-        return int(self.atoms[i]), int(self.atoms[j]), math.log(weight / self.total), float(gain)
-
-    def log_chance(self, a: int, b: int) -> float:
-        i, j = np.sort(np.searchsorted(self.atoms, [a, b]))
-        weight = self.weights[(self.first == i) & (self.second == j)]
-        return math.log((weight[0] if len(weight) else FAR) / self.total)
+    log_odds: of a merge of this pair, against any cut.
+    """
+    n_whole = len(edit.alive) - 1  # mutant: coin n whole
+    log_prior = edit.log_prior(float(edit.counts[a]), float(edit.counts[b]), n_whole)
+    return gain + log_prior + log_odds + math.log(n_whole)  # mutant: coin choice
 
 
-def _gaps(likelihood: Bound, counts: Array, statistics: Array) -> Array:
-    """[K, K]: log likelihood lost when the rows of two atoms change places; infinite for an atom with itself."""
-    bias, eta = likelihood.natural(likelihood.centre(counts, statistics))
-    score = statistics @ eta.T + counts[:, None] * bias
-    lost = np.diagonal(score)[:, None] - score
-    gap: Array = lost + lost.T
-    np.fill_diagonal(gap, np.inf)
-    return gap
+def _log_way(seeds: int, m: float, n: float) -> float:
+    """Log probability of a way to cut a cluster into m and n rows, against that of the same way seen from the merge.
+
+    The bias of a coin is uniform, and either half may be the first. Seeds are drawn from all rows, or from the first
+    half, which is first as often as the other one is large; what they say of the other rows is left out here.
+    """
+    if not seeds:
+        # mutant: coin log coin
+        return math.log(2.0) + math.lgamma(m + 1) + math.lgamma(n + 1) - math.lgamma(m + n + 2)
+    if m < seeds:
+        return -math.inf
+    log_order = math.log(n / (m + n))  # mutant: seeds log order
+    return _log_subsets(m, seeds) - _log_subsets(m + n, seeds) - log_order  # mutant: seeds log way
+
+
+def _log_subsets(n: float, size: int) -> float:
+    return math.lgamma(n + 1) - math.lgamma(size + 1) - math.lgamma(n - size + 1)
+
+
+# ---- ways to cut
+
+
+class Way(NamedTuple):
+    """A set cut once."""
+
+    cuts: Cuts
+    proposal: Proposal
+    found: Any
+
+
+def _by_coin(table: Table, turn: Turn, atoms: tuple[int, ...]) -> Way:
+    model, bias = table.model, float(turn.u[2])
+    odds = np.zeros((1, model.likelihood.n_terms + 1))
+    odds[0, -1] = math.log(bias) - math.log1p(-bias)
+    cuts = Cuts(odds, np.empty((1, 0), np.int64), _halves_key(table, turn), False)
+    proposal = Proposal((), atoms)
+    return Way(cuts, proposal, through_rows(table.edit, table.engine, cuts, [proposal]))
+
+
+def _by_seeds(table: Table, turn: Turn, atoms: tuple[int, ...]) -> Way:
+    """Cut by how much rows are like the seeds, which were drawn from the first of the atoms, and how much like others.
+
+    A few steps of EM over all rows come first. All of it is a function of the seeds and of the set: not of its halves.
+    """
+    edit, engine, likelihood = table.edit, table.engine, table.model.likelihood
+    rows, terms = _seeds(table, turn, atoms[0])
+    anchors, proposal = rows[None, :], Proposal(tuple(rows.tolist()), atoms)
+    whole = edit.wholes([proposal])
+    first = Atoms(np.array([float(turn.seeds)]), terms.sum(0)[None])
+    halves = first, Atoms(whole.counts - first.counts, whole.statistics - first.statistics)  # mutant: seeds rest
+    for _ in range(STEPS):
+        soft = Cuts(odds_of(likelihood, *halves), anchors, np.uint64(0), True)
+        halves = through_rows(edit, engine, soft, [proposal]).halves(whole)
+    cuts = Cuts(odds_of(likelihood, *halves), anchors, _halves_key(table, turn), False)
+    return Way(cuts, proposal, through_rows(edit, engine, cuts, [proposal]))
+
+
+def _halves_key(table: Table, turn: Turn) -> np.uint64:
+    return key(table.model.seed, "cut", table.edit.state.round, turn.number)
+
+
+def _seeds(table: Table, turn: Turn, atom: int) -> tuple[Array, Array]:
+    """(numbers, terms) of random rows of an atom.
+
+    Every shard shuffles some of its own; how many come from each of them is drawn from how many each has.
+    """
+    model, round_ = table.model, table.edit.state.round
+    codes = [np.flatnonzero(positions == atom) for positions in table.edit.positions]
+    parts = table.engine.map(partial(_seeds_on, model, (round_, turn.number), turn.seeds), codes)
+    rng = generator(model.seed, "seeds of shards", round_, turn.number)
+    sizes = rng.multivariate_hypergeometric([size for size, _, _ in parts], turn.seeds)
+    taken = [(rows[:k], terms[:k]) for (_, rows, terms), k in zip(parts, sizes.tolist(), strict=True)]
+    return np.concatenate([rows for rows, _ in taken]), np.concatenate([terms for _, terms in taken])
+
+
+def _seeds_on(
+    model: Mixture[Any], when: tuple[int, int], most: int, shard: LabelShard, codes: Array
+) -> tuple[int, Array, Array]:
+    """(rows of the atom on this shard, numbers and terms of some of them in random order)."""
+    rows = np.flatnonzero(np.isin(shard.labels, codes))
+    rng = generator(model.seed, "seeds", *when, shard.index)
+    chosen = rng.choice(rows, min(most, len(rows)), replace=False)
+    found = some_rows(shard.data, chosen, model.likelihood.n_terms)
+    terms = found.toarray() if is_csr(found) else model.likelihood.terms(found)
+    return len(rows), shard.first + chosen, terms

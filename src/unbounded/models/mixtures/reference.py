@@ -71,7 +71,7 @@ class ReferenceLabels:
         p = np.exp(away)
         share = p if cuts.soft else np.where(side >= 0, side, uniforms(cuts.key, rows) < p)
         log_q = share * away + (1.0 - share) * stay
-        anchored = rows == cuts.anchors[cut]
+        anchored = (rows[:, None] == cuts.anchors[cut]).any(1)
         share, log_q = np.where(anchored, 0.0, share), np.where(anchored, 0.0, log_q)
         moved = (cut >= 0) & (share == 1.0) & (sides.fresh[cut] >= 0)
         shard.labels[moved] = sides.fresh[cut[moved]]
