@@ -29,14 +29,14 @@ from unbounded.models.mixtures.model import AtomTable, MixtureState
 from unbounded.randomness import RoundSeed
 
 USUAL = Jumps(share=1.0, pool=512)  # once all tables are there, cuts of all of them cost little more than one
+EARLY = 128  # rounds
 FIRST = 32  # times as many merges in the first round, where topics may be random ones, and soon never alike again
 CELLS = 2**18  # of all cuts together, in a vocabulary of any size
 
 
 def jump(model: Groups, state: GroupsState, engine: Engine, jumps: Jumps) -> GroupsState:
     """The state after some cuts and some merges of atoms."""
-    every = model.content.pace(model.form, model.n_rows) if jumps.every is None else jumps.every
-    if state.round % every > 0:
+    if state.round % _every(model, state.round, jumps) > 0:  # mutant: jump due
         return state
     n_tables = _sit(model, state, engine)
     likelihood = model.content.of_tables(state.hyper)
@@ -45,18 +45,26 @@ def jump(model: Groups, state: GroupsState, engine: Engine, jumps: Jumps) -> Gro
     tables: Any = AtTables(engine, model.content, edges)
     anchors = min(jumps.anchors, max(4, CELLS // likelihood.n_terms))
     few = replace(jumps, anchors=anchors, merges=jumps.merges * (FIRST if state.round == 0 else 1))
-    moved = cut_some(top, _as_mixture(model, state, np.sum(n_tables, axis=0)), tables, few)
-    moved = merge_some(top, moved, tables, few)
+    before = _as_mixture(model, state, np.sum(n_tables, axis=0))  # mutant: jump tables
+    moved = merge_some(top, cut_some(top, before, tables, few), tables, few)
     engine.map(serve)
     return _as_groups(model, state, moved)
+
+
+def _every(model: Groups, round_: int, jumps: Jumps) -> int:
+    """Rounds from one jump to the next: by default half as many to begin with, while there is most to do."""
+    if jumps.every is not None:
+        return jumps.every
+    pace = model.content.pace(model.form, model.n_rows)
+    return max(1, pace // 2) if round_ < EARLY else pace
 
 
 def _sit(model: Groups, state: GroupsState, engine: Engine) -> list[Array]:
     """Everybody sits down; tables of each occupied atom on every shard, on which atoms have numbers 0, 1, ... now."""
     live, seed = state.occupied, RoundSeed(model.seed, state.round)
-    # mutant: sit logs
+    # mutant: sit weights
     logs, _ = model.measure.sticks(state.hyper, state.table.tables[live].astype(float), seed.rng("seating"))
-    seating = Seating(state.hyper.gamma * np.exp(logs[:-1]), seed.key("seats"))
+    seating = Seating(state.hyper.gamma * np.exp(logs[:-1]), seed.key("seats"))  # mutant: sit masses
     number = numbered(state)
     return engine.map(partial(seat, seating), [recode(state, number, p) for p in range(model.n_shards)])
 
@@ -65,7 +73,7 @@ def _as_mixture(model: Groups, state: GroupsState, n_tables: Array) -> MixtureSt
     """Tables as rows."""
     live, table = state.occupied, state.table
     sums = model.content.sums(table.counts[live], table.statistics[live])
-    hyper, private = PartitionHyper(state.hyper.alpha, 0.0), np.zeros_like(state.n_private)
+    hyper, private = PartitionHyper(state.hyper.alpha, 0.0), np.zeros_like(state.n_private)  # mutant: jump alpha
     return MixtureState(state.round, hyper, AtomTable(n_tables, sums, table.owner[live]), len(live), private)
 
 

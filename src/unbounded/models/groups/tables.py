@@ -61,7 +61,7 @@ def serve(shard: GroupShard) -> None:
     """Every row gets the atom of its table, and tables are forgotten."""
     tables = shard.tables
     assert tables is not None, "rows sit down first"
-    shard.put(tables.served[tables.at])  # mutant: serve
+    shard.put(tables.served[tables.at])
     if shard.seated:
         shard.seat(shard.seats)
     shard.tables = None
@@ -108,13 +108,13 @@ def draw_seats(labels, offsets, masses, first, key):
         for i in range(offsets[g], offsets[g + 1]):
             k = labels[i]
             j = met[k]
-            aim = uniform(key, first + i) * (masses[k] + j) - masses[k]  # mutant: draw seats
+            aim = uniform(key, first + i) * (masses[k] + j) - masses[k]  # mutant: draw seats open
             if j == 0 or aim < 0.0:
                 at[i] = tables
                 firsts[tables] = i
                 tables += 1
             else:
-                at[i] = at[order[begin[k] + min(np.int64(aim), j - 1)]]
+                at[i] = at[order[begin[k] + min(np.int64(aim), j - 1)]]  # mutant: draw seats join
             order[begin[k] + j] = i
             met[k] += 1
         for i in range(offsets[g], offsets[g + 1]):
@@ -136,7 +136,7 @@ class Together:
         return self.rows.n_terms + 1
 
     def log_marginal(self, counts: Array, statistics: Array) -> Array:
-        return self.rows.log_marginal(statistics[:, -1], statistics[:, :-1])
+        return self.rows.log_marginal(statistics[:, -1], statistics[:, :-1])  # mutant: together counts
 
     def merge_gains(self, counts: Array, statistics: Array, i: Array, j: Array) -> Array:
         return self.rows.merge_gains(statistics[:, -1], statistics[:, :-1], i, j)

@@ -338,7 +338,7 @@ class WordContent:
         return Csr(ends, shard.data[order].astype(np.int64), np.ones(len(order)))
 
     def of_tables(self, hyper: GroupHyper) -> TableWords:
-        return TableWords(hyper.eta, self.likelihood.n_terms, self._frequent)
+        return TableWords(hyper.eta, self.likelihood.n_terms, self._frequent)  # mutant: of tables eta
 
     def sums(self, counts: Array, statistics: Any) -> Array:
         return statistics.toarray().astype(float)

@@ -379,7 +379,7 @@ def log_marginals(statistics, eta):
 
 @jit
 def merge_gains(statistics, eta, first, second):
-    """What each of these pairs of atoms gains as one: only words that both have matter, and how many words they have."""
+    """What pairs of atoms gain as one: only words that both have matter, and how many words each of them has."""
     atoms, n_words = statistics.shape
     none, least = _lane_log_gamma(eta), n_words * eta
     totals, ends, had = np.zeros(atoms), np.zeros(atoms + 1, np.int64), np.empty(np.count_nonzero(statistics), np.int64)
