@@ -70,6 +70,8 @@ bench-compile: .setup-done
 bench-travel: .setup-done
 	$(BIN)/python benchmarks/travel.py cost
 	$(BIN)/python benchmarks/travel.py heal
+	$(BIN)/python benchmarks/travel_topics.py cost
+	$(BIN)/python benchmarks/travel_topics.py heal
 
 bench-million: .setup-done
 	$(BIN)/python benchmarks/million.py

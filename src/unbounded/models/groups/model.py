@@ -1,4 +1,4 @@
-"""The hierarchical Dirichlet process: its measure, and a round of it (docs/topics.md, "A round").
+"""The hierarchical Dirichlet process: its measure, and what its samplers share (docs/topics.md, "A round").
 
 H ~ DP(alpha, D0) and, for every group, D_s ~ DP(gamma, H): groups share atoms, each in its own proportions. In
 restaurant terms the rows of a group sit at tables, a table serves one dish (atom), and the tables of all groups are the
