@@ -38,7 +38,7 @@ BLOCK_CELLS = 2**16  # of matrices that are worked on together
 class Gaussian:
     """Clusters with any covariance: x ~ N(mu, Sigma), mu ~ N(mean, Sigma / kappa), Sigma ~ IW(dof, scale).
 
-    mean: prior mean of a cluster's centre; default the column means.
+    mean: prior mean of a cluster's centre; default the column means (of most rows, where a few are far away).
     kappa: how many observations the prior mean is worth; default 0.05.
     dof: degrees of freedom, above D - 1; default D + 2.
     scale: the prior scale matrix (D x D), its diagonal, or one number; by default a cluster is expected to have half of
@@ -55,7 +55,7 @@ class Gaussian:
     def bind(self, columns: Columns) -> BoundGaussian:
         size = columns.size
         spread = columns.spread()
-        centre = np.where(np.isfinite(columns.mean), columns.mean, 0.0)
+        centre = np.where(np.isfinite(columns.centre), columns.centre, 0.0)
         dof = float(size + 2 if self.dof is None else self.dof)
         if dof <= size - 1:
             raise ValueError(f"Gaussian: dof must be above the number of columns minus one ({size - 1}), got {dof}.")
