@@ -67,7 +67,8 @@ def test_every_atom_has_one_place(name):
 
 def test_ghosts_may_be_drawn():
     numbers = [plan.ghosts for plan in plans(Ghosts(spread=100.0), 1000, 3)]
-    assert min(numbers) >= 10 and max(numbers) <= 1000
+    assert min(numbers) >= 10
+    assert max(numbers) <= 1000
     assert np.median(numbers) < 400, "log-uniform: half of them below 100"
     assert {plan.ghosts for plan in plans(Ghosts(1, spread=100.0), 1000, 3)} == {1}
     with pytest.raises(ValueError, match="spread must be a number of at least 1"):

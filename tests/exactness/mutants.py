@@ -79,7 +79,7 @@ def battery() -> dict[str, Callable[[], Any]]:
         "cuts": halves("gaussian-1", "py", "cut"),
         "narrow": halves("gaussian-1", "py", "cut", share=0.4, strict=True),
         "coins": halves("gaussian-1", "py", "coin"),
-        "seeds": halves("gaussian-1", "py", "seeds"),
+        "seeds": halves("gaussian-1", "py", "seeds", chains=100, rounds=200),
         "urn": halves("flat", "py-high", "cut", chains=100),
         "urns": halves("flat", "dp", "coin", n=5, coin=0.85, chains=60),
         "sits": sits("words", "fixed", "direct", rounds=120, alone=True),

@@ -90,7 +90,6 @@ def test_words_of_a_large_source_start_on_the_workers(tmp_path, monkeypatch):
     make = partial(ub.HierarchicalDirichletProcess, **BRIEF, engine="serial")
     same_chain(make().fit(EMPTY), make(engine="processes", n_workers=2).fit(pieces(tmp_path / "a", EMPTY)))
     monkeypatch.setattr("unbounded.models.mixtures.start.PILOT_ROWS", 300)
-    monkeypatch.setattr("unbounded.models.mixtures.start.PILOT_ROWS_PER_FEATURE", 1)
     make = partial(make, Gaussian(), n_shards=26)  # one of which has no group
     same_chain(make().fit(HOLES, GROUPS), make().fit(pieces(tmp_path / "b", HOLES), GROUPS))
 

@@ -1,23 +1,23 @@
 """Where a chain of labels starts (docs/sampler.md, "The start"). The start never affects exactness, only the wait.
 
-The default grows clusters on a pilot of a few thousand rows: k-means++-like seeds, many of them, then rounds of the
-sampler itself and greedy merges by the model's own marginal likelihood; then all rows join the pilot's clusters.
+The default grows clusters on a pilot of some thousand rows: from one cluster, by the chain's own cuts and merges, while
+rows make no clusters of their own, and by greedy merges; then all rows join the pilot's clusters.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from unbounded.arrays import Array
-from unbounded.contracts import Engine, Message
+from unbounded.contracts import Engine, Message, Plan
 from unbounded.engines.local import Serial
-from unbounded.likelihoods.base import Bound
 from unbounded.models.labelled.labels import Atoms, LabelShard
 from unbounded.models.mixtures.hybrid import HybridMixture
+from unbounded.models.mixtures.jump import Jumps
 from unbounded.models.mixtures.message import MixtureRound, MixtureShare
 from unbounded.models.mixtures.model import Mixture, MixtureState, RowShards
 from unbounded.randomness import generator
@@ -25,11 +25,9 @@ from unbounded.round import rounds
 from unbounded.rows import rows_of
 
 NAMES = ("kmeans++", "one", "prior")
-PILOT_ROWS, PILOT_ROWS_PER_FEATURE = 25_000, 25
-SEED_ROWS = 2_000
-SEED_CELLS = 10_000_000
-MOST_SEEDS = 64
-CYCLES, ROUNDS_PER_CYCLE = 6, 8
+PILOT_ROWS = 10_000
+CYCLES, ROUNDS_PER_CYCLE = 3, (6, 16)  # where rows are few, and many
+FEW_ROWS = 2_000
 
 
 def begin(model: Mixture[Any], engine: Engine, X: Any, init: Any) -> MixtureState:
@@ -66,54 +64,41 @@ def _grown(model: Mixture[Any], engine: Engine, X: Any) -> MixtureState:
     return extend(model, engine, state, rng)
 
 
+@dataclass(frozen=True)
+class Grown:
+    """A rule for pilots: clusters come from cuts alone.
+
+    Rows that are like no others would fill a pilot with clusters of one row each, and those take long in many columns.
+    """
+
+    exact: ClassVar[bool] = True
+
+    def plan(self, round_: int, n_rounds: int, n_rows: int, n_shards: int, rng: np.random.Generator) -> Plan:
+        return Plan(n_rows, np.zeros(n_shards, bool))
+
+    def settled(self, n_rounds: int) -> int:
+        return 0
+
+
 def pilot(model: Mixture[Any], X: Any, rng: np.random.Generator) -> tuple[Array, MixtureState]:
     """Clusters of some of the rows, or of all when they are few."""
-    most = max(PILOT_ROWS, PILOT_ROWS_PER_FEATURE * (0 if model.likelihood.sparse else model.likelihood.n_terms))
-    rows = np.sort(rng.choice(model.n_rows, min(model.n_rows, most), replace=False))
+    rows = np.sort(rng.choice(model.n_rows, min(model.n_rows, PILOT_ROWS), replace=False))
     setup = replace(model.setup, extent=len(rows), n_shards=1, sweeps=1, seed=int(rng.integers(2**62)))
-    short = HybridMixture(setup, jumps=None)
+    short = HybridMixture(setup, Grown(), Jumps(every=1, share=1.0))
+    n_rounds = ROUNDS_PER_CYCLE[len(rows) >= FEW_ROWS]
     part = X[rows]
     few = Serial(RowShards(part, model.likelihood, 1))
     try:
         (completed,) = few.map(LabelShard.completed)
         filled = part if completed is None else completed
-        state = short.begin(few, _seed_labels(model, filled, rng))
+        state = short.begin(few, np.zeros(len(rows), np.int64))
         for _ in range(CYCLES):
-            state = next(islice(rounds(short, few, state), ROUNDS_PER_CYCLE - 1, None))
+            state = next(islice(rounds(short, few, state), n_rounds - 1, None))
             labels = _merged(short, state, filled, short.assignments(state, few))
-            labels = _split(short, state.hyper, filled, labels, rng)
             state = short.begin(few, labels, state.hyper, state.round)
-        state = next(islice(rounds(short, few, state), ROUNDS_PER_CYCLE - 1, None))
-        labels = _merged(short, state, filled, short.assignments(state, few))
-        return labels, short.begin(few, labels, state.hyper, state.round)
+        return labels, state
     finally:
         few.close()
-
-
-def _seed_labels(model: Mixture[Any], X: Any, rng: np.random.Generator) -> Array:
-    """k-means++ with the likelihood's own distance: how much better a row explains itself than a seed."""
-    likelihood, predictive = model.likelihood, model.kernel.predictive
-    most = max(20, min(SEED_ROWS, SEED_CELLS // likelihood.n_terms))
-    chosen = np.sort(rng.choice(X.shape[0], min(X.shape[0], most), replace=False))
-    few = X[chosen]
-    terms = likelihood.terms(few)
-    itself = _own_predictive(likelihood, terms)
-    n_seeds = min(MOST_SEEDS, max(1, len(chosen) // 5))
-    seeds = [int(rng.integers(len(chosen)))]
-    best = predictive(Atoms(np.ones(1), terms[seeds]), few)[0]
-    while len(seeds) < n_seeds:
-        gap = np.maximum(itself - best, 0.0)
-        if not gap.sum() > 0:
-            break
-        seeds.append(int(rng.choice(len(gap), p=gap / gap.sum())))
-        best = np.maximum(best, predictive(Atoms(np.ones(1), terms[seeds[-1:]]), few)[0])
-    return predictive(Atoms(np.ones(len(seeds)), terms[seeds]), X).argmax(0)
-
-
-def _own_predictive(likelihood: Bound, terms: Array) -> Array:
-    """Log predictive of each row given a copy of itself."""
-    ones = np.ones(len(terms))
-    return likelihood.log_marginal(2 * ones, 2 * terms) - likelihood.log_marginal(ones, terms)
 
 
 def _merged(model: Mixture[Any], state: MixtureState, X: Any, labels: Array) -> Array:
@@ -162,42 +147,9 @@ def _gains(model: Mixture[Any], hyper: Any, atoms: Atoms, separate: Array, i: in
     return together - separate[others] - separate[i] + prior
 
 
-def _split(model: Mixture[Any], hyper: Any, X: Any, labels: Array, rng: np.random.Generator) -> Array:
-    """Labels after cutting in two every cluster that the model prefers as two (two random tries each)."""
-    labels = labels.copy()
-    for k in np.unique(labels):
-        rows = np.flatnonzero(labels == k)
-        for _ in range(2):
-            half = _halves(model, X[rows], rng) if len(rows) >= 4 else None
-            if half is not None and _gain_of_split(model, hyper, X[rows], half) > 0:
-                labels[rows[half == 1]] = labels.max() + 1
-                break
-    return labels
-
-
-def _halves(model: Mixture[Any], X: Any, rng: np.random.Generator, steps: int = 10) -> Array | None:
-    """Two clusters grown from two random rows by alternating assignment and statistics; None when one dies out."""
-    seeds = rng.choice(X.shape[0], 2, replace=False)
-    atoms = Atoms(np.ones(2), model.likelihood.terms(X[seeds]))
-    half = np.zeros(X.shape[0], np.int32)
-    for _ in range(steps):
-        score = model.kernel.predictive(atoms, X) + np.log(atoms.counts)[:, None]
-        half = (score[1] > score[0]).astype(np.int32)
-        atoms = _totals(model, X, half)
-        if atoms.counts.min() < 1:
-            return None
-    return half
-
-
 def _totals(model: Mixture[Any], X: Any, half: Array) -> Atoms:
     counts, statistics = model.kernel.totals(rows_of(X, 0, X.shape[0]), half, 2)
     return Atoms(counts.astype(float), statistics)
-
-
-def _gain_of_split(model: Mixture[Any], hyper: Any, X: Any, half: Array) -> float:
-    atoms = _totals(model, X, half)
-    separate = model.likelihood.log_marginal(*atoms)
-    return _freedom(model, X, half) - float(_gains(model, hyper, atoms, separate, 0, np.array([1]))[0])
 
 
 def extend(model: Mixture[Any], engine: Engine, pilot: MixtureState, rng: np.random.Generator) -> MixtureState:
