@@ -126,12 +126,9 @@ MUTANTS = [
         "if state.round % _every(model, state.round, jumps) > 0 or len(state.occupied) == 1:", "sits",
     ),
     Mutant(
-        "numbers of tables that are not those of the seating", "jump tables",
-        "before = _as_mixture(model, state, np.maximum(np.sum(n_tables, axis=0), 2))", "sits",
-    ),
-    Mutant(
-        "top weights given a table too many", "sit weights",
-        "logs, _ = model.measure.sticks(state.hyper, state.table.tables[live] + 1.0, seed.rng('seating'))", "sits",
+        "top weights without room for new topics", "sit weights",
+        "logs, _ = model.measure.sticks(state.hyper, state.table.tables[live].astype(float), seed.rng('seating'))\n"
+        "logs -= np.logaddexp.reduce(logs[:-1])", "sits",
     ),
     Mutant(
         "a seating with beta in the place of gamma beta", "sit masses",

@@ -45,7 +45,7 @@ def jump(model: Groups, state: GroupsState, engine: Engine, jumps: Jumps) -> Gro
     tables: Any = AtTables(engine, model.content, edges)
     anchors = min(jumps.anchors, max(4, CELLS // likelihood.n_terms))
     few = replace(jumps, anchors=anchors, merges=jumps.merges * (FIRST if state.round == 0 else 1))
-    before = _as_mixture(model, state, np.sum(n_tables, axis=0))  # mutant: jump tables
+    before = _as_mixture(model, state, np.sum(n_tables, axis=0))
     moved = merge_some(top, cut_some(top, before, tables, few), tables, few)
     engine.map(serve)
     return _as_groups(model, state, moved)

@@ -70,18 +70,16 @@ def serve(shard: GroupShard) -> None:
 @jit
 def by_table(at, tables):
     """(where each table begins, rows table after table)."""
-    ends, order = np.zeros(tables + 1, np.int64), np.empty(at.size, np.int64)
+    begins, order, place = np.zeros(tables + 1, np.int64), np.empty(at.size, np.int64), np.empty(tables, np.int64)
     for i in range(at.size):
-        ends[at[i] + 1] += 1
+        begins[at[i] + 1] += 1
     for t in range(tables):
-        ends[t + 1] += ends[t]
-    for i in range(at.size - 1, -1, -1):
-        t = at[i] + 1
-        ends[t] -= 1
-        order[ends[t]] = i
-    ends[:tables] = ends[1:]
-    ends[tables] = at.size
-    return ends, order
+        begins[t + 1] += begins[t]
+        place[t] = begins[t]
+    for i in range(at.size):
+        order[place[at[i]]] = i
+        place[at[i]] += 1
+    return begins, order
 
 
 @jit
