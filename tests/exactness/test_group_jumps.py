@@ -28,10 +28,10 @@ from unbounded.setup import Setup
 
 OFTEN = Jumps(every=1, share=1.0, passes=2, joined=0.4, merges=4, coin=0.4)
 SHORT = [
-    ("words", "fixed", GroupedRun("direct", Ghosts(), 3, chains=20, rounds=20, alone=True)),
-    ("bernoulli", "sampled", GroupedRun("franchise", Ghosts(), 2, chains=20, rounds=20)),
+    ("words", "fixed", GroupedRun("direct", Ghosts(), 3, chains=16, rounds=50, alone=True)),
+    ("bernoulli", "sampled", GroupedRun("franchise", Ghosts(), 2, chains=16, rounds=40)),
 ]
-SHORT = [(case, measure, replace(run, options=(("jumps", OFTEN),))) for case, measure, run in SHORT]
+SHORT = [(case, measure, replace(run, options=(("jumps", replace(OFTEN, merges=2)),))) for case, measure, run in SHORT]
 
 
 def names(parameters):
