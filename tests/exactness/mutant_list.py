@@ -144,7 +144,7 @@ MUTANTS = [
     ),
     Mutant(
         "rows that always join the first table", "draw seats join",
-        "at[i] = at[order[begin[k]]]", "sits",
+        "at[i] = at[order[begin[k]]]", "sits-long",
     ),
     Mutant(
         "tables counted in the place of their rows", "together counts",

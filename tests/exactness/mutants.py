@@ -83,6 +83,7 @@ def battery() -> dict[str, Callable[[], Any]]:
         "urn": halves("flat", "py-high", "cut", chains=100),
         "urns": halves("flat", "dp", "coin", n=5, coin=0.85, chains=60),
         "sits": sits("words", "fixed", "direct", rounds=120, alone=True),
+        "sits-long": sits("words", "fixed", "direct", rounds=400, alone=True),
         "sits-rows": sits("bit", "fixed", "direct", rounds=120, alone=True),
         "sits-eta": sits("words-eta", "fixed", "direct", rounds=100),
         "franchise": seats("bernoulli", "fixed", GroupedRun("franchise", Ghosts(1), 2, rounds=300)),
