@@ -5,7 +5,7 @@ DATA ?=
 SOURCES := src tests benchmarks examples experiments docs/skeletons
 export OPENBLAS_NUM_THREADS = 1
 
-.PHONY: demo test tests types-and-engines lint style types hooks walk exactness faults mutants bench bench-speed bench-features bench-peers bench-million bench-topics bench-topic-peers bench-engines bench-compile bench-travel paper paper-quick paper-docs clean
+.PHONY: demo test tests types-and-engines lint style types hooks walk exactness faults mutants bench bench-speed bench-features bench-peers bench-million bench-topics bench-topic-peers bench-engines bench-compile bench-travel bench-mixing paper paper-quick paper-docs clean
 
 demo: .setup-done
 	$(BIN)/python examples/demo.py
@@ -69,9 +69,13 @@ bench-compile: .setup-done
 
 bench-travel: .setup-done
 	$(BIN)/python benchmarks/travel.py cost
-	$(BIN)/python benchmarks/travel.py heal
+	$(BIN)/python benchmarks/travel.py heal -j 2
 	$(BIN)/python benchmarks/travel_topics.py cost
-	$(BIN)/python benchmarks/travel_topics.py heal
+	$(BIN)/python benchmarks/travel_topics.py heal -j 2
+
+bench-mixing: .setup-done
+	$(BIN)/python benchmarks/mixing.py agree -j 2
+	$(BIN)/python benchmarks/mixing.py quality
 
 bench-million: .setup-done
 	$(BIN)/python benchmarks/million.py

@@ -114,7 +114,7 @@ MUTANTS = [
     ),
     Mutant(
         "what seeds say of the halves left out of a cut", "cut by seeds",
-        "log_way += 0.0", "seeds",
+        "log_way += 0.0", "seeded",
     ),
     Mutant(
         "seeds that look at the current halves", "seeds rest",

@@ -82,6 +82,7 @@ def battery() -> dict[str, Callable[[], Any]]:
         "seeds": halves("gaussian-1", "py", "seeds", chains=100, rounds=200),
         "urn": halves("flat", "py-high", "cut", chains=100),
         "urns": halves("flat", "dp", "coin", n=5, coin=0.85, chains=60),
+        "seeded": halves("flat", "dp", "seeds", coin=0.6, chains=60),
         "sits": sits("words", "fixed", "direct", rounds=120, alone=True),
         "sits-long": sits("words", "fixed", "direct", rounds=400, alone=True),
         "sits-rows": sits("bit", "fixed", "direct", rounds=120, alone=True),

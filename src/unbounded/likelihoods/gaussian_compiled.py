@@ -43,7 +43,7 @@ class GaussianFamily(NamedTuple):
     dof0: float
     factor0: Array
 
-    own_cuts = True
+    own_cuts = True  # type: ignore[misc]  # of the class: contrast and weigh without terms
 
 
 class PlaneGaussian(NamedTuple):

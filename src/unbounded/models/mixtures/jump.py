@@ -22,7 +22,7 @@ from unbounded.models.labelled.halves import Cuts, Sides
 from unbounded.models.labelled.labels import Atoms, LabelShard, numbered, recode
 from unbounded.models.mixtures.model import AtomTable, Mixture, MixtureState
 
-LONG_SWEEP, MOST_ROUNDS = 1_600_000, 20  # cells of a sweep that is long beside what a jump takes anyway; rounds
+LONG_SWEEP, MOST_ROUNDS = 3_600_000, 20  # cells of a sweep that is long beside what a jump takes anyway; rounds
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Jumps:
     pool: int = 1024
     passes: int = 3
     joined: float = 0.05
-    merges: int = 12
+    merges: int = 10
     coin: float = 0.03125
 
     def __post_init__(self) -> None:
@@ -87,8 +87,8 @@ class Edit:
         self.statistics[: self.size] = table.statistics if self.size == len(table.counts) else table.statistics[live]
         self.owner = np.append(table.owner[live], np.full(n_cuts, -1))
         self.code = np.arange(self.size + n_cuts)
-        position = numbered(state)
-        self.positions = [recode(state, position, p) for p in range(model.n_shards)]  # by shard and code; or -1
+        number = numbered(state)
+        self.positions = [recode(state, number, p) for p in range(model.n_shards)]  # by shard and code; or -1
 
     @property
     def alive(self) -> Array:

@@ -24,7 +24,7 @@ from unbounded.models.mixtures.pairs import Pairs
 from unbounded.randomness import generator, key
 from unbounded.rows import some_rows
 
-WAYS = (*8 * (0,), 4, 8, 16, 32)  # of a cut, all as likely: so many seeds, or a coin
+WAYS = (*24 * (0,), 4, 8, 16, 32)  # of a cut, all as likely: so many seeds, or a coin
 STEPS = 2  # of EM from seeds
 
 
@@ -82,7 +82,10 @@ class Table:
 
     def decide(self, accepted: bool, cuts: Cuts, proposal: Proposal) -> None:
         """The cut that was entered is made or forgotten."""
-        self._begin(self.edit.apply(self.engine, cuts, [proposal]) if accepted else self._state)
+        if accepted:
+            self._begin(self.edit.apply(self.engine, cuts, [proposal]))
+        else:
+            self.edit = Edit(self.model, self._state, 1)
 
 
 def _merge(table: Table, turn: Turn) -> None:

@@ -1,0 +1,172 @@
+"""Do chains from different starts agree, how soon, and how good are they beside a peer (make bench-mixing)?
+
+    python benchmarks/mixing.py agree [--cpu 60] [-j 4] [--samplers jumps,none,slice]
+        rank R-hat and effective sample size per CPU second, over chains from {one, k-means 50, prior, default}
+    python benchmarks/mixing.py quality [--only cifar]
+        held-out log density and CPU seconds of a default fit, beside scikit-learn's BayesianGaussianMixture
+
+`agree`: the first half of every chain is left out; the others are cut to the length of the shortest. Effective sample
+sizes of chains that do not agree (R-hat above 1.05) are those of a chain that has not travelled, and say little.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import arviz as az
+import numpy as np
+from scipy.special import logsumexp
+from sklearn.cluster import KMeans
+from sklearn.mixture import BayesianGaussianMixture
+
+import unbounded as ub
+from travel import clusters
+from unbounded.columns import describe
+from unbounded.engines import build
+from unbounded.likelihoods import Gaussian
+from unbounded.models.labelled.labels import Atoms
+from unbounded.models.mixtures import start
+from unbounded.models.mixtures.measure import DirichletProcess
+from unbounded.models.mixtures.samplers import DIRICHLET
+from unbounded.round import rounds
+from unbounded.setup import Setup
+
+DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+AGREE = {"10,000 x 2, overlapping": (10_000, 2, 20), "10,000 x 8": (10_000, 8, 20)}
+STARTS = ("one", "kmeans", "prior", "default")
+HELD_OUT = 1_000
+SAMPLER = {"jumps": ("hybrid", {}), "none": ("hybrid", {"jumps": None})} | {
+    name: (name, {}) for name in ("slice", "auxiliary", "subcluster", "collapsed")
+}
+
+
+# ---- agreement
+
+
+class Chain(NamedTuple):
+    sampler: str
+    data: str
+    start: str
+
+
+class Trace(NamedTuple):
+    scalars: dict[str, np.ndarray]
+    seconds: float
+
+
+def run(chain: Chain, cpu: float) -> Trace:
+    n, d, k = AGREE[chain.data]
+    X, _ = clusters(n + HELD_OUT, d, k, 1)
+    X, new = X[:n], X[n:]
+    name, options = SAMPLER[chain.sampler]
+    shards = 1 if name == "collapsed" else 4
+    setup = Setup(DirichletProcess(), Gaussian().bind(describe(X)), n, shards, STARTS.index(chain.start))
+    model = DIRICHLET[name].build(setup, **options)
+    engine = build("serial", model.recipe(X))
+    init: Any = {"default": "kmeans++"}.get(chain.start, chain.start)
+    if chain.start == "kmeans":
+        init = KMeans(50, n_init=1, random_state=0).fit_predict(X).astype(int)
+    state = start.begin(model, engine, X, init)
+    turns = rounds(model, engine, state)
+    next(turns)  # compiles
+    began, found = time.process_time(), []
+    while time.process_time() - began < cpu:
+        state = next(turns)
+        counts = state.table.counts[state.occupied].astype(float)
+        log_p = model.kernel.predictive(Atoms(counts, state.table.statistics[state.occupied]), new)
+        score = logsumexp(log_p + np.log(counts / counts.sum())[:, None], axis=0).mean()
+        shares = counts / n
+        entropy = -(shares * np.log(shares)).sum()
+        found.append((len(counts), (shares > 0.001).sum(), entropy, score))
+    engine.close()
+    names = ("clusters", "above 0.1%", "entropy", "held-out")
+    return Trace(dict(zip(names, np.array(found, float).T, strict=True)), time.process_time() - began)
+
+
+def agree(samplers: list[str], cpu: float, workers: int) -> None:
+    for data in AGREE:
+        for sampler in samplers:
+            with ProcessPoolExecutor(workers) as pool:
+                traces = list(pool.map(partial(run, cpu=cpu), [Chain(sampler, data, name) for name in STARTS]))
+            length = min(len(trace.scalars["clusters"]) // 2 for trace in traces)
+            seconds = sum(trace.seconds for trace in traces) / 2
+            print(f"{data}, {sampler}: {length} draws of each chain", flush=True)
+            for name in traces[0].scalars:
+                draws = np.stack([trace.scalars[name][-length:] for trace in traces])
+                r_hat, ess = float(az.rhat(draws)), float(az.ess(draws))
+                means = ", ".join(f"{value:.4g}" for value in draws.mean(1))
+                print(f"  {name:10s} R-hat {r_hat:6.3f}, ESS per CPU s {ess / seconds:7.3f}; means {means}", flush=True)
+
+
+# ---- quality
+
+
+def generated(n: int, d: int, k: int) -> np.ndarray:
+    return clusters(n, d, k, 3)[0]
+
+
+def cifar() -> np.ndarray:
+    return np.load(DATA / "cifar100" / "train_pca64.npy")[:22_000].astype(float)
+
+
+def pbmc() -> np.ndarray:
+    found = np.load(DATA / "pbmc68k_reduced" / "pca_labels.npz")
+    name = next(name for name in found.files if found[name].ndim == 2)
+    return found[name].astype(float)
+
+
+QUALITY: dict[str, Callable[[], np.ndarray]] = {
+    "100,000 x 2": partial(generated, 100_000, 2, 20),
+    "90,000 x 16": partial(generated, 90_000, 16, 20),
+    "45,000 x 64": partial(generated, 45_000, 64, 30),
+    "cifar": cifar,
+    "pbmc": pbmc,
+}
+
+
+def fitted(model: Any, train: np.ndarray, test: np.ndarray) -> str:
+    began = time.process_time()
+    model.fit(train)
+    seconds = time.process_time() - began
+    return f"{model.score(test):.4f} in {seconds:.1f} CPU s"
+
+
+def quality(only: str | None) -> None:
+    for name, make in QUALITY.items():
+        if only not in (None, name):
+            continue
+        X = make()
+        rng = np.random.default_rng(0)
+        held = rng.random(len(X)) < 0.1
+        warm = ub.DirichletProcessMixture(n_warmup=2, n_draws=2, engine="serial", random_state=0)
+        warm.fit(X[:300])  # compiles
+        ours = ub.DirichletProcessMixture(engine="serial", random_state=0)
+        theirs = BayesianGaussianMixture(
+            n_components=50, random_state=0, weight_concentration_prior_type="dirichlet_process"
+        )
+        print(f"{name}: ours         {fitted(ours, X[~held], X[held])}", flush=True)
+        print(f"{name}: scikit-learn {fitted(theirs, X[~held], X[held])}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=("agree", "quality"))
+    parser.add_argument("--cpu", type=float, default=60.0, help="CPU seconds of a chain")
+    parser.add_argument("--samplers", default=",".join(SAMPLER))
+    parser.add_argument("--only", choices=QUALITY)
+    parser.add_argument("-j", type=int, default=1, dest="workers", help="processes")
+    chosen = parser.parse_args()
+    if chosen.what == "agree":
+        agree(chosen.samplers.split(","), chosen.cpu, chosen.workers)
+    else:
+        quality(chosen.only)
+
+
+if __name__ == "__main__":
+    main()
