@@ -106,6 +106,7 @@ def start(name: str, data: Any, model: HybridGroups, engine: Any, seed: int) -> 
     if name == "truth":
         return model.begin(engine, data.truth)
     if name == "default":
+        model.begin(engine, np.zeros_like(data.truth))  # as fresh shards are
         return begin(model, engine, data.rows, "grown")
     return model.begin(engine, np.random.default_rng(seed).integers(int(name), size=len(data.truth)))
 
