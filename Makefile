@@ -70,6 +70,8 @@ bench-compile: .setup-done
 bench-travel: .setup-done
 	$(BIN)/python benchmarks/travel.py cost
 	$(BIN)/python benchmarks/travel.py heal -j 2
+	$(BIN)/python benchmarks/travel_topics.py cost
+	$(BIN)/python benchmarks/travel_topics.py heal -j 2
 
 bench-mixing: .setup-done
 	$(BIN)/python benchmarks/mixing.py agree -j 2

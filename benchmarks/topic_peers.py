@@ -23,7 +23,7 @@ from scipy import sparse
 from scipy.special import logsumexp
 
 from unbounded import HierarchicalDirichletProcess, datasets, engines
-from unbounded.models.groups.model import HybridGroups
+from unbounded.models.groups.hybrid import HybridGroups
 from unbounded.models.groups.predictive import Gibbs, Newcomers, completion, gibbs
 from unbounded.models.groups.shard import GroupShards
 from unbounded.randomness import key

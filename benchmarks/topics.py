@@ -20,7 +20,8 @@ from speed import Row, cpu_seconds
 from unbounded import datasets, engines
 from unbounded.columns import describe
 from unbounded.compiled.jit import jit
-from unbounded.models.groups.model import HierarchicalMeasure, HybridGroups
+from unbounded.models.groups.hybrid import HybridGroups
+from unbounded.models.groups.model import HierarchicalMeasure
 from unbounded.models.groups.rows import Rows, SweepKeys, Tail
 from unbounded.models.groups.shard import GroupShards, Law
 from unbounded.models.groups.words import kernel

@@ -21,7 +21,8 @@ from scipy.special import gammaincinv
 
 from unbounded.columns import describe
 from unbounded.engines import build
-from unbounded.models.groups.model import HierarchicalMeasure, HybridGroups
+from unbounded.models.groups.hybrid import HybridGroups
+from unbounded.models.groups.model import HierarchicalMeasure
 from unbounded.models.groups.shard import GroupHyper, GroupShards
 from unbounded.models.groups.words.likelihood import Tokens
 from unbounded.priors import Gamma
@@ -153,6 +154,7 @@ class Joint:
     replicates: int = 40
     rounds: int = 80
     seed: int = 0
+    jumps: Any = None
 
     def __str__(self) -> str:
         return f"{self.form}-{self.kind}-{self.rule}-P{self.n_shards}-L{self.sweeps}".replace("ghosts=", "")
@@ -185,11 +187,12 @@ def replicate(joint: Joint, likelihood: Any, seed: int) -> Array:
         ),
         rule=joint.rule,
         form=joint.form,
+        jumps=joint.jumps,
     )
     state = model.begin(engine, draw.labels, draw.hyper, seats)
     total: Any = 0.0
     for _ in range(joint.rounds):
-        message = model.global_step(state)
+        message = model.global_step(state := model.jump(state, engine))
         state = model.gather(state, message, engine.run(model.local_step, message))
         labels, tables = model.assignments(state, engine), state.table.tables[state.occupied]
         draw = Draw(labels, int(tables.sum()), state.hyper, rows(joint.kind, labels, state.hyper, rng))

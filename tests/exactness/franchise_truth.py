@@ -7,7 +7,8 @@ and a sampled eta of words are integrated out by quadrature. Chains start from e
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, islice, pairwise, product
 from typing import Any
@@ -186,6 +187,7 @@ class GroupedRun:
     sampler: str = "hybrid"
     options: tuple[tuple[str, Any], ...] = ()  # of the sampler
     device: str = "cpu"
+    alone: bool = False  # jumps of whole atoms, and no sweep
 
     model = Run.model
 
@@ -216,6 +218,12 @@ def seats_of(shard: Any) -> Array:
     return shard.seats.copy()
 
 
+def jumps_alone(model: Any, engine: Any, state: Any) -> Iterator[Any]:
+    while True:
+        state = replace(model.jump(state, engine), round=state.round + 1)
+        yield state
+
+
 def simulate(problem: Franchise, run: GroupedRun) -> Tally:
     """C independent chains of M rounds, each from an exact posterior draw: how often each cell, mean hypers."""
     index, _ = cells(problem, run.form)
@@ -229,7 +237,8 @@ def simulate(problem: Franchise, run: GroupedRun) -> Tally:
         model = model.reseeded(1000 * run.seed + c)
         seats, labels, hyper, value = problem.draw(rng)
         put_holes(engine, problem.holes, value)
-        for state in islice(rounds(model, engine, model.begin(engine, labels, hyper, seats)), run.rounds):
+        chain = (jumps_alone if run.alone else rounds)(model, engine, model.begin(engine, labels, hyper, seats))
+        for state in islice(chain, run.rounds):
             seats = np.concatenate(engine.map(seats_of))
             labels = model.assignments(state, engine)
             code = code_of(problem, run.form, seats, labels, int(state.table.tables.sum()))

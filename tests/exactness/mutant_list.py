@@ -122,6 +122,39 @@ MUTANTS = [
         "halves = first, other", "seeds",
     ),
     Mutant(
+        "topics cut only where there are two", "jump due",
+        "if state.round % _every(model, state.round, jumps) > 0 or len(state.occupied) == 1:", "sits",
+    ),
+    Mutant(
+        "top weights without room for new topics", "sit weights",
+        "logs, _ = model.measure.sticks(state.hyper, state.table.tables[live].astype(float), seed.rng('seating'))\n"
+        "logs -= np.logaddexp.reduce(logs[:-1])", "sits",
+    ),
+    Mutant(
+        "a seating with beta in the place of gamma beta", "sit masses",
+        "seating = Seating(np.exp(logs[:-1]), seed.key('seats'))", "sits",
+    ),
+    Mutant(
+        "tables as rows of a process with the concentration of groups", "jump alpha",
+        "hyper, private = PartitionHyper(state.hyper.gamma, 0.0), np.zeros_like(state.n_private)", "sits",
+    ),
+    Mutant(
+        "tables opened too seldom", "draw seats open",
+        "aim = uniform(key, first + i) * (masses[k] + j + 1.0) - masses[k]", "sits",
+    ),
+    Mutant(
+        "rows that always join the first table", "draw seats join",
+        "at[i] = at[order[begin[k]]]", "sits-long",
+    ),
+    Mutant(
+        "tables counted in the place of their rows", "together counts",
+        "return self.rows.log_marginal(counts, statistics[:, :-1])", "sits-rows",
+    ),
+    Mutant(
+        "jumps with eta as it was in the beginning", "of tables eta",
+        "return TableWords(self.likelihood.eta, self.likelihood.n_terms, self._frequent)", "sits-eta",
+    ),
+    Mutant(
         "counts in the tail include the row itself", "move weights",
         "weights[slot] = columns[slot, r] + math.log(members[slot] + (1 if slot == old else 0) - law.discount) + log_common", "collapsed",
     ),

@@ -52,6 +52,7 @@ def battery() -> dict[str, Callable[[], Any]]:
 
     from unbounded.instantiation import Ghosts, OneOpen
     from unbounded.models.groups.words import kernel
+    from unbounded.models.mixtures.jump import Jumps
 
     def cells(case: str, measure: str, run: Run) -> Callable[[], Any]:
         return lambda: enumeration.check(problem(case, measure), run)
@@ -66,6 +67,11 @@ def battery() -> dict[str, Callable[[], Any]]:
         with mock.patch.multiple(kernel, FEW=0, WORTH=0):
             return seats("words", "crowded", GroupedRun("direct", Ghosts(100), 2, rounds=400))()
 
+    often = Jumps(every=1, share=1.0, passes=2, joined=0.4, merges=4, coin=0.4)
+
+    def sits(case: str, measure: str, form: str, **more: Any) -> Callable[[], Any]:
+        return seats(case, measure, GroupedRun(form, Ghosts(), 2, options=(("jumps", often),), **more))
+
     def halves(case: str, measure: str, kind: str, n: int = 4, **more: Any) -> Callable[[], Any]:
         return lambda: jumps.check(problem(case, measure, n), jumps.Moves(kind, **more))
 
@@ -77,6 +83,10 @@ def battery() -> dict[str, Callable[[], Any]]:
         "urn": halves("flat", "py-high", "cut", chains=100),
         "urns": halves("flat", "dp", "coin", n=5, coin=0.85, chains=60),
         "seeded": halves("flat", "dp", "seeds", coin=0.6, chains=60),
+        "sits": sits("words", "fixed", "direct", rounds=120, alone=True),
+        "sits-long": sits("words", "fixed", "direct", rounds=400, alone=True),
+        "sits-rows": sits("bit", "fixed", "direct", rounds=120, alone=True),
+        "sits-eta": sits("words-eta", "fixed", "direct", rounds=100),
         "franchise": seats("bernoulli", "fixed", GroupedRun("franchise", Ghosts(1), 2, rounds=300)),
         "served": seats("bernoulli", "fixed", GroupedRun("franchise", Ghosts(0))),
         "direct": seats("bit", "fixed", GroupedRun("direct", Ghosts(1), 2, 3, rounds=160)),

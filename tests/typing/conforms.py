@@ -41,9 +41,10 @@ from unbounded.models.features.model import Features
 from unbounded.models.features.rivals.uncollapsed import FiniteFeatures
 from unbounded.models.features.samplers import FEATURES
 from unbounded.models.features.state import FeatureShard, FeatureState, FeatureTask
+from unbounded.models.groups.hybrid import HybridGroups
 from unbounded.models.groups.kernels import KERNELS as GROUP_KERNELS
 from unbounded.models.groups.measures import MEASURES as GROUP_MEASURES
-from unbounded.models.groups.model import Groups, GroupsState, HybridGroups
+from unbounded.models.groups.model import Groups, GroupsState
 from unbounded.models.groups.rivals.asynchronous import AsynchronousGroups
 from unbounded.models.groups.samplers import HIERARCHICAL
 from unbounded.models.groups.shard import GroupHyper, GroupPart, GroupShard

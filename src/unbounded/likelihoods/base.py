@@ -57,6 +57,11 @@ class Bound(ABC):
         """The same of all atoms together."""
         return float(self.log_marginal(counts, statistics).sum())
 
+    def merge_gains(self, counts: Array, statistics: Array, i: Array, j: Array) -> Array:
+        """Log marginals gained when atoms i and j become one, for every pair of them."""
+        alone = self.log_marginal(counts, statistics)
+        return self.log_marginal(counts[i] + counts[j], statistics[i] + statistics[j]) - alone[i] - alone[j]
+
     @abstractmethod
     def draw(self, counts: Array, statistics: Array, rng: np.random.Generator) -> Parameters:
         """One draw of every atom's parameters given its members."""

@@ -18,10 +18,12 @@ from unbounded.arrays import Array, is_sparse
 from unbounded.chain.run import Chain
 from unbounded.contracts import Choices, Engine, Likelihood
 from unbounded.estimator import ChainEstimator
+from unbounded.instantiation import resolve as resolve_rule
 from unbounded.likelihoods import Bound, Gaussian
 from unbounded.models.groups import point_estimate as topics
 from unbounded.models.groups import reading
 from unbounded.models.groups import start as hierarchical_start
+from unbounded.models.groups.jump import USUAL
 from unbounded.models.groups.kernels import KERNELS
 from unbounded.models.groups.model import FORMS, Groups, GroupsState, HierarchicalMeasure
 from unbounded.models.groups.predictive import Draw, completion, fold_in
@@ -30,6 +32,7 @@ from unbounded.models.groups.samplers import HIERARCHICAL
 from unbounded.models.groups.shard import GroupHyper
 from unbounded.models.groups.words.likelihood import Tokens
 from unbounded.models.labelled.packing import unpacked
+from unbounded.models.mixtures.jump import Jumps, chosen_jumps
 from unbounded.priors import Gamma
 from unbounded.randomness import key
 from unbounded.rows import fingerprint
@@ -69,6 +72,8 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         "grown": of documents, many random topics on a pilot, of which those remain that the words support; of rows, a
         mixture. A number: so many random topics. "one". Or the topic of every token (document after document, words
         in the order of their columns) or row.
+    jumps : bool or Jumps, default True
+        Moves of whole topics in the hybrid sampler: how much of them is tried, and how often (docs/jumps.md).
 
     All others are those of `DirichletProcessMixture`.
 
@@ -98,6 +103,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
     group_concentration: float | Gamma | None = None
     form: str = "direct"
     init: str | int | ArrayLike = "grown"
+    jumps: bool | Jumps = True
 
     _choices: ClassVar[Choices] = CHOICES
 
@@ -109,7 +115,9 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         return HierarchicalMeasure(alpha, gamma)
 
     def _moves(self) -> dict[str, Any]:
-        return {"form": self.form}
+        able = self.sampler == "hybrid" and resolve_rule(self.instantiate).exact
+        chosen = chosen_jumps(self.jumps, USUAL, able)
+        return {"form": self.form} | ({"jumps": chosen} if self.sampler == "hybrid" else {})
 
     def _extent(self, X: Any) -> Array:
         return self._sizes

@@ -1,4 +1,4 @@
-"""The hierarchical Dirichlet process: its measure, and a round of it (docs/topics.md, "A round").
+"""The hierarchical Dirichlet process: its measure, and what its samplers share (docs/topics.md, "A round").
 
 H ~ DP(alpha, D0) and, for every group, D_s ~ DP(gamma, H): groups share atoms, each in its own proportions. In
 restaurant terms the rows of a group sit at tables, a table serves one dish (atom), and the tables of all groups are the
@@ -21,8 +21,8 @@ import numpy as np
 from scipy.special import gammaln
 
 from unbounded.arrays import Array, Arrays
-from unbounded.contracts import Engine, Gathered, Message, Spread, Summary, alone
-from unbounded.instantiation import Ghosts, Plan, Rule, classify
+from unbounded.contracts import Engine, Gathered, Message, Spread, Summary
+from unbounded.instantiation import Plan
 from unbounded.likelihoods.base import Bound
 from unbounded.models.groups.contents import content_of
 from unbounded.models.groups.kernels import build_kernel
@@ -41,7 +41,7 @@ from unbounded.models.groups.shard import (
     cut,
     summarise,
 )
-from unbounded.models.labelled.labels import all_labels, recode
+from unbounded.models.labelled.labels import all_labels
 from unbounded.models.labelled.packing import packed, unpacked
 from unbounded.models.mixtures.measure import PartitionHyper, PitmanYor
 from unbounded.priors import Gamma, slice_within
@@ -414,60 +414,3 @@ def _split(parameters: Any, n_shared: int) -> tuple[Any, Any]:
         return None, None
     first, rest = slice(n_shared), slice(n_shared, None)
     return tuple({name: value[part] for name, value in parameters.items()} for part in (first, rest))  # type: ignore
-
-
-@dataclass(frozen=True)
-class HybridGroups(Groups):
-    """rule: which atoms are instantiated in a round, and which shards may create some."""
-
-    rule: Rule = field(default_factory=Ghosts)
-
-    @property
-    def exact(self) -> bool:
-        return self.rule.exact
-
-    @cached_property
-    def n_ghosts(self) -> int:
-        return self.measure.usual_ghosts(self.sizes)
-
-    def settled(self) -> int:
-        return self.rule.settled(self.setup.n_rounds)
-
-    def global_step(self, state: GroupsState, spread: Spread = alone) -> Message:
-        seed, live, table = RoundSeed(self.seed, state.round), state.occupied, state.table
-        owner, tables = table.owner[live], table.tables[live].astype(float)
-        hyper = self._move_hyper(state, tables, seed)
-        plan = self.rule.plan(state.round, self.setup.n_rounds, self.n_ghosts, self.n_shards, seed.rng("plan"))
-        if plan.published:
-            ghosts, extra = np.ones(len(live), np.int64), np.empty(0, np.int64)
-        else:
-            # mutant: global step ghosts 2
-            ghosts, extra = self.measure.ghosts(hyper, tables, self.sizes, plan.ghosts, seed.rng("ghosts"))
-        mobile, frozen, private = classify(ghosts, owner, plan)  # mutant: global step mobile 3
-        tables += 0 if plan.published else ghosts  # mutant: global step tables
-        shared_tables = np.concatenate([tables[mobile], extra, tables[frozen]])
-        top = TopTables(shared_tables, tables[private], owner[private])
-        weights = self.measure.weights(hyper, plan, top, self.form == "franchise", seed.rng("weights"))
-        chosen = ChosenAtoms(live[mobile], live[frozen], live[private], len(extra), plan.lone >= 0)
-        shared, parameters = self._round(state, hyper, chosen, weights.masses, spread)
-        return Message(shared, self._shares(state, plan, chosen, weights, parameters))
-
-    def _shares(
-        self, state: GroupsState, plan: Plan, chosen: ChosenAtoms, weights: TopWeights, parameters: Any
-    ) -> list[GroupShare]:
-        """What every shard needs of its own; parameters: of all private atoms, when holes are imputed."""
-        n_mobile, n_shared = len(chosen.mobile) + chosen.n_extra, len(weights.masses)
-        new_code = np.full(len(state.table.counts), -1, np.int32)
-        new_code[chosen.mobile] = np.arange(len(chosen.mobile))
-        new_code[chosen.frozen] = n_mobile + np.arange(len(chosen.frozen))
-        owner = state.table.owner[chosen.private]
-        shares = []
-        for p in range(self.n_shards):
-            mine = np.flatnonzero(owner == p)
-            code = new_code.copy()
-            code[chosen.private[mine]] = n_shared + np.arange(len(mine))
-            usable = n_shared if plan.lone == p else n_mobile  # mutant: global step n own 2
-            own = None if parameters is None else {name: value[mine] for name, value in parameters.items()}
-            codes = recode(state, code, p)
-            shares.append(GroupShare(codes, usable, len(mine), weights.share, weights.sticks[p], own))
-        return shares

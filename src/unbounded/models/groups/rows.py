@@ -36,14 +36,17 @@ from unbounded.models.groups.shard import (
     report_direct,
     with_room,
 )
+from unbounded.models.groups.tables import Together
 from unbounded.models.labelled import labels as labelled
 from unbounded.models.labelled.gossip import Version, summed
 from unbounded.models.labelled.labels import Atoms, draw_parameters, finite_part
 from unbounded.models.labelled.predictive import log_predictive, with_new
 from unbounded.randomness import RoundSeed
+from unbounded.rows import Csr
 
 FREE = 16  # slots for new private atoms of a shard, to begin with
 LOOK_AHEAD = 16
+MANY = 180_000  # rows: where there are fewer, sweeps are short beside what a jump takes anyway
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,25 @@ class RowContent:
     def count(self, shard: GroupShard, n_atoms: int) -> Atoms:
         family, n_terms = self.likelihood.family(), self.likelihood.n_terms
         return Atoms(*labelled.statistics(family, shard.data, shard.labels, n_atoms, n_terms))
+
+    def table_rows(self, shard: GroupShard, at: Array, n_tables: int) -> Csr:
+        family, n_terms = self.likelihood.family(), self.likelihood.n_terms
+        counts, sums = labelled.statistics(family, shard.data, at, n_tables, n_terms)
+        values = np.column_stack([sums, counts]).ravel()
+        ends = np.arange(n_tables + 1) * (n_terms + 1)
+        return Csr(ends, np.tile(np.arange(n_terms + 1), n_tables), values)
+
+    def of_tables(self, hyper: GroupHyper) -> Together:
+        return Together(self.likelihood)
+
+    def sums(self, counts: Array, statistics: Array) -> Array:
+        return np.column_stack([statistics, counts])
+
+    def parts(self, sums: Array) -> tuple[Array, Array]:
+        return sums[:, -1].astype(np.int64), sums[:, :-1].copy()
+
+    def pace(self, form: str, n_rows: int) -> int:
+        return int(np.clip(math.sqrt(MANY / n_rows), 1, 8))
 
     def from_dense(self, statistics: Array) -> Array:
         return statistics

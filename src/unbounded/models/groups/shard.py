@@ -24,9 +24,18 @@ from unbounded.contracts import Kernel, Spread, Summary
 from unbounded.likelihoods.base import Bound, Parameters
 from unbounded.models.labelled.labels import Atoms, LabelShard, relabel
 from unbounded.randomness import RoundSeed
-from unbounded.rows import rows_of
+from unbounded.rows import Csr, rows_of
 
 KeptT = TypeVar("KeptT")
+
+
+@dataclass
+class Tables:
+    """Who sits where, and what is served there, while whole atoms move (tables.py): between rounds there are none."""
+
+    at: Array  # the table of every row, through all groups
+    served: Array  # the atom of every table
+    rows: Csr | None = None  # tables as rows; made when they are first asked for
 
 
 class GroupShard(LabelShard):
@@ -38,6 +47,7 @@ class GroupShard(LabelShard):
         self.seated = form == "franchise"
         self.seats = np.zeros(len(self.labels) if self.seated else 0, np.int32)
         self.dishes = np.zeros_like(self.seats)
+        self.tables: Tables | None = None
         self._kept: Any = None
 
     def kept(self, make: Callable[[Any], KeptT]) -> KeptT:
@@ -64,12 +74,18 @@ class GroupShard(LabelShard):
         labels_to_dishes(self.seats, self.labels, self.offsets, self.dishes)
 
     def arrays(self) -> dict[str, Array]:
-        return super().arrays() | ({"seats": self.seats, "dishes": self.dishes} if self.seated else {})
+        found = super().arrays()
+        if self.seated:
+            found |= {"seats": self.seats, "dishes": self.dishes}
+        if self.tables is not None:
+            found |= {"at": self.tables.at, "served": self.tables.served}
+        return found
 
     def restore(self, arrays: Arrays) -> None:
         super().restore(arrays)
         if self.seated:
             self.seats[:], self.dishes[:] = arrays["seats"], arrays["dishes"]
+        self.tables = Tables(arrays["at"].copy(), arrays["served"].copy()) if "at" in arrays else None
 
 
 @jit
@@ -263,6 +279,21 @@ class Content(Protocol):
 
     def count(self, shard: GroupShard, n_atoms: int) -> Atoms:
         """Counts and statistics of a shard's atoms, which add up over shards."""
+
+    def table_rows(self, shard: GroupShard, at: Array, n_tables: int) -> Csr:
+        """Tables as rows, the sums of the terms of those who sit there; at: the table of every row."""
+
+    def of_tables(self, hyper: GroupHyper) -> Any:
+        """The likelihood of such rows, as far as moves of whole atoms ask for it."""
+
+    def sums(self, counts: Array, statistics: Any) -> Array:
+        """Counts and statistics of atoms as sums of such terms."""
+
+    def parts(self, sums: Array) -> tuple[Array, Any]:
+        """The other way round: (counts, statistics)."""
+
+    def pace(self, form: str, n_rows: int) -> int:
+        """Rounds from one such move to the next, by default: they should take less time than half a sweep."""
 
     def from_dense(self, statistics: Array) -> Any:
         """Dense statistics, as `count` gives them."""

@@ -22,7 +22,7 @@ from unbounded.likelihoods import Bound
 from unbounded.models.labelled import partition
 from unbounded.models.labelled.predictive import log_predictive, with_new
 from unbounded.models.mixtures import start
-from unbounded.models.mixtures.jump import Jumps
+from unbounded.models.mixtures.jump import Jumps, chosen_jumps
 from unbounded.models.mixtures.kernels import KERNELS
 from unbounded.models.mixtures.measure import DirichletProcess, PartitionHyper, PitmanYor
 from unbounded.models.mixtures.model import Mixture, MixtureState
@@ -58,11 +58,8 @@ class MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
     score = ChainEstimator.score  # which the empty one of scikit-learn's mixin would hide
 
     def _moves(self) -> dict[str, Jumps | None]:
-        if not isinstance(self.jumps, bool | np.bool_ | Jumps):
-            raise ValueError(f"jumps must be True, False or Jumps(...), got {self.jumps!r}.")
-        if isinstance(self.jumps, Jumps) and not (self.sampler == "hybrid" and resolve_rule(self.instantiate).exact):
-            raise ValueError("jumps=Jumps(...) belongs to sampler='hybrid' with an exact rule: others have no jumps.")
-        chosen = self.jumps if isinstance(self.jumps, Jumps) else Jumps() if self.jumps else None
+        able = self.sampler == "hybrid" and resolve_rule(self.instantiate).exact
+        chosen = chosen_jumps(self.jumps, Jumps(), able)
         return {"jumps": chosen} if self.sampler == "hybrid" else {}
 
     # ---- fitting

@@ -63,6 +63,15 @@ class Jumps:
         return round_ % every == every - 1
 
 
+def chosen_jumps(jumps: bool | Jumps, usual: Jumps, able: bool) -> Jumps | None:
+    """What the user of an estimator asks for; able: whether the sampler that was chosen has such moves."""
+    if not isinstance(jumps, bool | np.bool_ | Jumps):
+        raise ValueError(f"jumps must be True, False or Jumps(...), got {jumps!r}.")
+    if isinstance(jumps, Jumps) and not able:
+        raise ValueError("jumps=Jumps(...) belongs to sampler='hybrid' with an exact rule: others have no jumps.")
+    return jumps if isinstance(jumps, Jumps) else usual if jumps else None
+
+
 class Edit:
     """The occupied atoms of a state while moves change them: first those of the state, then second halves of cuts.
 
@@ -74,7 +83,8 @@ class Edit:
         table, live = state.table, state.occupied
         self.size = len(live)  # of the state
         self.counts = np.append(table.counts[live], np.zeros(n_cuts))
-        self.statistics = np.concatenate([table.statistics[live], np.zeros((n_cuts, table.statistics.shape[1]))])
+        self.statistics = np.zeros((self.size + n_cuts, table.statistics.shape[1]))
+        self.statistics[: self.size] = table.statistics if self.size == len(table.counts) else table.statistics[live]
         self.owner = np.append(table.owner[live], np.full(n_cuts, -1))
         self.code = np.arange(self.size + n_cuts)
         number = numbered(state)

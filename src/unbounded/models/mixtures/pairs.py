@@ -36,7 +36,7 @@ class Pairs:
             listed = (near | near.T)[i, j]
             i, j = i[listed], j[listed]
         self.first, self.second = i, j
-        self.gains = _gains(self.likelihood, self.counts, self.statistics, i, j)
+        self.gains = self.likelihood.merge_gains(self.counts, self.statistics, i, j)
         log_prior = edit.model.measure.log_merge(edit.state.hyper, self.counts[i], self.counts[j], k)
         self.weights = [expit(gain) + UNLIKELY for gain in (self.gains, self.gains + log_prior)]  # by coins, by seeds
         self.totals = [float(w.sum() + FAR * (k * (k - 1) // 2 - len(i))) for w in self.weights]
@@ -55,7 +55,7 @@ class Pairs:
         if not len(rest):  # rounding
             return self._pair(self.first[-1], self.second[-1], weights[-1] / total, self.gains[-1])
         q = rest[min(int((aim - sums[-1]) / FAR), len(rest) - 1)]
-        gain = _gains(self.likelihood, self.counts, self.statistics, i[[q]], j[[q]])[0]
+        gain = self.likelihood.merge_gains(self.counts, self.statistics, i[[q]], j[[q]])[0]
         return self._pair(i[q], j[q], FAR / total, gain)
 
     def _pair(self, i: int, j: int, chance: float, gain: float) -> tuple[int, int, float, float]:
@@ -65,12 +65,6 @@ class Pairs:
         i, j = np.sort(np.searchsorted(self.atoms, [a, b]))
         weight = self.weights[seeds][(self.first == i) & (self.second == j)]
         return math.log((weight[0] if len(weight) else FAR) / self.totals[seeds])
-
-
-def _gains(likelihood: Bound, counts: Array, statistics: Array, i: Array, j: Array) -> Array:
-    """Log marginals gained by merging atoms i and j."""
-    alone = likelihood.log_marginal(counts, statistics)
-    return likelihood.log_marginal(counts[i] + counts[j], statistics[i] + statistics[j]) - alone[i] - alone[j]
 
 
 def _gaps(likelihood: Bound, counts: Array, statistics: Array) -> Array:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from unbounded.instantiation import Ghosts
-from unbounded.models.groups.model import HybridGroups
+from unbounded.models.groups.hybrid import HybridGroups
 from unbounded.setup import Setup
 
 
 def collapsed(setup: Setup[Any, Any, Any], form: str = "direct") -> HybridGroups:
-    return HybridGroups(setup.on_one_shard(), form, Ghosts(0))
+    return HybridGroups(setup.on_one_shard(), form, Ghosts(0), jumps=None)

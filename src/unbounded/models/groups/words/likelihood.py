@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from numbers import Real
 from typing import Any, ClassVar, NamedTuple
 
@@ -33,12 +33,16 @@ from unbounded.models.groups.shard import (
     Instantiated,
     Predictives,
 )
+from unbounded.models.groups.tables import by_table
 from unbounded.models.groups.words import topics as words
 from unbounded.models.groups.words.topics import Topics, WordTable
 from unbounded.models.labelled.labels import Atoms
 from unbounded.priors import Gamma, slice_within
 from unbounded.randomness import RoundSeed
+from unbounded.rows import Csr
 
+QUICK = 6_400  # tokens for each word of the vocabulary: with fewer, a sweep is short beside what a jump takes anyway
+FREQUENT = 2048
 ETA_RANGE = (1e-6, 1e3)  # where a sampled eta lives
 
 
@@ -244,6 +248,33 @@ def _logits(finite, family, block, out, top):
 # ---- words as what groups hold
 
 
+@dataclass(frozen=True)
+class TableWords:
+    """The likelihood of tables: how often they have each word. frequent: words that are enough for first guesses."""
+
+    eta: float
+    n_terms: int
+    frequent: Array
+
+    def log_marginal(self, counts: Array, statistics: Array) -> Array:
+        return words.log_marginals(statistics, self.eta)
+
+    def merge_gains(self, counts: Array, statistics: Array, i: Array, j: Array) -> Array:
+        return words.merge_gains(statistics, self.eta, i, j)
+
+    def centre(self, counts: Array, statistics: Array) -> Parameters:
+        weights = np.maximum(statistics, 0.0)
+        weights += self.eta
+        weights /= weights.sum(1, keepdims=True)
+        return {"phi": weights}
+
+    def natural(self, parameters: Parameters) -> tuple[Array, Array]:
+        return np.zeros(len(parameters["phi"])), np.log(parameters["phi"])
+
+    def coarse(self) -> tuple[TableWords, Array]:
+        return replace(self, n_terms=len(self.frequent)), self.frequent
+
+
 class ByWord(NamedTuple):
     """What is kept with the words of a shard."""
 
@@ -259,6 +290,10 @@ def by_word(data: Array) -> ByWord:
 class WordContent:
     likelihood: BoundTokens
     dtype: str = "float64"
+
+    @cached_property
+    def _frequent(self) -> Array:
+        return np.sort(np.argsort(-self.likelihood.columns.mean, kind="stable")[:FREQUENT])
 
     def at(self, hyper: GroupHyper) -> BoundTokens:
         return self.likelihood.at(hyper.eta)
@@ -297,6 +332,22 @@ class WordContent:
         counts, table = words.count(shard.data, shard.labels, order, self.likelihood.n_terms, n_atoms)
         statistics: Any = table
         return Atoms(counts, statistics)
+
+    def table_rows(self, shard: GroupShard, at: Array, n_tables: int) -> Csr:
+        ends, order = by_table(at, n_tables)
+        return Csr(ends, shard.data[order].astype(np.int64), np.ones(len(order)))
+
+    def of_tables(self, hyper: GroupHyper) -> TableWords:
+        return TableWords(hyper.eta, self.likelihood.n_terms, self._frequent)  # mutant: of tables eta
+
+    def sums(self, counts: Array, statistics: Any) -> Array:
+        return statistics.toarray().astype(float)
+
+    def parts(self, sums: Array) -> tuple[Array, Any]:
+        return sums.sum(1).astype(np.int64), sparse.csr_matrix(sums.astype(np.int32))
+
+    def pace(self, form: str, n_rows: int) -> int:
+        return int(np.clip(math.sqrt(QUICK * self.likelihood.n_terms / n_rows), 4, 20)) if form == "direct" else 1
 
     def from_dense(self, statistics: Array) -> WordTable:
         return words.table(sparse.csr_matrix(statistics.astype(np.int32)))

@@ -18,7 +18,8 @@ from scipy.special import gammaln
 from unbounded.arrays import Array
 from unbounded.contracts import Engine
 from unbounded.engines.local import Serial
-from unbounded.models.groups.model import Groups, GroupsState, HybridGroups
+from unbounded.models.groups.hybrid import HybridGroups
+from unbounded.models.groups.model import Groups, GroupsState
 from unbounded.models.groups.predictive import Draw, Gibbs, Newcomers, gibbs, predictives
 from unbounded.models.groups.shard import GroupHyper, GroupShard, expected_masses
 from unbounded.priors import Gamma
@@ -50,7 +51,7 @@ def _grown(model: Groups, engine: Engine, words: Any) -> tuple[Array, GroupHyper
     setup = replace(
         model.setup, likelihood=likelihood, extent=sizes, n_shards=1, sweeps=1, seed=int(rng.integers(2**62))
     )
-    pilot = HybridGroups(setup, model.form)
+    pilot = HybridGroups(setup, model.form, jumps=None)
     few = Serial(pilot.recipe(part))
     try:
         n_topics = int(np.clip(np.sqrt(len(part)) / 3, 2, MOST_TOPICS))

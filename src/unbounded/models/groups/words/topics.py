@@ -361,6 +361,55 @@ def log_evidence(values, times, counts, n_words, eta):
     return total
 
 
+@jit
+def log_marginals(statistics, eta):
+    """The same of each atom; counts need not be whole."""
+    atoms, n_words = statistics.shape
+    none, least = math.lgamma(eta), n_words * eta
+    out = np.empty(atoms)
+    for k in range(atoms):
+        cells, total = 0.0, 0.0
+        for w in range(n_words):
+            x = max(statistics[k, w], 0.0)
+            cells += _lane_log_gamma(eta + x) - none
+            total += x
+        out[k] = cells + math.lgamma(least) - math.lgamma(least + total)
+    return out
+
+
+@jit
+def merge_gains(statistics, eta, first, second):
+    """What pairs of atoms gain as one: only words that both have matter, and how many words each of them has."""
+    atoms, n_words = statistics.shape
+    totals, ends, most = np.zeros(atoms), np.zeros(atoms + 1, np.int64), 0.0
+    for k in range(atoms):
+        ends[k + 1] = ends[k]
+        for w in range(n_words):
+            totals[k] += statistics[k, w]
+            most = max(most, statistics[k, w])
+            ends[k + 1] += statistics[k, w] > 0.0
+    had, n = np.empty(ends[atoms], np.int64), 0
+    for k in range(atoms):
+        for w in range(n_words):
+            if statistics[k, w] > 0.0:
+                had[n] = w
+                n += 1
+    known, least = np.empty(2 * int(most) + 1), n_words * eta
+    for c in range(known.size):
+        known[c] = _lane_log_gamma(eta + c)
+    out = np.empty(first.size)
+    for q in range(first.size):
+        i, j = first[q], second[q]
+        gain = math.lgamma(least + totals[i]) + math.lgamma(least + totals[j])
+        gain -= math.lgamma(least) + math.lgamma(least + totals[i] + totals[j])
+        for p in range(ends[i], ends[i + 1]):
+            a, b = int(statistics[i, had[p]]), int(statistics[j, had[p]])
+            if b > 0:
+                gain += known[a + b] - known[a] - known[b] + known[0]
+        out[q] = gain
+    return out
+
+
 @inline
 def _lane_log_gamma(x):
     """Log of the gamma function for 0 < x < 1e30, by Stirling's series at x + 8."""

@@ -1,0 +1,79 @@
+"""The hybrid sampler of groups: a finite part instantiated, the rest collapsed (docs/topics.md, "A round")."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from unbounded.contracts import Engine, Message, Spread, alone
+from unbounded.instantiation import Ghosts, Plan, Rule, classify
+from unbounded.models.groups.jump import USUAL, jump
+from unbounded.models.groups.model import Groups, GroupsState, TopTables, TopWeights
+from unbounded.models.groups.shard import ChosenAtoms, GroupShare
+from unbounded.models.labelled.labels import recode
+from unbounded.models.mixtures.jump import Jumps
+from unbounded.randomness import RoundSeed
+
+
+@dataclass(frozen=True)
+class HybridGroups(Groups):
+    """rule: which atoms are instantiated in a round, and which shards may create some. jumps: moves of whole atoms."""
+
+    rule: Rule = field(default_factory=Ghosts)
+    jumps: Jumps | None = USUAL
+
+    @property
+    def exact(self) -> bool:
+        return self.rule.exact
+
+    @cached_property
+    def n_ghosts(self) -> int:
+        return self.measure.usual_ghosts(self.sizes)
+
+    def settled(self) -> int:
+        return self.rule.settled(self.setup.n_rounds)
+
+    def jump(self, state: GroupsState, engine: Engine) -> GroupsState:
+        return state if self.jumps is None or not self.exact else jump(self, state, engine, self.jumps)
+
+    def global_step(self, state: GroupsState, spread: Spread = alone) -> Message:
+        seed, live, table = RoundSeed(self.seed, state.round), state.occupied, state.table
+        owner, tables = table.owner[live], table.tables[live].astype(float)
+        hyper = self._move_hyper(state, tables, seed)
+        plan = self.rule.plan(state.round, self.setup.n_rounds, self.n_ghosts, self.n_shards, seed.rng("plan"))
+        if plan.published:
+            ghosts, extra = np.ones(len(live), np.int64), np.empty(0, np.int64)
+        else:
+            # mutant: global step ghosts 2
+            ghosts, extra = self.measure.ghosts(hyper, tables, self.sizes, plan.ghosts, seed.rng("ghosts"))
+        mobile, frozen, private = classify(ghosts, owner, plan)  # mutant: global step mobile 3
+        tables += 0 if plan.published else ghosts  # mutant: global step tables
+        shared_tables = np.concatenate([tables[mobile], extra, tables[frozen]])
+        top = TopTables(shared_tables, tables[private], owner[private])
+        weights = self.measure.weights(hyper, plan, top, self.form == "franchise", seed.rng("weights"))
+        chosen = ChosenAtoms(live[mobile], live[frozen], live[private], len(extra), plan.lone >= 0)
+        shared, parameters = self._round(state, hyper, chosen, weights.masses, spread)
+        return Message(shared, self._shares(state, plan, chosen, weights, parameters))
+
+    def _shares(
+        self, state: GroupsState, plan: Plan, chosen: ChosenAtoms, weights: TopWeights, parameters: Any
+    ) -> list[GroupShare]:
+        """What every shard needs of its own; parameters: of all private atoms, when holes are imputed."""
+        n_mobile, n_shared = len(chosen.mobile) + chosen.n_extra, len(weights.masses)
+        new_code = np.full(len(state.table.counts), -1, np.int32)
+        new_code[chosen.mobile] = np.arange(len(chosen.mobile))
+        new_code[chosen.frozen] = n_mobile + np.arange(len(chosen.frozen))
+        owner = state.table.owner[chosen.private]
+        shares = []
+        for p in range(self.n_shards):
+            mine = np.flatnonzero(owner == p)
+            code = new_code.copy()
+            code[chosen.private[mine]] = n_shared + np.arange(len(mine))
+            usable = n_shared if plan.lone == p else n_mobile  # mutant: global step n own 2
+            own = None if parameters is None else {name: value[mine] for name, value in parameters.items()}
+            codes = recode(state, code, p)
+            shares.append(GroupShare(codes, usable, len(mine), weights.share, weights.sticks[p], own))
+        return shares

@@ -1,0 +1,137 @@
+"""Moves of whole atoms of groups: tables are the rows of a mixture, and its moves are theirs (docs/jumps.md, "Groups").
+
+The moves act on what tables serve, given who sits with whom. In the franchise that is part of the state; in direct
+assignment a seating is drawn, given labels and top weights, which are drawn given the numbers of tables: each of these
+is a draw from a conditional of the joint posterior, and forgetting something keeps it as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from unbounded.arrays import Array
+from unbounded.contracts import Engine, Gathered, Message, Step, Summary
+from unbounded.models.groups.model import Groups, GroupsState
+from unbounded.models.groups.shard import Content, DishTable, GroupShard
+from unbounded.models.groups.tables import Seating, TableShard, seat, serve, table_shard
+from unbounded.models.labelled.halves import Cuts, Halves, Sides, halve
+from unbounded.models.labelled.labels import Rows, numbered, recode
+from unbounded.models.mixtures.cuts import cut_some
+from unbounded.models.mixtures.jump import Jumps
+from unbounded.models.mixtures.measure import PartitionHyper, PitmanYor
+from unbounded.models.mixtures.merges import merge_some
+from unbounded.models.mixtures.model import AtomTable, MixtureState
+from unbounded.randomness import RoundSeed
+
+USUAL = Jumps(share=1.0, pool=512)  # once all tables are there, cuts of all of them cost little more than one
+EARLY = 128  # rounds
+FIRST = 32  # times as many merges in the first round, where topics may be random ones, and soon never alike again
+CELLS = 2**18  # of all cuts together, in a vocabulary of any size
+
+
+def jump(model: Groups, state: GroupsState, engine: Engine, jumps: Jumps) -> GroupsState:
+    """The state after some cuts and some merges of atoms."""
+    if state.round % _every(model, state.round, jumps) > 0:  # mutant: jump due
+        return state
+    n_tables = _sit(model, state, engine)
+    likelihood = model.content.of_tables(state.hyper)
+    edges = np.append(0, np.cumsum([found.sum() for found in n_tables]))
+    top: Any = TopProcess(model.measure.top, likelihood, edges, model.seed)
+    tables: Any = AtTables(engine, model.content, edges)
+    anchors = min(jumps.anchors, max(4, CELLS // likelihood.n_terms))
+    few = replace(jumps, anchors=anchors, merges=jumps.merges * (FIRST if state.round == 0 else 1))
+    before = _as_mixture(model, state, np.sum(n_tables, axis=0))
+    moved = merge_some(top, cut_some(top, before, tables, few), tables, few)
+    engine.map(serve)
+    return _as_groups(model, state, moved)
+
+
+def _every(model: Groups, round_: int, jumps: Jumps) -> int:
+    """Rounds from one jump to the next: by default half as many to begin with, while there is most to do."""
+    if jumps.every is not None:
+        return jumps.every
+    pace = model.content.pace(model.form, model.n_rows)
+    return max(1, pace // 2) if round_ < EARLY else pace
+
+
+def _sit(model: Groups, state: GroupsState, engine: Engine) -> list[Array]:
+    """Everybody sits down; tables of each occupied atom on every shard, on which atoms have numbers 0, 1, ... now."""
+    live, seed = state.occupied, RoundSeed(model.seed, state.round)
+    # mutant: sit weights
+    logs, _ = model.measure.sticks(state.hyper, state.table.tables[live].astype(float), seed.rng("seating"))
+    seating = Seating(state.hyper.gamma * np.exp(logs[:-1]), seed.key("seats"))  # mutant: sit masses
+    number = numbered(state)
+    return engine.map(partial(seat, seating), [recode(state, number, p) for p in range(model.n_shards)])
+
+
+def _as_mixture(model: Groups, state: GroupsState, n_tables: Array) -> MixtureState:
+    """Tables as rows."""
+    live, table = state.occupied, state.table
+    sums = model.content.sums(table.counts[live], table.statistics[live])
+    hyper, private = PartitionHyper(state.hyper.alpha, 0.0), np.zeros_like(state.n_private)  # mutant: jump alpha
+    return MixtureState(state.round, hyper, AtomTable(n_tables, sums, table.owner[live]), len(live), private)
+
+
+def _as_groups(model: Groups, state: GroupsState, moved: MixtureState) -> GroupsState:
+    """The other way round."""
+    counts, statistics = model.content.parts(moved.table.statistics)
+    table = DishTable(counts, moved.table.counts, statistics, moved.table.owner)
+    return GroupsState(state.round, state.hyper, table, moved.n_shared, moved.n_private)
+
+
+@dataclass(frozen=True)
+class TopProcess:
+    """A mixture of tables, as moves of mixtures ask for it."""
+
+    measure: PitmanYor
+    likelihood: Any
+    edges: Array  # shard p holds the tables edges[p] .. edges[p + 1]
+    seed: int
+
+    @property
+    def n_rows(self) -> int:
+        return int(self.edges[-1])
+
+    @property
+    def n_shards(self) -> int:
+        return len(self.edges) - 1
+
+    @property
+    def coarse(self) -> tuple[Any, Array]:
+        first: tuple[Any, Array] = self.likelihood.coarse()
+        return first
+
+    @property
+    def kernel(self) -> TopProcess:
+        return self
+
+    def halve(self, shard: TableShard, cuts: Cuts, sides: Sides) -> Halves:
+        return halve((), Rows(shard.data, shard.labels, shard.first), cuts, sides)
+
+
+@dataclass(frozen=True)
+class AtTables:
+    """An engine whose shards hold tables."""
+
+    engine: Engine
+    content: Content
+    edges: Array
+
+    def map(self, function: Callable[..., Any], own: Sequence[Any]) -> list[Any]:
+        return self.engine.map(partial(_map, self.content, self.edges, function), own)
+
+    def run(self, step: Step, message: Message) -> Gathered:
+        return self.engine.run(partial(_run, self.content, self.edges, step), message)
+
+
+def _map(content: Content, edges: Array, function: Callable[..., Any], shard: GroupShard, own: Any) -> Any:
+    return function(table_shard(content, shard, int(edges[shard.index])), own)
+
+
+def _run(content: Content, edges: Array, step: Step, shard: GroupShard, shared: Any, own: Any) -> Summary:
+    return step(table_shard(content, shard, int(edges[shard.index])), shared, own)
