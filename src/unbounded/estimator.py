@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from unbounded import engines
 from unbounded.arrays import Array, is_csr
-from unbounded.chain import export
+from unbounded.chain import convergence, export
 from unbounded.chain.progress import Report, show_progress
 from unbounded.chain.run import Chain, Length, run
 from unbounded.chain.store import RunError, RunStore
@@ -109,6 +109,10 @@ class ChainEstimator(BaseEstimator):
         """What is said of every row."""
         raise NotImplementedError
 
+    def _atom_shares(self) -> Array:
+        """How much of the rows each atom of the point estimate has."""
+        raise NotImplementedError
+
     # ---- fitting
 
     def _sample(self, X: Any, held: Any) -> Self:
@@ -187,6 +191,8 @@ class ChainEstimator(BaseEstimator):
         self.exact_ = all(chain.exact for chain in chains)
         self._estimate(chains)
         self.posterior_ = export.to_dataset(chains)
+        self.convergence_ = convergence.check(self.posterior_)
+        convergence.warn(self.convergence_, stacklevel=4)  # to whoever called fit
 
     # ---- results that need no model
 
@@ -197,10 +203,18 @@ class ChainEstimator(BaseEstimator):
     def score_samples(self, X: Rows) -> Array:
         raise NotImplementedError
 
-    def summary(self) -> pd.DataFrame:
-        """Posterior means, intervals, effective sample sizes and R-hat of every scalar trace, as a data frame."""
+    def n_above(self, share: float) -> int:
+        """Atoms (clusters, topics, features) of the point estimate that more than this share of the rows have."""
         check_is_fitted(self, "posterior_")
-        return export.table(self.posterior_)
+        return int((self._atom_shares() > share).sum())
+
+    def summary(self) -> pd.DataFrame:
+        """Posterior means, intervals, effective sample sizes, R-hat and a verdict of every scalar, as a data frame.
+
+        `convergence_.message` says the same in words.
+        """
+        check_is_fitted(self, "posterior_")
+        return export.table(self.posterior_, self.convergence_)
 
     def to_arviz(self) -> InferenceData:
         """The draws as an ArviZ InferenceData."""
@@ -221,7 +235,8 @@ class ChainEstimator(BaseEstimator):
         if self.checkpoint is None:
             raise ValueError("a report is made from a run directory; fit with checkpoint=path.")
         words = getattr(self, "vocabulary_", None) if vocabulary is None else vocabulary
-        return page.report(self.checkpoint, path, X, words, shape, getattr(self, "loss", "vi"))
+        loss = {name: getattr(self, name, None) for name in ("loss", "merge_cost")}
+        return page.report(self.checkpoint, path, X, words, shape, **loss)
 
     def _sampling(
         self, n_samples: int, random_state: int | np.random.RandomState | None

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from unbounded.chain.convergence import ConvergenceWarning
 from unbounded.chain.store import RunError, RunStore
 from unbounded.cli import COMMAND
 from unbounded.contracts import Command, Training
@@ -73,7 +75,9 @@ def fitted(run: Path, command: Command, quiet: bool) -> tuple[ChainEstimator, Tr
     family = family_named(command.model)
     estimator = family.estimators[command.model](**command.settings, checkpoint=run, progress=not quiet)
     training = family.training(command)
-    return estimator.fit(training.rows, *training.arguments, holdout=training.holdout), training
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the summary says it
+        return estimator.fit(training.rows, *training.arguments, holdout=training.holdout), training
 
 
 def perform(run: Path, command: Command, quiet: bool) -> ChainEstimator:

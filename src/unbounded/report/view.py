@@ -9,12 +9,16 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import xarray as xr
 
 from unbounded.arrays import Array, Arrays
+from unbounded.chain import export
+from unbounded.chain.convergence import Check, check
 from unbounded.chain.run import Chain
 from unbounded.chain.store import ChainStore, RunError, RunStore, read_json
 from unbounded.contracts import Family, Shown, WholeDraws
@@ -51,6 +55,15 @@ class View:
     def complete(self) -> bool:
         lengths = [len(chain.draws) for chain in self.chains]
         return len(lengths) == self.config["n_chains"] and min(lengths) >= self.config["n_draws"]
+
+    @cached_property
+    def compared(self) -> xr.Dataset:
+        """The draws of the chains that are long enough to be compared."""
+        return export.to_dataset(self.long_chains())
+
+    @cached_property
+    def convergence(self) -> Check:
+        return check(self.compared)
 
     def trace(self, name: str) -> list[Array]:
         return [np.array([draw.get(name, np.nan) for draw in chain.draws], float) for chain in self.chains]

@@ -106,6 +106,9 @@ class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChainE
     def _row_estimates(self) -> Array:
         return self.assignments_
 
+    def _atom_shares(self) -> Array:
+        return self.assignments_.mean(0, dtype=float)
+
     # ---- results
 
     def transform(self, X: Rows) -> Array:

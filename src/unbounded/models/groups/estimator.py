@@ -202,6 +202,9 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
     def _row_estimates(self) -> Array:
         return self.labels_
 
+    def _atom_shares(self) -> Array:
+        return self.topic_shares_
+
     # ---- results
 
     def transform(self, X: Rows, groups: ArrayLike | None = None) -> Array:
