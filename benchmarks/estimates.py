@@ -27,8 +27,8 @@ from unbounded.models.labelled.partition import point_estimate
 
 K = 20
 LOSSES = [
-    *(Loss("vi", a) for a in (0.5, 0.75, 1.0, 1.25, 1.5, 1.75)),
-    *(Loss("binder", a) for a in (0.5, 0.75, 1.0, 1.25)),
+    *(Loss("vi", a) for a in (0.75, 1.0, 1.25, 1.5)),
+    *(Loss("binder", a) for a in (0.75, 1.0, 1.25)),
 ]
 
 

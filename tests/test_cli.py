@@ -22,7 +22,7 @@ from unbounded.models.mixtures.model import Mixture
 rng = np.random.default_rng(2)
 X = np.concatenate([rng.normal(size=(25, 2)), rng.normal(size=(35, 2)) + 12.0])[rng.permutation(60)]
 COUNTS = np.stack([rng.multinomial(20, [[0.8, 0.1, 0.1], [0.1, 0.1, 0.8]][i % 2]) for i in range(60)]).astype(float)
-BRIEF = ["--shards", "2", "--warmup", "2", "--draws", "5", "--workers", "1", "--quiet"]
+BRIEF = ["--shards", "2", "--chains", "1", "--warmup", "2", "--draws", "5", "--workers", "1", "--quiet"]
 WRITTEN = {"command.json", "run.json", "labels.npy", "draws.csv", "summary.txt", "traces.png", "chain-0"}
 
 

@@ -177,7 +177,9 @@ def test_python_and_command_line(runs, tmp_path):
     assert "200 of 200 rows" in (tmp_path / "page.html").read_text()
     ok("report", runs["estimator"], "--out", tmp_path / "other.html")
     assert "The data are not at hand" in (tmp_path / "other.html").read_text()
-    plain = ub.DirichletProcessMixture(n_shards=2, n_warmup=1, n_draws=4, init="one", random_state=0).fit(rows())
+    plain = ub.DirichletProcessMixture(n_shards=2, n_chains=1, n_warmup=1, n_draws=4, init="one", random_state=0).fit(
+        rows()
+    )
     with pytest.raises(ValueError, match="checkpoint"):
         plain.report(tmp_path / "none.html")
     for path, message in ((tmp_path, "holds no run"), (_begun(tmp_path / "begun"), "no draws yet")):

@@ -20,7 +20,7 @@ import hashlib
 import io
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -31,6 +31,8 @@ import numpy as np
 from unbounded.arrays import Array, Arrays
 from unbounded.disk import write_whole
 from unbounded.round import PHASES, Clock
+
+GROWS = ("n_draws", "max_draws")  # what may change when a run goes on
 
 _MAGIC = b"unbounded 1\n"
 
@@ -135,7 +137,7 @@ class RunStore:
         write_json(where / "shards.json", shards)
 
     def chain(self, index: int) -> ChainStore:
-        own = {name: value for name, value in self.config().items() if name != "n_draws"} | {"chain": index}
+        own = {name: value for name, value in self.config().items() if name not in GROWS} | {"chain": index}
         return ChainStore(self.path / f"chain-{index}", json.dumps(own, sort_keys=True))
 
 
@@ -248,6 +250,12 @@ class ChainStore:
 
     def save_snapshot(self, draw: int, arrays: Arrays) -> None:
         write_arrays(self._numbered("snapshots", draw), arrays)
+
+    def keep_snapshots(self, kept: Container[int]) -> None:
+        """Forget all others."""
+        for path in self._all_numbered("snapshots"):
+            if int(path.stem) not in kept:
+                path.unlink()
 
     def snapshots(self) -> dict[int, dict[str, Array]]:
         return {int(path.stem): read_arrays(path) for path in self._all_numbered("snapshots")}

@@ -12,6 +12,7 @@ import numpy as np
 
 from unbounded.arrays import Array
 from unbounded.chain import export
+from unbounded.chain.several import AUTO
 from unbounded.chain.store import RunError
 from unbounded.report import parts, svg, tables, view
 from unbounded.report.parts import charts, figure, number, paragraph, section, text
@@ -119,7 +120,8 @@ def _draws(run: View) -> str:
 
 
 def _asked_for(run: View) -> str:
-    return f"{run.config['n_chains']} x {run.config['n_draws']:,}"
+    n_chains, n_draws = run.config["n_chains"], run.config["n_draws"]
+    return f"{n_chains} x {n_draws:,}" if n_draws != AUTO else f"{n_chains} x {run.config['max_draws']:,} at most"
 
 
 def _numbers(run: View) -> str:

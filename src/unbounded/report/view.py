@@ -20,6 +20,7 @@ from unbounded.arrays import Array, Arrays
 from unbounded.chain import export
 from unbounded.chain.convergence import Check, check
 from unbounded.chain.run import Chain
+from unbounded.chain.several import MAX_DRAWS, complete
 from unbounded.chain.store import ChainStore, RunError, RunStore, read_json
 from unbounded.contracts import Family, Shown, WholeDraws
 from unbounded.models.families import family_of
@@ -53,8 +54,8 @@ class View:
 
     @property
     def complete(self) -> bool:
-        lengths = [len(chain.draws) for chain in self.chains]
-        return len(lengths) == self.config["n_chains"] and min(lengths) >= self.config["n_draws"]
+        asked = self.config["n_draws"], self.config.get("max_draws", MAX_DRAWS)
+        return len(self.chains) == self.config["n_chains"] and complete(self.chains, *asked)
 
     @cached_property
     def compared(self) -> xr.Dataset:

@@ -30,7 +30,7 @@ rng = np.random.default_rng(0)
 X = np.concatenate([rng.normal(size=(20, 2)), rng.normal(size=(20, 2)) + 8.0])
 BITS = (X > 4).astype(float)
 COUNTS = rng.poisson(3.0, size=(40, 3)).astype(float)
-BRIEF = {"n_shards": 2, "n_warmup": 2, "n_draws": 3, "n_workers": 1, "random_state": 0}
+BRIEF = {"n_shards": 2, "n_chains": 1, "n_warmup": 2, "n_draws": 3, "n_workers": 1, "random_state": 0}
 
 
 def dp(likelihood="gaussian", **options):

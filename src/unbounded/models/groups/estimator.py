@@ -320,8 +320,8 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
             return True
         return likelihoods.resolve(self.likelihood, self._choices.likelihoods).name in ("tokens", "multinomial")
 
-    def _check_init(self, n_rows: int) -> None:
-        hierarchical_start.check(self.init, n_rows)
+    def _check_init(self, init: Any, n_rows: int) -> None:
+        hierarchical_start.check(init, n_rows)
 
     def _check_shards(self, n_rows: int) -> None:
         """Shards without groups are fine."""

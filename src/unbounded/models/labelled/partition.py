@@ -2,8 +2,9 @@
 
 The expected loss of a partition over S draws is a sum over the cells of S contingency tables, so that moving rows from
 one cluster to another changes two columns of them, and its accounting is exact. From several starts the search sweeps
-over the rows, merges clusters, and cuts clusters as single draws do, until nothing helps. All but the sweep is NumPy,
-since whatever is compiled delays the first fit.
+over the rows, merges clusters, and cuts clusters as single draws do, until nothing helps. No estimate has more clusters
+than the draw that has most: rows that are anybody's guess would otherwise make clusters of their own, hundreds of them.
+All but the sweep is NumPy, since whatever is compiled delays the first fit.
 """
 
 from __future__ import annotations
@@ -124,12 +125,10 @@ class _Search:
         return made
 
     def put(self, labels: Array) -> None:
-        """Another partition in place of this one, with room for more clusters, as many as there is memory for."""
+        """Another partition in place of this one, with room for as many clusters as any draw has."""
         self.labels = labels if labels[0] < 0 else _renumbered(labels)
         n_clusters = int(self.labels.max()) + 1
-        room = min(n_clusters + max(16, n_clusters // 2), len(labels) + 1)
-        width = max(min(room, _MAX_CELLS // len(self.factors)), n_clusters)
-        self.counts = np.zeros((len(self.factors), width))
+        self.counts = np.zeros((len(self.factors), max(n_clusters, int(self.items.n_clusters.max()))))
         if n_clusters:
             self.counts[:, :n_clusters] = self.tally(slice(None), self.labels)
         self.steps = self.factors * self.loss.rise(self.counts, 1.0)
@@ -176,7 +175,7 @@ class _Search:
         place = _place if codes.size * width > _FEW else _place.py_func  # compiling would take longer
         loss = self.loss.kind == "vi", self.tolerance
         moved, width = place((self.counts, self.steps, self.factors), codes, weights, labels, width, loss)
-        return moved, width
+        return int(moved), int(width)
 
     def merge(self) -> int:
         """Pour every whole cluster in turn into another one, if that helps; how many are gone."""
@@ -235,7 +234,7 @@ def _place(
                 costs[c] += steps[r, c] if w == 1.0 else factors[r, 0] * _rise(counts[r, c], w, vi)
         if own >= 0:
             costs[own] = home - tolerance  # what a move must gain, so that a descent ends
-        best = np.argmin(costs[:width])
+        best = int(np.argmin(costs[:width]))
         if best == own:
             continue
         for r in codes[i]:
@@ -246,7 +245,7 @@ def _place(
             steps[r, best] = factors[r, 0] * _rise(counts[r, best], 1.0, vi)
         labels[i] = best
         moved += 1
-        width = min(max(width, best + 2), len(costs))
+        width = max(width, min(best + 2, len(costs)))
     return moved, width
 
 
@@ -295,8 +294,7 @@ def _ranked(items: _Items, loss: Loss) -> list[int]:
     n_draws = len(items.draws)
     most = int(np.clip(_SCREEN_WORK / (n_draws * len(items)), min(8, n_draws), n_draws))
     candidates = np.unique(np.linspace(0, n_draws - 1, most).round().astype(int)).tolist()
-    totals = {s: _Search.of(items, loss, items.labels(s)).total for s in candidates}
-    return sorted(candidates, key=totals.__getitem__)
+    return sorted(candidates, key=lambda s: _Search.of(items, loss, items.labels(s)).total)
 
 
 def _searched(items: _Items, loss: Loss) -> Array:

@@ -50,7 +50,7 @@ class MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
     """What both mixtures share; subclasses differ in their measure only."""
 
     likelihood: str | Likelihood = "gaussian"
-    init: str | ArrayLike = "kmeans++"
+    init: str | ArrayLike | tuple[Any, ...] = ("kmeans++", "one")
     loss: str = DEFAULT.kind
     merge_cost: float = DEFAULT.merge_cost
     jumps: bool | Jumps = True
@@ -187,8 +187,8 @@ class MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
     def _sparse_ok(self) -> bool:
         return likelihoods.resolve(self.likelihood).name == "multinomial"
 
-    def _check_init(self, n_rows: int) -> None:
-        start.check(self.init, n_rows)
+    def _check_init(self, init: Any, n_rows: int) -> None:
+        start.check(init, n_rows)
 
     def _check_settings(self, n_rows: int) -> None:
         super()._check_settings(n_rows)
@@ -210,8 +210,12 @@ class DirichletProcessMixture(MixtureEstimator):
         P, the number of shards. Part of the algorithm: it never depends on the machine.
     sweeps_per_round : int, default 1
         L, the sweeps over the rows between two synchronisations.
-    n_warmup, n_draws, thin, n_chains : int
-        Rounds before the first draw, draws per chain, rounds per draw, and independent chains.
+    n_warmup, thin, n_chains : int
+        Rounds before the first draw, rounds per draw, and independent chains, two by default: side by side on the cores
+        where the data are small (engine "threads"), with the same bits as one after another.
+    n_draws : int or "auto", max_draws : int
+        Draws per chain. "auto": 250, and twice as many again and again, until the check of convergence passes or the
+        next doubling would be beyond `max_draws` (docs/convergence.md).
     engine : {"threads", "serial", "processes", "ray", "mpi"}, n_workers : int or None, engine_options : dict or None
         Where shards run, and on how many workers (None: all cores). Neither changes the result. Options are the
         engine's own: {"timeout": 60} is for how many seconds a process may show no sign of life; with Ray, for how many
@@ -220,8 +224,9 @@ class DirichletProcessMixture(MixtureEstimator):
         "hybrid" or another one that has been published (docs/rivals.md), and its own options.
     instantiate : str or rule, default "ghosts"
         "ghosts", "one_open", "published-cold", "published-warm", "published-decreasing", "published-hot", or an object.
-    init : str or array of labels, default "kmeans++"
-        "kmeans++", "one", "prior", or labels.
+    init : str, array of labels or tuple, default ("kmeans++", "one")
+        "kmeans++", "one", "prior", or labels, for all chains; a tuple has the starts of chains in turn. Chains that
+        begin far apart and agree are a better sign than chains that begin alike.
     dtype : {"float64", "float32"}
         Precision of the vectorised part; rounds that would lose accuracy in float32 run in float64.
     device : str, default "cpu"

@@ -39,8 +39,8 @@ def summary(estimator: MixtureEstimator) -> list[str]:
 def show(run: WholeDraws, at_hand: Mapping[str, Any]) -> Shown:
     """Sizes and similarities of the point estimate, and its rows if they are given."""
     draws = [snapshot["labels"] for snapshot, _ in run.draws]
-    asked = at_hand.get("loss"), at_hand.get("merge_cost")
-    loss = Loss(*(usual if one is None else one for one, usual in zip(asked, DEFAULT, strict=True)))
+    kind, cost = at_hand.get("loss"), at_hand.get("merge_cost")
+    loss = Loss(DEFAULT.kind if kind is None else kind, DEFAULT.merge_cost if cost is None else cost)
     labels = partition.point_estimate(draws, loss)
     amounts = np.bincount(labels)
     pictures = [
