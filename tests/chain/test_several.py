@@ -1,4 +1,4 @@
-"""Several chains: side by side or in turn, to a number of draws or until they agree, the same bits however it is cut."""
+"""Several chains: side by side or in turn, to a number of draws or until they agree, always with the same bits."""
 
 from __future__ import annotations
 

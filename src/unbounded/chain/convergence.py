@@ -158,7 +158,7 @@ def _stuck(traces: Mapping[str, Array]) -> tuple[str, ...]:
     if score is None:
         return ()
     means, spread = traces[score].mean(1), float(traces[score].std(1).mean())
-    best = int(means.argmax())
+    best = int(means.argmax())  # mutant: best chain
     behind = np.flatnonzero(means[best] - means > STUCK * spread)
     return tuple(
         f"Chain {chain} is behind chain {best} by {means[best] - means[chain]:.4g} in {score}, which varies by "

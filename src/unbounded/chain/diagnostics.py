@@ -41,9 +41,9 @@ def diagnose(draws: Array) -> Diagnostics:
 
 def r_hat(draws: Array) -> float:
     """Of the halves of all chains, which one chain has, too: the larger of that of ranks and that of their spread."""
-    halves = _halves(draws)
+    halves = _halves(draws)  # mutant: halves
     folded = np.abs(halves - np.median(halves))
-    return max(_r_hat(_normal(halves)), _r_hat(_normal(folded)))
+    return max(_r_hat(_normal(halves)), _r_hat(_normal(folded)))  # mutant: spread of ranks
 
 
 def _drift(halves: Array) -> tuple[float, float]:
@@ -81,6 +81,7 @@ def ess(chains: Array) -> float:
         return float(chains.size)
     covariances = _autocovariances(chains).mean(0)
     within = covariances[0] * n / (n - 1)
+    # mutant: total variance
     total = covariances[0] + (chains.mean(1).var(ddof=1) if m > 1 else 0.0)
     correlations = 1.0 - (within - covariances) / total
     correlations[0] = 1.0

@@ -30,7 +30,7 @@ def stages(n_draws: int | str, max_draws: int) -> list[int]:
 
 def agree(chains: Sequence[Chain], n_draws: int) -> bool:
     """Whether the first draws of all chains pass the check: how a run was cut, or went on, does not matter."""
-    return check(export.to_dataset(chains).isel(draw=slice(n_draws))).passed
+    return check(export.to_dataset(chains).isel(draw=slice(n_draws))).passed  # mutant: first draws
 
 
 def complete(chains: Sequence[Chain], n_draws: int | str, max_draws: int) -> bool:

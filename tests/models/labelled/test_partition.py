@@ -111,7 +111,8 @@ def test_estimate_is_the_best_of_all_partitions(n: int, loss: Loss) -> None:
     candidates = list(all_partitions(n))
     for seed in range(8):
         draws = random_draws(n, seed)
-        least = min(expected_loss(labels, draws, loss) for labels in candidates)
+        most = max(draw.max() + 1 for draw in draws)
+        least = min(expected_loss(labels, draws, loss) for labels in candidates if labels.max() < most)
         assert expected_loss(point_estimate(draws, loss), draws, loss) == pytest.approx(least, abs=1e-10), seed
 
 
@@ -168,14 +169,20 @@ def test_neither_blocks_nor_the_compiler_change_the_estimate(monkeypatch: pytest
 @both
 def test_clusters_that_are_apart_in_all_draws_are_cut_and_halves_are_poured_together(loss: Loss) -> None:
     """No row has a reason to go alone: without merges halves stay halves, without cuts clusters stay together."""
-    truth, draws = noisy_draws(600, 12, 4, seed=7)
-    halves = truth + 4 * (np.arange(600) % 2)
-    thirds = np.where(truth < 3, 0, 1)
-    least = expected_loss(truth, draws, loss)
-    for start in (halves, thirds, np.zeros(600, int)):
+    rng = np.random.default_rng(7)
+    truth = rng.integers(0, 4, 600)
+    halves, thirds = truth + 4 * (np.arange(600) % 2), np.where(truth < 3, 0, 1)
+    sure = [blurred(truth, rng) for _ in range(30)]
+    torn = [blurred(halves if s % 5 < 1 else truth, rng) for s in range(30)]  # most draws have no halves
+    for start, draws in ((halves, torn), (thirds, sure), (np.zeros(600, int), sure)):
         found = improved(start, draws, loss)
-        assert expected_loss(found, draws, loss) <= least + 1e-9
-        assert adjusted_rand_score(found, truth) > 0.99
+        assert expected_loss(found, draws, loss) <= expected_loss(truth, draws, loss) + 1e-9
+        assert adjusted_rand_score(found, truth) > 0.95
+
+
+def blurred(labels: Array, rng: np.random.Generator) -> Array:
+    """Every row elsewhere now and then, so that no two of them are together in all draws."""
+    return compact(np.where(rng.random(len(labels)) < 0.15, rng.integers(0, labels.max() + 1, len(labels)), labels))
 
 
 @both

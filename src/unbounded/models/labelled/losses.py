@@ -43,7 +43,7 @@ class Loss(NamedTuple):
         return float(n if self.kind == "vi" else n * n)
 
 
-DEFAULT = Loss("vi", 1.0)  # of point estimates; docs/estimates.md has the table it was chosen by
+DEFAULT = Loss("binder", 1.0)  # of point estimates; docs/estimates.md has the table it was chosen by
 
 
 def check_loss(loss: Loss) -> None:
@@ -116,11 +116,11 @@ def uncertainty(labels: Array, draws: Sequence[Array]) -> Array:
     Of all other rows that are with it in the estimate or in a draw, those that are not in both; 0: it is always in the
     same company, 1: never.
     """
-    total = np.zeros(len(labels))
+    total = np.zeros(len(labels))  # over companies without the row itself
     own = np.bincount(labels)
     for draw in draws:
         cells = pairs(labels, draw)
         both = np.bincount(cells)[cells]
         either = own[labels] + np.bincount(draw)[draw] - both
-        total += (either - both) / np.maximum(either - 1, 1)  # others: the row itself is in both
+        total += (either - both) / np.maximum(either - 1, 1)  # mutant: company
     return total / len(draws)

@@ -25,7 +25,7 @@ _BLOCK = 2**15  # labels of a block
 _MAX_SWEEPS = 50
 _WORK = 1e9  # cells of all descents, some seconds; bounds the search when there are very many rows
 _SCREEN_WORK = 2.0**28  # labels of the search for the best draws; bounds how many draws are candidates
-_PART = 0.05  # of a cluster, at least, that a cut moves
+_PART = 0.05  # of a cluster, at least, that a cut moves; half of it at most
 _FEW = 2e4  # cells of a sweep that Python does while a compiler would still be at work
 _STARTS = 4  # from nothing; and as many from draws
 
@@ -50,6 +50,11 @@ class _Items:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    @property
+    def most(self) -> int:
+        """Clusters that an estimate may have."""
+        return int(self.n_clusters.max())
 
     @property
     def work(self) -> float:
@@ -113,7 +118,7 @@ class _Search:
         self.items, self.loss = items, loss
         self.labels = np.full(len(items), -1)  # not placed yet
         self.factors = np.full((items.n_codes, 1), -2.0)
-        self.factors[0] = loss.merge_cost * len(items.draws)
+        self.factors[0] = loss.merge_cost * len(items.draws)  # mutant: size factor
         self.put(self.labels)
         rounding = 1e-12 * len(items.draws) * loss.spread(items.weights.sum(keepdims=True))
         self.tolerance = rounding if loss.kind == "vi" else 1e-6  # what a move must gain, so that a descent ends
@@ -125,10 +130,10 @@ class _Search:
         return made
 
     def put(self, labels: Array) -> None:
-        """Another partition in place of this one, with room for as many clusters as any draw has."""
+        """Another partition in place of this one, with room for as many clusters as it may have."""
         self.labels = labels if labels[0] < 0 else _renumbered(labels)
         n_clusters = int(self.labels.max()) + 1
-        self.counts = np.zeros((len(self.factors), max(n_clusters, int(self.items.n_clusters.max()))))
+        self.counts = np.zeros((len(self.factors), max(n_clusters, self.items.most)))
         if n_clusters:
             self.counts[:, :n_clusters] = self.tally(slice(None), self.labels)
         self.steps = self.factors * self.loss.rise(self.counts, 1.0)
@@ -188,7 +193,7 @@ class _Search:
         shares = sizes / np.maximum(sizes.sum(0), 1.0)
         names = self.items.draws[draw][self.items.rows]
         moved = 0
-        for part, own in np.argwhere((shares >= _PART) & (shares < 1.0)).tolist():
+        for part, own in np.argwhere((shares >= _PART) & (shares <= 0.5)).tolist():
             inside = np.flatnonzero((self.labels == own) & (names == part))
             if len(inside):
                 moved += self._pour(own, self.tally(inside, np.zeros(len(inside), np.int64))[:, 0], inside)
