@@ -117,6 +117,9 @@ def test_groups_of_rows_share_their_clusters():
         best = np.array([np.bincount(model.labels_[z[order] == k], minlength=3).argmax() for k in range(3)])
         assert np.abs(model.proportions_[:, best] - shares[[1, 2, 0]]).max() < 0.08
         assert (model.labels_ == best[z[order]]).mean() > 0.98
+        assert model.uncertainty_.shape == model.labels_.shape
+        assert model.uncertainty_.mean() < 0.1
+        assert model.n_above(0.01) == 3
         assert model.transform(X[:4]).shape == (4, 3)
         assert np.isfinite(model.score(X, groups))
 

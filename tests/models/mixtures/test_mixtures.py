@@ -359,6 +359,19 @@ def test_chains_are_compared(fitted):
     assert not np.array_equal(first, second)
 
 
+def test_sizes_and_uncertainty_of_the_estimate(fitted, line):
+    assert fitted.cluster_sizes_.tolist() == np.bincount(fitted.labels_).tolist()
+    assert fitted.n_above(0.01) == 3
+    assert fitted.n_above(0.99) == 0
+    assert {"above_0.1%", "above_1%"} <= set(fitted.posterior_)
+    assert (fitted.posterior_["above_1%"] <= fitted.posterior_["n_clusters"]).all()
+    assert "of which" in text(fitted)
+    unsure, rows = line
+    assert 0.0 <= fitted.uncertainty_.min() <= fitted.uncertainty_.mean() < 0.05 < unsure.uncertainty_.mean()
+    assert unsure.uncertainty_.max() <= 1.0
+    assert unsure.uncertainty_.shape == (len(rows),)
+
+
 def test_arviz(fitted):
     posterior = fitted.to_arviz().posterior
     assert "assignments" not in posterior

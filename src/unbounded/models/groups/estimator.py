@@ -29,6 +29,7 @@ from unbounded.models.groups.reading import GroupedRows
 from unbounded.models.groups.samplers import HIERARCHICAL
 from unbounded.models.groups.shard import GroupHyper
 from unbounded.models.groups.words.likelihood import Tokens
+from unbounded.models.labelled.losses import uncertainty
 from unbounded.models.labelled.packing import unpacked
 from unbounded.priors import Gamma
 from unbounded.randomness import key
@@ -87,6 +88,8 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         The same share in each of the draws that were kept, in the order of the chains.
     labels_ : array of shape (n_rows,)
         The topic of every row (or token) in the reference draw.
+    uncertainty_ : array of shape (n_rows,)
+        For each of them the expected share of wrong company, as for mixtures.
     vocabulary_ : list of str
         When documents were lists of words.
     n_empty_ : int
@@ -204,6 +207,16 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
 
     def _atom_shares(self) -> Array:
         return self.topic_shares_
+
+    @property
+    def uncertainty_(self) -> Array:
+        """For each row the expected share of wrong company: of all rows that are with it in `labels_` or in a draw,
+        those that are not in both."""
+        check_is_fitted(self, "posterior_")
+        sorted_by_group = uncertainty(self._reference, [snap["labels"] for snap in self._snapshots])
+        out = np.empty_like(sorted_by_group)
+        out[self._order] = sorted_by_group
+        return out
 
     # ---- results
 
