@@ -204,6 +204,23 @@ def test_resume_extends_a_run(data, tmp_path):
     assert ok("resume", short, "--quiet") == (long / "summary.txt").read_text()
 
 
+def test_chains_with_starts_of_their_own_that_go_on_by_themselves(data, tmp_path):
+    """The limit is reached before a hundred draws, which are too few to be judged."""
+    out, fixed = tmp_path / "auto", tmp_path / "fixed"
+    starts = ["--chains", "2", "--init", "one,prior", "--merge-cost", "1.2", "--loss", "vi"]
+    said = ok("fit", "dp", data / "x.npy", "--out", out, *BRIEF, *starts, "--draws", "auto", "--max-draws", "4")
+    assert "not judged: 4 draws per chain are too few" in " ".join(said.split())
+    assert json.loads((out / "run.json").read_text())["init"] == ["one", "prior"]
+    ok("predict", out, data / "x.npy", "--out", tmp_path / "p.csv")  # it is finished
+    ok("fit", "dp", data / "x.npy", "--out", fixed, *BRIEF, *starts, "--draws", "2")
+    command = json.loads((fixed / "command.json").read_text())
+    del command["settings"]["init"]  # as if it had been another default
+    (fixed / "command.json").write_text(json.dumps(command))
+    ok("resume", fixed, "--draws", "4", "--quiet")
+    assert (out / "draws.csv").read_text() == (fixed / "draws.csv").read_text()
+    assert "at most" not in ok("report", out)
+
+
 def test_ctrl_c_and_resume(done, data, tmp_path, monkeypatch):
     """What there is so far is written, the way to go on is said, and the end is the same."""
     out = tmp_path / "run"
@@ -427,6 +444,9 @@ def test_data_that_cannot_be_read(tmp_path, content, name, word):
         (["--holdout", "-0.1"], ["holdout", "[0, 1)"]),
         (["--concentration", "-1"], ["concentration", "-1.0"]),
         (["--discount", "0.2"], ["--discount", "py"]),
+        (["--draws", "many"], ["--draws", "auto", "many"]),
+        (["--merge-cost", "2"], ["merge_cost", "2.0"]),
+        (["--init", "one,there"], ["init", "there"]),
         (["--likelihood", "poisson"], ["Poisson", "counts"]),
     ],
     ids=lambda value: " ".join(value),

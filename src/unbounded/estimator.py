@@ -366,7 +366,7 @@ class ChainEstimator(BaseEstimator):
             raise ValueError(f"device must be one of {sorted(self._choices.kernels)}, got {self.device!r}.")
         if isinstance(self.init, tuple) and not self.init:
             raise ValueError("init has no start; give one for all chains, or a tuple with at least one.")
-        for init in self._starts():
+        for init in self.init if isinstance(self.init, tuple) else (self.init,):
             self._check_init(init, n_rows)
         engines.check(self.engine, self.n_workers, self.engine_options)
 

@@ -3,7 +3,7 @@
 The expected loss of a partition over S draws is a sum over the cells of S contingency tables, so that moving rows from
 one cluster to another changes two columns of them, and its accounting is exact. From several starts the search sweeps
 over the rows, merges clusters, and cuts clusters as single draws do, until nothing helps. No estimate has more clusters
-than the draw that has most: rows that are anybody's guess would otherwise make clusters of their own, hundreds of them.
+than half of the draws: rows that are anybody's guess would otherwise make clusters of their own, hundreds of them.
 All but the sweep is NumPy, since whatever is compiled delays the first fit.
 """
 
@@ -53,8 +53,8 @@ class _Items:
 
     @property
     def most(self) -> int:
-        """Clusters that an estimate may have."""
-        return int(self.n_clusters.max())
+        """Clusters that an estimate may have: the median of the draws."""
+        return int(np.ceil(np.median(self.n_clusters)))
 
     @property
     def work(self) -> float:
@@ -298,7 +298,8 @@ def _ranked(items: _Items, loss: Loss) -> list[int]:
     """Draws (all of them, or evenly spaced ones when that would take too long), the best first."""
     n_draws = len(items.draws)
     most = int(np.clip(_SCREEN_WORK / (n_draws * len(items)), min(8, n_draws), n_draws))
-    candidates = np.unique(np.linspace(0, n_draws - 1, most).round().astype(int)).tolist()
+    spaced = np.unique(np.linspace(0, n_draws - 1, most).round().astype(int))
+    candidates = spaced[items.n_clusters[spaced] <= items.most].tolist() or [int(items.n_clusters.argmin())]
     return sorted(candidates, key=lambda s: _Search.of(items, loss, items.labels(s)).total)
 
 
