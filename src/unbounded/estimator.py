@@ -23,11 +23,12 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from unbounded import engines
-from unbounded.arrays import Array, is_csr
+from unbounded.arrays import Array, checked_csr, is_csr
 from unbounded.chain import convergence, export
+from unbounded.chain.lock import only_writer
 from unbounded.chain.progress import show_progress
 from unbounded.chain.run import Chain, Length, Watch, run
-from unbounded.chain.several import AUTO, MAX_DRAWS, agree, run_all, stages
+from unbounded.chain.several import AUTO, MAX_DRAWS, agree, run_all, spaced, stages
 from unbounded.chain.store import GROWS, ChainStore, RunError, RunStore
 from unbounded.chain.versions import versions
 from unbounded.columns import describe
@@ -77,6 +78,7 @@ class ChainEstimator(BaseEstimator):
     n_snapshots: int = 32
     keep_assignments: bool = False
     checkpoint: str | os.PathLike[str] | None = None
+    checkpoint_seconds: float = 20.0
     random_state: int | np.random.RandomState | None = None
     progress: bool = False
 
@@ -135,14 +137,16 @@ class ChainEstimator(BaseEstimator):
         self._n_rows, self._seed = X.shape[0], model.seed
         with ExitStack() as stack:
             path = self.checkpoint
-            if path is None and len(lengths) > 1:  # chains are put away between two looks at them
+            if path is not None:
+                stack.enter_context(only_writer(Path(path)))
+            elif len(lengths) > 1:  # chains are put away between two looks at them
                 path = stack.enter_context(tempfile.TemporaryDirectory(prefix="unbounded-"))
             store = None if path is None else self._open_store(RunStore(path), X, held, model)
             if self.checkpoint and self.engine in engines.AFTER_A_DEATH:
                 print(engines.AFTER_A_DEATH[self.engine].format(path), file=sys.stderr, flush=True)
             self._finish(*self._grown(model, X, held, store, lengths))
-        if store and self.checkpoint and isinstance(X, Source | Words):
-            store.save_shards(self._choices.assignments, self._row_estimates(), model.recipe(X).edges)
+            if store and self.checkpoint and isinstance(X, Source | Words):
+                store.save_shards(self._choices.assignments, self._row_estimates(), model.recipe(X).edges)
         return self
 
     def _length(self, n_draws: int) -> Length:
@@ -164,10 +168,8 @@ class ChainEstimator(BaseEstimator):
                 chains = run_all(one, length, self.n_chains, at_once, report)
             if _stopped(chains, self.n_chains, length) or length is lengths[-1] or agree(chains, length.n_draws):
                 break
-        if len(lengths) > 1 and store and not _stopped(chains, self.n_chains, length):
-            for index, chain in enumerate(chains):
-                chain.snapshots = {d: snap for d, snap in chain.snapshots.items() if length.is_snapshot(d)}
-                store.chain(index).keep_snapshots(chain.snapshots)
+        if len(lengths) > 1 and not _stopped(chains, self.n_chains, length):
+            chains = [spaced(chain, length) for chain in chains]
         return chains, length
 
     def _at_once(self, X: Any) -> int:
@@ -208,7 +210,8 @@ class ChainEstimator(BaseEstimator):
         init = self._starts()[index]
         try:
             begin = partial(self._choices.start.begin, model, engine, X, init)
-            return run(model, engine, begin, length, store=store, extra=extra, watch=watch)
+            seconds = self.checkpoint_seconds
+            return run(model, engine, begin, length, store=store, extra=extra, watch=watch, checkpoint_seconds=seconds)
         finally:
             engine.close()
 
@@ -298,6 +301,7 @@ class ChainEstimator(BaseEstimator):
             order="C", ensure_all_finite="allow-nan", ensure_min_samples=2 if reset else 1,
         )  # fmt: skip
         if is_csr(X):
+            X = checked_csr(X)
             X = X.copy() if not X.has_canonical_format else X
             X.sum_duplicates()
         return X
@@ -364,6 +368,8 @@ class ChainEstimator(BaseEstimator):
             raise ValueError(f"dtype must be 'float64' or 'float32', got {self.dtype!r}.")
         if self.device not in self._choices.kernels:
             raise ValueError(f"device must be one of {sorted(self._choices.kernels)}, got {self.device!r}.")
+        if not self.checkpoint_seconds >= 0:
+            raise ValueError(f"checkpoint_seconds must be a number of at least 0, got {self.checkpoint_seconds!r}.")
         if isinstance(self.init, tuple) and not self.init:
             raise ValueError("init has no start; give one for all chains, or a tuple with at least one.")
         for init in self.init if isinstance(self.init, tuple) else (self.init,):

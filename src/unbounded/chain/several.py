@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 from unbounded.chain import export
 from unbounded.chain.convergence import check
@@ -31,6 +32,11 @@ def stages(n_draws: int | str, max_draws: int) -> list[int]:
 def agree(chains: Sequence[Chain], n_draws: int) -> bool:
     """Whether the first draws of all chains pass the check: how a run was cut, or went on, does not matter."""
     return check(export.to_dataset(chains).isel(draw=slice(n_draws))).passed  # mutant: first draws
+
+
+def spaced(chain: Chain, length: Length) -> Chain:
+    """The chain with the snapshots alone that a fit of this length has; the run directory keeps all of them."""
+    return replace(chain, snapshots={d: snap for d, snap in chain.snapshots.items() if length.is_snapshot(d)})
 
 
 def complete(chains: Sequence[Chain], n_draws: int | str, max_draws: int) -> bool:

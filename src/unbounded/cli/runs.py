@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from unbounded.chain.convergence import ConvergenceWarning
+from unbounded.chain.lock import only_writer
 from unbounded.chain.run import Chain
 from unbounded.chain.several import MAX_DRAWS, complete
 from unbounded.chain.store import RunError, RunStore
@@ -90,6 +91,11 @@ def fitted(run: Path, command: Command, quiet: bool) -> tuple[ChainEstimator, Tr
 
 def perform(run: Path, command: Command, quiet: bool) -> ChainEstimator:
     """Fit or go on, and write everything there is to say; a command that is refused leaves no trace."""
+    with only_writer(run):
+        return _perform(run, command, quiet)
+
+
+def _perform(run: Path, command: Command, quiet: bool) -> ChainEstimator:
     path = run / COMMAND
     before = path.read_text() if path.exists() else None
     try:
