@@ -524,7 +524,8 @@ from unbounded import DirichletProcessMixture
 from unbounded.datasets import gaussian_mixture
 
 def fit(rows):
-    DirichletProcessMixture(n_shards=4, n_chains=1, n_warmup=2, n_draws=6, n_snapshots=6, n_workers=1, random_state=0).fit(rows)
+    settings = {"n_shards": 4, "n_chains": 1, "n_warmup": 2, "n_draws": 6, "n_snapshots": 6, "n_workers": 1}
+    DirichletProcessMixture(random_state=0, **settings).fit(rows)
 
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
