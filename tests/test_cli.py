@@ -144,7 +144,7 @@ def test_options_reach_the_model(data, tmp_path):
         "--concentration", "1.5", "--discount", "0.25", "--thin", "2", "--chains", "2", "--sweeps", "2", "--engine",
         "serial", "--instantiate", "one_open", "--init", "one", "--loss", "binder", "--seed", "7", "--keep-assignments",
     ]  # fmt: skip
-    ok("fit", "py", data / "x.npy", "--out", out, *options, *BRIEF)
+    ok("fit", "py", data / "x.npy", "--out", out, *BRIEF, *options)
     config = json.loads((out / "run.json").read_text())
     expected = {
         "model": "PitmanYorMixture", "n_shards": 2, "n_warmup": 2, "n_draws": 5, "thin": 2, "n_chains": 2,

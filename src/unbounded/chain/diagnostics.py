@@ -49,6 +49,8 @@ def r_hat(draws: Array) -> float:
 def _drift(halves: Array) -> tuple[float, float]:
     """How much higher the second halves are than the first ones, and its standard error."""
     means, sd = halves.mean(1).reshape(-1, 2), halves.std()
+    if sd == 0.0:  # what moved was the draw between the halves
+        return 0.0, 0.0
     variances = [half.var() / ess(half[None, :]) for half in halves]
     return float((means[:, 1] - means[:, 0]).mean() / sd), float(np.sqrt(sum(variances)) / len(means) / sd)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import replace
 
 from unbounded.chain import export
@@ -99,9 +99,9 @@ def _in_turn(one: One, length: Length, n_chains: int, tally: Tally) -> list[Chai
 
 def _side_by_side(one: One, length: Length, n_chains: int, at_once: int, tally: Tally) -> list[Chain]:
     with stop_flag() as stopped, ThreadPoolExecutor(at_once, thread_name_prefix="unbounded-chain") as pool:
+        asked = [pool.submit(one, index, length, Watch(tally.of(index), stopped)) for index in range(n_chains)]
         try:
-            asked = [pool.submit(one, index, length, Watch(tally.of(index), stopped)) for index in range(n_chains)]
-            return [each.result() for each in asked]
-        except BaseException:  # of one of them, or a second Ctrl-C: the others end after their round
+            wait(asked, return_when=FIRST_EXCEPTION)
+        finally:  # all are done, one of them failed, or Ctrl-C was pressed twice: then the others end after their round
             stopped.set()
-            raise
+        return [each.result() for each in asked]

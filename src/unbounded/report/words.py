@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,8 +11,6 @@ from unbounded.shares import ABOVE
 
 if TYPE_CHECKING:
     import xarray
-
-    from unbounded.estimator import ChainEstimator
 
 _SHOWN = 20
 
@@ -24,9 +22,9 @@ def interval(draws: xarray.DataArray) -> str:
     return f"mean {values.mean():.2f}, 90% interval {low:.0f} to {high:.0f}"
 
 
-def counted(estimator: ChainEstimator, number: int) -> str:
+def counted(number: int, n_above: Callable[[float], int]) -> str:
     """A number of atoms, and how many of them are more than a few rows."""
-    large = [f"{estimator.n_above(least)} {name.replace('_', ' ')}" for name, least in ABOVE.items()]
+    large = [f"{n_above(least)} {name.replace('_', ' ')}" for name, least in ABOVE.items()]
     return f"{number}, of which {' and '.join(large)} of the rows"
 
 

@@ -25,7 +25,7 @@ def summary(estimator: FeatureEstimator) -> list[str]:
     usage = estimator.assignments_.mean(0, dtype=float)
     return [
         f"rows                 {len(estimator.assignments_):,}",
-        f"features (estimate)  {counted(estimator, estimator.n_atoms_)}",
+        f"features (estimate)  {counted(estimator.n_atoms_, estimator.n_above)}",
         f"features (posterior) {interval(estimator.posterior_['n_features'])}",
         f"above 1% (posterior) {interval(estimator.posterior_['above_1%'])}",
         f"uses per row         {listed([f'{share:.3g}' for share in usage])}",

@@ -29,7 +29,7 @@ def summary(estimator: HierarchicalDirichletProcess) -> list[str]:
     return [
         f"groups               {len(estimator.proportions_):,}" + (f" ({empty:,} of them empty)" if empty else ""),
         f"tokens or rows       {len(estimator.labels_):,}",
-        f"topics (estimate)    {counted(estimator, estimator.n_topics_)}",
+        f"topics (estimate)    {counted(estimator.n_topics_, estimator.n_above)}",
         f"topics (posterior)   {interval(estimator.posterior_['n_topics'])}",
         f"above 1% (posterior) {interval(estimator.posterior_['above_1%'])}",
         f"topic shares         {listed([f'{share:.3g}' for share in estimator.topic_shares_])}",

@@ -29,7 +29,7 @@ _SIMILARITY = "Posterior probability that two rows share a cluster, for some row
 def summary(estimator: MixtureEstimator) -> list[str]:
     return [
         f"rows                 {len(estimator.labels_):,}",
-        f"clusters (estimate)  {counted(estimator, estimator.n_clusters_)}",
+        f"clusters (estimate)  {counted(estimator.n_clusters_, estimator.n_above)}",
         f"clusters (posterior) {interval(estimator.posterior_['n_clusters'])}",
         f"above 1% (posterior) {interval(estimator.posterior_['above_1%'])}",
         f"cluster sizes        {listed([f'{size:,}' for size in estimator.cluster_sizes_])}",
