@@ -146,7 +146,7 @@ def test_rows_that_no_draw_separates_move_together(loss: Loss) -> None:
 
 @both
 def test_large_draws_are_recovered(loss: Loss) -> None:
-    truth, draws = noisy_draws(200_000, 16, 12, seed=3)
+    truth, draws = noisy_draws(60_000, 16, 12, seed=3)
     estimate = point_estimate(draws, loss)
     assert estimate.shape == truth.shape
     assert adjusted_rand_score(truth, estimate) > 0.99
