@@ -99,7 +99,7 @@ def read(path: str | os.PathLike[str], at_hand: Mapping[str, Any] | None = None)
 def _spaced(chains: list[Chain], config: Mapping[str, Any]) -> list[Chain]:
     """With the snapshots that the fit used: a run that went on by itself has more of them on disk."""
     n_draws = min((len(chain.draws) for chain in chains), default=0)
-    if config["n_draws"] != AUTO or n_draws not in stages(AUTO, config["max_draws"]):
+    if config.get("n_draws") != AUTO or n_draws not in stages(AUTO, config["max_draws"]):
         return chains
     each = max(1, config["n_snapshots"] // config["n_chains"])
     return [spaced(chain, Length(config["n_warmup"], n_draws, config["thin"], each)) for chain in chains]
