@@ -69,7 +69,14 @@ def fit(name: str) -> None:
 
     listener = Listener()
     event.register("numba:compile", listener)
-    settings: dict[str, Any] = {"n_warmup": 3, "n_draws": 3, "n_shards": 2, "engine": "serial", "random_state": 0}
+    settings: dict[str, Any] = {
+        "n_chains": 1,
+        "n_warmup": 3,
+        "n_draws": 3,
+        "n_shards": 2,
+        "engine": "serial",
+        "random_state": 0,
+    }
     warnings.simplefilter("ignore")
     if name == "words":
         ub.HierarchicalDirichletProcess(**settings).fit(data(name))

@@ -80,7 +80,9 @@ def fit_within(X: np.ndarray, budget: float) -> tuple[float, ub.DirichletProcess
     """The longest fit of a few fixed lengths that stays within the CPU budget."""
     best = None
     for warmup, draws in ((10, 10), (100, 100), (250, 500)):
-        model = ub.DirichletProcessMixture(n_warmup=warmup, n_draws=draws, engine="serial", random_state=0, jumps=False)
+        model = ub.DirichletProcessMixture(
+            n_chains=1, n_warmup=warmup, n_draws=draws, engine="serial", random_state=0, jumps=False
+        )
         seconds, fitted = cpu(model.fit, X)
         if best is None or seconds <= budget:
             best = seconds, fitted
@@ -92,7 +94,9 @@ def fit_within(X: np.ndarray, budget: float) -> tuple[float, ub.DirichletProcess
 def main() -> None:
     warnings.simplefilter("ignore", ConvergenceWarning)
     chosen = [name for name in CASES if len(sys.argv) < 2 or name.startswith(sys.argv[1])]
-    ub.DirichletProcessMixture(n_warmup=2, n_draws=2, engine="serial", random_state=0).fit(np.eye(16))  # compile
+    ub.DirichletProcessMixture(n_chains=1, n_warmup=2, n_draws=2, engine="serial", random_state=0).fit(
+        np.eye(16)
+    )  # compile
     for name in chosen:
         rows, columns, clusters, components, iterations = CASES[name]
         data = gaussian_mixture(rows, columns, clusters, seed=3)

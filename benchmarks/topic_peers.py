@@ -91,7 +91,14 @@ def ours(corpus: Corpus, seconds: float) -> Result:
 
     def fit(n_warmup: int, n_draws: int) -> tuple[Any, float]:
         began = time.process_time()
-        settings = {"n_warmup": n_warmup, "n_draws": n_draws, "n_snapshots": 16, "n_workers": 1, "random_state": 1}
+        settings = {
+            "n_chains": 1,
+            "n_warmup": n_warmup,
+            "n_draws": n_draws,
+            "n_snapshots": 16,
+            "n_workers": 1,
+            "random_state": 1,
+        }
         return HierarchicalDirichletProcess(**settings).fit(corpus.train), time.process_time() - began
 
     fit(1, 1)

@@ -28,7 +28,15 @@ import unbounded as ub
 
 N, NEW = 160, 12
 PUBLISHED = ("cold", "warm", "decreasing", "hot")
-SETTINGS = {"n_shards": 3, "n_warmup": 8, "n_draws": 6, "n_snapshots": 4, "keep_assignments": True, "random_state": 3}
+SETTINGS = {
+    "n_shards": 3,
+    "n_chains": 1,
+    "n_warmup": 8,
+    "n_draws": 6,
+    "n_snapshots": 4,
+    "keep_assignments": True,
+    "random_state": 3,
+}
 SAVED_DRAWS = 3
 
 

@@ -23,7 +23,7 @@ from unbounded.models.mixtures.model import Mixture
 rng = np.random.default_rng(2)
 X = np.concatenate([rng.normal(size=(25, 2)), rng.normal(size=(35, 2)) + 12.0])[rng.permutation(60)]
 COUNTS = np.stack([rng.multinomial(20, [[0.8, 0.1, 0.1], [0.1, 0.1, 0.8]][i % 2]) for i in range(60)]).astype(float)
-BRIEF = ["--shards", "2", "--warmup", "2", "--draws", "5", "--workers", "1", "--quiet"]
+BRIEF = ["--shards", "2", "--chains", "1", "--warmup", "2", "--draws", "5", "--workers", "1", "--quiet"]
 WRITTEN = {"command.json", "run.json", "labels.npy", "draws.csv", "summary.txt", "traces.png", "chain-0"}
 
 
@@ -144,7 +144,7 @@ def test_options_reach_the_model(data, tmp_path):
         "--concentration", "1.5", "--discount", "0.25", "--thin", "2", "--chains", "2", "--sweeps", "2", "--engine",
         "serial", "--instantiate", "one_open", "--init", "one", "--loss", "binder", "--seed", "7", "--keep-assignments",
     ]  # fmt: skip
-    ok("fit", "py", data / "x.npy", "--out", out, *options, *BRIEF)
+    ok("fit", "py", data / "x.npy", "--out", out, *BRIEF, *options)
     config = json.loads((out / "run.json").read_text())
     expected = {
         "model": "PitmanYorMixture", "n_shards": 2, "n_warmup": 2, "n_draws": 5, "thin": 2, "n_chains": 2,
@@ -203,6 +203,23 @@ def test_resume_extends_a_run(data, tmp_path):
     ok("fit", "dp", data / "x.npy", "--out", long, *BRIEF, "--draws", "8")
     assert (short / "draws.csv").read_text() == (long / "draws.csv").read_text()
     assert ok("resume", short, "--quiet") == (long / "summary.txt").read_text()
+
+
+def test_chains_with_starts_of_their_own_that_go_on_by_themselves(data, tmp_path):
+    """The limit is reached before a hundred draws, which are too few to be judged."""
+    out, fixed = tmp_path / "auto", tmp_path / "fixed"
+    starts = ["--chains", "2", "--init", "one,prior", "--merge-cost", "1.2", "--loss", "vi"]
+    said = ok("fit", "dp", data / "x.npy", "--out", out, *BRIEF, *starts, "--draws", "auto", "--max-draws", "4")
+    assert "not judged: 4 draws per chain are too few" in " ".join(said.split())
+    assert json.loads((out / "run.json").read_text())["init"] == ["one", "prior"]
+    ok("predict", out, data / "x.npy", "--out", tmp_path / "p.csv")  # it is finished
+    ok("fit", "dp", data / "x.npy", "--out", fixed, *BRIEF, *starts, "--draws", "2")
+    command = json.loads((fixed / "command.json").read_text())
+    del command["settings"]["init"]  # as if it had been another default
+    (fixed / "command.json").write_text(json.dumps(command))
+    ok("resume", fixed, "--draws", "4", "--quiet")
+    assert (out / "draws.csv").read_text() == (fixed / "draws.csv").read_text()
+    assert "at most" not in ok("report", out)
 
 
 def test_ctrl_c_and_resume(done, data, tmp_path, monkeypatch):
@@ -429,6 +446,9 @@ def test_data_that_cannot_be_read(tmp_path, content, name, word):
         (["--holdout", "-0.1"], ["holdout", "[0, 1)"]),
         (["--concentration", "-1"], ["concentration", "-1.0"]),
         (["--discount", "0.2"], ["--discount", "py"]),
+        (["--draws", "many"], ["--draws", "auto", "many"]),
+        (["--merge-cost", "2"], ["merge_cost", "2.0"]),
+        (["--init", "one,there"], ["init", "there"]),
         (["--likelihood", "poisson"], ["Poisson", "counts"]),
     ],
     ids=lambda value: " ".join(value),

@@ -21,6 +21,7 @@ __all__ = [
     "BetaNegativeBinomial",
     "BetaNegativeBinomialFeatures",
     "Categorical",
+    "ConvergenceWarning",
     "DiagonalGaussian",
     "DirichletProcess",
     "DirichletProcessMixture",

@@ -359,7 +359,7 @@ class WholeDraws:
 class Shown:
     """The atoms of a run, as its report shows them."""
 
-    size: int  # their number in the point estimate
+    shares: Array  # of all rows, of each atom of the point estimate
     content: str  # HTML
     notes: tuple[str, ...] = ()  # what the reader should know
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, is_dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -22,14 +24,16 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from unbounded import engines
 from unbounded.arrays import Array, checked_csr, is_csr
-from unbounded.chain import export
+from unbounded.chain import convergence, export
 from unbounded.chain.lock import only_writer
-from unbounded.chain.progress import Report, show_progress
-from unbounded.chain.run import Chain, Length, run
-from unbounded.chain.store import RunError, RunStore
+from unbounded.chain.progress import show_progress
+from unbounded.chain.run import Chain, Length, Watch, run
+from unbounded.chain.several import AUTO, MAX_DRAWS, agree, run_all, spaced, stages
+from unbounded.chain.store import GROWS, ChainStore, RunError, RunStore
 from unbounded.chain.versions import versions
 from unbounded.columns import describe
 from unbounded.contracts import Choices, Engine, Likelihood, Model, Rule
+from unbounded.engines.local import available_cores
 from unbounded.instantiation import resolve as resolve_rule
 from unbounded.likelihoods import resolve as resolve_likelihood
 from unbounded.options import check_options
@@ -44,8 +48,10 @@ if TYPE_CHECKING:
 
 LARGEST = 1e100
 _LEAST = {
-    "n_shards": 1, "sweeps_per_round": 1, "n_warmup": 0, "n_draws": 1, "thin": 1, "n_chains": 1, "n_snapshots": 1,
+    "n_shards": 1, "sweeps_per_round": 1, "n_warmup": 0, "n_draws": 1, "max_draws": 1, "thin": 1, "n_chains": 1,
+    "n_snapshots": 1,
 }  # fmt: skip
+_SMALL = 2**22  # cells of rows of which every chain may have its own
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -53,15 +59,16 @@ class ChainEstimator(BaseEstimator):
     """How chains run and where; a dataclass, so that scikit-learn finds every option in the constructor's signature."""
 
     likelihood: str | Likelihood | None
-    init: str | int | ArrayLike
+    init: str | int | ArrayLike | tuple[Any, ...]
     dtype: str = "float64"
     device: str = "cpu"
     n_shards: int = 8
     sweeps_per_round: int = 1
     n_warmup: int = 250
-    n_draws: int = 500
+    n_draws: int | str = 500
+    max_draws: int = MAX_DRAWS
     thin: int = 1
-    n_chains: int = 1
+    n_chains: int = 2
     engine: str = "threads"
     n_workers: int | None = None
     engine_options: Mapping[str, Any] | None = None
@@ -90,7 +97,7 @@ class ChainEstimator(BaseEstimator):
         """Options of the sampler that only this model has."""
         return {}
 
-    def _check_init(self, n_rows: int) -> None:
+    def _check_init(self, init: Any, n_rows: int) -> None:
         raise NotImplementedError
 
     def _extent(self, X: Any) -> Any:
@@ -112,45 +119,67 @@ class ChainEstimator(BaseEstimator):
         """What is said of every row."""
         raise NotImplementedError
 
+    def _atom_shares(self) -> Array:
+        """How much of the rows each atom of the point estimate has."""
+        raise NotImplementedError
+
     # ---- fitting
 
     def _sample(self, X: Any, held: Any) -> Self:
         """Run all chains on checked rows; held: what is scored with every draw, if anything."""
-        n_rows = X.shape[0]
-        length = Length(
-            self.n_warmup, self.n_draws, self.thin, max(1, self.n_snapshots // self.n_chains), self.keep_assignments
-        )
-        model = self._build(X, length.n_rounds)
+        lengths = [self._length(n_draws) for n_draws in stages(self.n_draws, self.max_draws)]
+        model = self._build(X, lengths[-1].n_rounds)
         if model.settled() > self.n_warmup:
             raise ValueError(
                 f"n_warmup must cover the schedule's first {model.settled()} rounds, whose draws are discarded, "
                 f"got {self.n_warmup}."
             )
-        self._n_rows, self._seed = n_rows, model.seed
-        with ExitStack() as held_open:
-            if self.checkpoint is not None:
-                held_open.enter_context(only_writer(Path(self.checkpoint)))
-            self._run_chains(model, X, held, length)
+        self._n_rows, self._seed = X.shape[0], model.seed
+        with ExitStack() as stack:
+            path = self.checkpoint
+            if path is not None:
+                stack.enter_context(only_writer(Path(path)))
+            elif len(lengths) > 1:  # chains are put away between two looks at them
+                path = stack.enter_context(tempfile.TemporaryDirectory(prefix="unbounded-"))
+            store = None if path is None else self._open_store(RunStore(path), X, held, model)
+            if self.checkpoint and self.engine in engines.AFTER_A_DEATH:
+                print(engines.AFTER_A_DEATH[self.engine].format(path), file=sys.stderr, flush=True)
+            self._finish(*self._grown(model, X, held, store, lengths))
+            if store and self.checkpoint and isinstance(X, Source | Words):
+                store.save_shards(self._choices.assignments, self._row_estimates(), model.recipe(X).edges)
         return self
 
-    def _run_chains(self, model: Model[Any], X: Any, held: Any, length: Length) -> None:
-        store, n_rows = self._open_store(X, held, model), self._n_rows
-        if store and self.engine in engines.AFTER_A_DEATH:
-            print(engines.AFTER_A_DEATH[self.engine].format(store.path), file=sys.stderr, flush=True)
-        chains = []
-        with show_progress(self.progress, self.n_chains * length.n_rounds, n_rows, self._choices.atoms) as report:
-            for index in range(self.n_chains):
-                try:
-                    chains.append(self._run_chain(model, X, index, length, store, held, report))
-                except KeyboardInterrupt:  # while a chain starts; earlier ones are what there is
-                    if not chains:
-                        raise
-                    break
-                if chains[-1].interrupted:
-                    break
-        self._finish(chains)
-        if store and isinstance(X, Source | Words):
-            store.save_shards(self._choices.assignments, self._row_estimates(), model.recipe(X).edges)
+    def _length(self, n_draws: int) -> Length:
+        each = max(1, self.n_snapshots // self.n_chains)
+        return Length(self.n_warmup, n_draws, self.thin, each, self.keep_assignments)
+
+    def _grown(
+        self, model: Model[Any], X: Any, held: Any, store: RunStore | None, lengths: Sequence[Length]
+    ) -> tuple[list[Chain], Length]:
+        """The chains at the first of the lengths at which they agree, or at the last one."""
+        at_once = self._at_once(X)
+
+        def one(index: int, length: Length, watch: Watch) -> Chain:
+            return self._run_chain(model, X, held, index, store.chain(index) if store else None, length, watch)
+
+        for length in lengths:
+            total = self.n_chains * length.n_rounds
+            with show_progress(self.progress, total, self._n_rows, self._choices.atoms) as report:
+                chains = run_all(one, length, self.n_chains, at_once, report)
+            if _stopped(chains, self.n_chains, length) or length is lengths[-1] or agree(chains, length.n_draws):
+                break
+        if len(lengths) > 1 and not _stopped(chains, self.n_chains, length):
+            chains = [spaced(chain, length) for chain in chains]
+        return chains, length
+
+    def _at_once(self, X: Any) -> int:
+        """Chains that run side by side: as many as there are cores, where all of them can have the rows in memory."""
+        if self.engine != "threads" or isinstance(X, Source | Words) or (X.nnz if is_csr(X) else X.size) > _SMALL:
+            return 1
+        return min(self.n_chains, self._n_cores())
+
+    def _n_cores(self) -> int:
+        return self.n_workers or available_cores()
 
     def _build(self, X: Any, n_rounds: int) -> Model[Any]:
         self._prior = self._measure()
@@ -165,30 +194,34 @@ class ChainEstimator(BaseEstimator):
         self,
         model: Model[Any],
         X: Any,
-        index: int,
-        length: Length,
-        store: RunStore | None,
         held: Any,
-        report: Report | None,
+        index: int,
+        store: ChainStore | None,
+        length: Length,
+        watch: Watch,
     ) -> Chain:
         model = model.reseeded(int(key(model.seed, "chain", index) >> np.uint64(2)))
-        engine = engines.build(self.engine, model.recipe(X), self.n_workers, **self.engine_options or {})
+        at_once = self._at_once(X)
+        workers = self.n_workers if at_once == 1 else max(1, self._n_cores() // at_once)
+        engine = engines.build(self.engine, model.recipe(X), workers, **self.engine_options or {})
         extra: Callable[[Any], dict[str, float]] | None = None
         if held is not None:
             extra = lambda state: {"holdout": self._score(model, engine, held, state)}  # noqa: E731
+        init = self._starts()[index]
         try:
-            return run(
-                model, engine, lambda: self._choices.start.begin(model, engine, X, self.init), length,
-                store=store.chain(index) if store else None,
-                extra=extra,
-                report=(lambda done, scalars: report(index * length.n_rounds + done, scalars)) if report else None,
-                checkpoint_seconds=self.checkpoint_seconds,
-            )  # fmt: skip
+            begin = partial(self._choices.start.begin, model, engine, X, init)
+            seconds = self.checkpoint_seconds
+            return run(model, engine, begin, length, store=store, extra=extra, watch=watch, checkpoint_seconds=seconds)
         finally:
             engine.close()
 
-    def _finish(self, chains: list[Chain]) -> None:
-        self.interrupted_ = len(chains) < self.n_chains or len(chains[-1].draws) < self.n_draws
+    def _starts(self) -> list[Any]:
+        """Where each chain begins: a tuple has the starts of chains in turn."""
+        given = self.init if isinstance(self.init, tuple) else (self.init,)
+        return [given[index % len(given)] for index in range(self.n_chains)]
+
+    def _finish(self, chains: list[Chain], length: Length) -> None:
+        self.interrupted_ = _stopped(chains, self.n_chains, length)
         chains = [chain for chain in chains if chain.draws] or chains
         if not chains[0].draws:
             raise KeyboardInterrupt("interrupted before the first draw; resume from the run directory if there is one.")
@@ -197,6 +230,8 @@ class ChainEstimator(BaseEstimator):
         self.exact_ = all(chain.exact for chain in chains)
         self._estimate(chains)
         self.posterior_ = export.to_dataset(chains)
+        self.convergence_ = convergence.check(self.posterior_)
+        convergence.warn(self.convergence_, stacklevel=4)  # to whoever called fit
 
     # ---- results that need no model
 
@@ -207,10 +242,18 @@ class ChainEstimator(BaseEstimator):
     def score_samples(self, X: Rows) -> Array:
         raise NotImplementedError
 
-    def summary(self) -> pd.DataFrame:
-        """Posterior means, intervals, effective sample sizes and R-hat of every scalar trace, as a data frame."""
+    def n_above(self, share: float) -> int:
+        """Atoms (clusters, topics, features) of the point estimate that more than this share of the rows have."""
         check_is_fitted(self, "posterior_")
-        return export.table(self.posterior_)
+        return int((self._atom_shares() > share).sum())
+
+    def summary(self) -> pd.DataFrame:
+        """Posterior means, intervals, effective sample sizes, R-hat and a verdict of every scalar, as a data frame.
+
+        `convergence_.message` says the same in words.
+        """
+        check_is_fitted(self, "posterior_")
+        return export.table(self.posterior_, self.convergence_)
 
     def to_arviz(self) -> InferenceData:
         """The draws as an ArviZ InferenceData."""
@@ -231,7 +274,8 @@ class ChainEstimator(BaseEstimator):
         if self.checkpoint is None:
             raise ValueError("a report is made from a run directory; fit with checkpoint=path.")
         words = getattr(self, "vocabulary_", None) if vocabulary is None else vocabulary
-        return page.report(self.checkpoint, path, X, words, shape, getattr(self, "loss", "vi"))
+        loss = {name: getattr(self, name, None) for name in ("loss", "merge_cost")}
+        return page.report(self.checkpoint, path, X, words, shape, **loss)
 
     def _sampling(
         self, n_samples: int, random_state: int | np.random.RandomState | None
@@ -312,8 +356,11 @@ class ChainEstimator(BaseEstimator):
     def _check_settings(self, n_rows: int) -> None:
         for name, low in _LEAST.items():
             value = getattr(self, name)
+            if name == "n_draws" and value == AUTO:
+                continue
             if not isinstance(value, int | np.integer) or value < low:
-                raise ValueError(f"{name} must be an integer of at least {low}, got {value!r}.")
+                or_auto = f" or {AUTO!r}" if name == "n_draws" else ""
+                raise ValueError(f"{name} must be an integer of at least {low}{or_auto}, got {value!r}.")
         self._check_shards(n_rows)
         self._check_sampler()
         resolve_rule(self.instantiate).plan(0, 1, n_rows, self.n_shards, np.random.default_rng(0))
@@ -323,7 +370,10 @@ class ChainEstimator(BaseEstimator):
             raise ValueError(f"device must be one of {sorted(self._choices.kernels)}, got {self.device!r}.")
         if not self.checkpoint_seconds >= 0:
             raise ValueError(f"checkpoint_seconds must be a number of at least 0, got {self.checkpoint_seconds!r}.")
-        self._check_init(n_rows)
+        if isinstance(self.init, tuple) and not self.init:
+            raise ValueError("init has no start; give one for all chains, or a tuple with at least one.")
+        for init in self.init if isinstance(self.init, tuple) else (self.init,):
+            self._check_init(init, n_rows)
         engines.check(self.engine, self.n_workers, self.engine_options)
 
     def _check_sampler(self) -> None:
@@ -351,14 +401,11 @@ class ChainEstimator(BaseEstimator):
             return int(store.config()["seed"])
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
-    def _open_store(self, X: Any, held: Any, model: Model[Any]) -> RunStore | None:
-        if self.checkpoint is None:
-            return None
-        store = RunStore(self.checkpoint)
+    def _open_store(self, store: RunStore, X: Any, held: Any, model: Model[Any]) -> RunStore:
         config = self._config(X, held, model.seed)
         if store.exists():
             saved, asked = ({"device": "cpu"} | one for one in (store.config(), config))
-            free = ("n_draws",) if model.exact else ()  # published schedules depend on the length of the run
+            free = GROWS if model.exact else ()  # published schedules depend on the length of the run
             differs = [name for name in asked if saved.get(name) != asked[name] and name not in free]
             if differs:
                 raise RunError(
@@ -384,21 +431,31 @@ class ChainEstimator(BaseEstimator):
             "measure": _describe(self._measure()),
             "instantiate": _describe(resolve_rule(self.instantiate)),
             "sampler": {"name": self.sampler, **(self.sampler_options or {})},
-            "init": self.init if isinstance(self.init, str | int) else fingerprint(np.asarray(self.init)),
+            "init": self._described_starts(),
             "dtype": self.dtype,
             **({} if self.device == "cpu" else {"device": self.device}),  # older runs do not have it
             "seed": seed,
             **{name: _plain(value) for name, value in self._moves().items() if value is not None},
-            **{name: int(getattr(self, name)) for name in (*_LEAST, "keep_assignments")},
+            **{name: int(getattr(self, name)) for name in (*_LEAST, "keep_assignments") if name not in GROWS},
+            **({"n_draws": AUTO, "max_draws": self.max_draws} if self.n_draws == AUTO else {"n_draws": self.n_draws}),
             "data": fingerprint(X),
             "holdout": None if held is None else self._held_fingerprint(held),
         }
+
+    def _described_starts(self) -> Any:
+        """A list where chains begin differently; older runs have one start for all chains."""
+        each = [init if isinstance(init, str | int) else fingerprint(np.asarray(init)) for init in self._starts()]
+        return each[0] if all(one == each[0] for one in each) else each
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = not self._sparse_ok()
         tags.input_tags.sparse = self._sparse_ok()
         return tags
+
+
+def _stopped(chains: Sequence[Chain], n_chains: int, length: Length) -> bool:
+    return len(chains) < n_chains or any(len(chain.draws) < length.n_draws for chain in chains)
 
 
 def _plain(value: Any) -> Any:

@@ -1,5 +1,6 @@
 """What `unbounded` exports, imported when somebody asks for one of its names (__init__.py says why)."""
 
+from unbounded.chain.convergence import ConvergenceWarning
 from unbounded.chain.store import RunError
 from unbounded.engines.recovery import EngineError
 from unbounded.instantiation import AsPublished, Ghosts, OneOpen

@@ -27,7 +27,7 @@ def rows(seed: int = 4) -> np.ndarray:
 def model(checkpoint: Any = None, **options: Any) -> PitmanYorMixture:
     settings: dict[str, Any] = {
         "n_shards": 3, "n_warmup": WARMUP, "n_draws": DRAWS, "thin": THIN, "n_chains": CHAINS, "n_snapshots": 8,
-        "n_workers": 2, "init": "one", "random_state": 9, "keep_assignments": True,
+        "n_workers": 1, "init": "one", "random_state": 9, "keep_assignments": True,
     }  # fmt: skip
     return PitmanYorMixture(checkpoint=checkpoint, **settings | options)
 

@@ -90,7 +90,7 @@ def test_the_skeleton_is_exact():
 
 def test_the_skeleton_fits():
     assert isinstance(resolve("geometric", (*MEMBERS, Geometric)), Geometric)
-    model = ub.DirichletProcessMixture(Geometric(), n_warmup=4, n_draws=3, random_state=1).fit(FAILURES)
+    model = ub.DirichletProcessMixture(Geometric(), n_chains=1, n_warmup=4, n_draws=3, random_state=1).fit(FAILURES)
     assert len(model.labels_) == len(FAILURES)
     with pytest.raises(ValueError, match="not counts"):
         Geometric().bind(describe(FAILURES - 5.0))

@@ -60,7 +60,8 @@ def test_galaxy_with_the_prior_of_escobar_and_west():
     """
     model = ub.DirichletProcessMixture(
         ub.Gaussian(mean=20.0, kappa=0.01, dof=4.0, scale=2.0),
-        concentration=ub.Gamma(2.0, 4.0), n_shards=4, n_warmup=300, n_draws=4000, n_snapshots=100, random_state=0,
+        concentration=ub.Gamma(2.0, 4.0), n_shards=4, n_chains=1, n_warmup=300, n_draws=4000, n_snapshots=100,
+        random_state=0,
     ).fit(_classic("galaxy"))  # fmt: skip
     number = model.posterior_["n_clusters"].values.ravel()
     shares = np.bincount(number, minlength=12) / len(number)
@@ -78,7 +79,9 @@ def test_old_faithful():
     of eruptions lie between them; with 24 seeds the estimate gave up to 10 of them a cluster of their own, and took at
     most 6 and 4 from the two: the bounds leave room for what another seed, or another machine's rounding, does.
     """
-    model = ub.DirichletProcessMixture(n_shards=4, n_warmup=300, n_draws=1500, random_state=0).fit(_classic("faithful"))
+    model = ub.DirichletProcessMixture(n_shards=4, n_chains=1, n_warmup=300, n_draws=1500, random_state=0).fit(
+        _classic("faithful")
+    )
     sizes = sorted(np.bincount(model.labels_), reverse=True)
     assert abs(sizes[0] - 175) <= 12
     assert abs(sizes[1] - 97) <= 8
@@ -90,7 +93,7 @@ def test_cifar_held_out_score_rises():
     """50,000 images in 16 principal components: 100 sweeps from one cluster, scored on rows of the test set."""
     train = np.load(FOLDER / "cifar100" / "train_pca64.npy")[:, :16]
     test = np.load(FOLDER / "cifar100" / "test_pca64.npy")[:1000, :16]
-    model = ub.DirichletProcessMixture(n_warmup=0, n_draws=100, init="one", random_state=0)
+    model = ub.DirichletProcessMixture(n_chains=1, n_warmup=0, n_draws=100, init="one", random_state=0)
     score = model.fit(train, holdout=test).posterior_["holdout"].values[0]
     assert score[-10:].mean() > score[0] + 1.0
     assert score[-10:].mean() > score[40:50].mean() > score[10:20].mean()

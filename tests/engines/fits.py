@@ -7,7 +7,15 @@ from scipy import sparse
 
 from unbounded import BetaBernoulliFeatures, DirichletProcessMixture, HierarchicalDirichletProcess
 
-SETTINGS = {"n_shards": 5, "n_warmup": 4, "n_draws": 8, "keep_assignments": True, "random_state": 3, "n_snapshots": 3}
+SETTINGS = {
+    "n_shards": 5,
+    "n_chains": 1,
+    "n_warmup": 4,
+    "n_draws": 8,
+    "keep_assignments": True,
+    "random_state": 3,
+    "n_snapshots": 3,
+}
 GROUPS = np.repeat(np.arange(12), 10)
 
 

@@ -108,7 +108,7 @@ def data(tmp_path_factory):
 
 
 def fit(data, out):
-    options = ["--shards", 5, "--warmup", 2, "--draws", DRAWS, "--engine", "mpi", "--quiet"]
+    options = ["--shards", 5, "--chains", 1, "--warmup", 2, "--draws", DRAWS, "--engine", "mpi", "--quiet"]
     return [HERE / "mpi_cli.py", "fit", "dp", data, "--out", out, *options]
 
 

@@ -20,6 +20,46 @@ class Mutant:
 
 MUTANTS = [
     Mutant(
+        "a point estimate without merges", "merges",
+        "pass", "estimates",
+    ),
+    Mutant(
+        "a point estimate without cuts", "cuts",
+        "if False:", "estimates",
+    ),
+    Mutant(
+        "the search forgets what merging costs", "size factor",
+        "self.factors[0] = len(items.draws)", "estimates",
+    ),
+    Mutant(
+        "rows apart cost what rows together do", "merge cost",
+        "total = (2.0 - loss.merge_cost) * max(together, 0.0) + loss.merge_cost * max(apart, 0.0)", "estimates",
+    ),
+    Mutant(
+        "a row is its own company", "company",
+        "total += (either - both) / either", "estimates",
+    ),
+    Mutant(
+        "R-hat of ranks alone", "spread of ranks",
+        "return _r_hat(_normal(halves))", "trust",
+    ),
+    Mutant(
+        "R-hat of whole chains", "halves",
+        "halves = draws", "trust",
+    ),
+    Mutant(
+        "autocorrelations without what chains disagree on", "total variance",
+        "total = within", "trust",
+    ),
+    Mutant(
+        "the best chain is the one behind", "best chain",
+        "best = int(means.argmin())", "trust",
+    ),
+    Mutant(
+        "chains agree by draws that came later", "first draws",
+        "return check(export.to_dataset(chains)).passed", "trust",
+    ),
+    Mutant(
         "a launch that looks at the current halves", "cut sets",
         "sets[members[0]] = m", "cuts",
     ),

@@ -36,6 +36,7 @@ MARK = "# mutant: "
 
 def battery() -> dict[str, Callable[[], Any]]:
     """Fast checks by name; together they use all that the mutants touch."""
+    import answers
     import enumeration
     import feature_problems
     import feature_truth
@@ -76,6 +77,8 @@ def battery() -> dict[str, Callable[[], Any]]:
         return lambda: jumps.check(problem(case, measure, n), jumps.Moves(kind, **more))
 
     return {
+        "estimates": answers.estimates,
+        "trust": answers.trust,
         "cuts": halves("gaussian-1", "py", "cut"),
         "narrow": halves("gaussian-1", "py", "cut", share=0.4, strict=True),
         "coins": halves("gaussian-1", "py", "coin"),

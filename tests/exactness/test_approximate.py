@@ -265,8 +265,8 @@ RIVALS = [
 def estimator(model: str, sampler: str, **options: Any) -> Any:
     kind, _ = ESTIMATORS[model]
     settings = {
-        "n_shards": P, "n_warmup": 2, "n_draws": 6, "n_snapshots": 2, "sweeps_per_round": 2, "random_state": 3,
-        "keep_assignments": True, "init": "one", "engine": "serial",
+        "n_shards": P, "n_chains": 1, "n_warmup": 2, "n_draws": 6, "n_snapshots": 2, "sweeps_per_round": 2,
+        "random_state": 3, "keep_assignments": True, "init": "one", "engine": "serial",
     }  # fmt: skip
     return kind(sampler=sampler, **settings | options)
 

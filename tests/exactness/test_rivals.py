@@ -159,7 +159,7 @@ def test_more_empty_atoms_are_less_biased():
 
 ROWS = (np.random.default_rng(1).random((40, 4)) < np.repeat([[0.9, 0.2], [0.1, 0.8]], 2, 1)[[0, 1] * 20]).astype(float)
 FIVE = np.arange(40) % 5
-BRIEF = {"n_shards": 3, "n_warmup": 2, "n_draws": 6, "n_snapshots": 3, "n_workers": 2, "random_state": 4}
+BRIEF = {"n_shards": 3, "n_chains": 1, "n_warmup": 2, "n_draws": 6, "n_snapshots": 3, "n_workers": 2, "random_state": 4}
 
 
 def fitted(sampler, kind=DirichletProcessMixture, X=ROWS, likelihood="bernoulli", init=FIVE, **options):

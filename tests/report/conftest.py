@@ -31,6 +31,13 @@ def runs(tmp_path_factory):
     for run in made.values():
         ok("report", run)
     DirichletProcessMixture(
-        n_shards=2, n_warmup=10, n_draws=30, n_workers=1, init="one", random_state=0, checkpoint=folder / "estimator"
+        n_shards=2,
+        n_chains=1,
+        n_warmup=10,
+        n_draws=30,
+        n_workers=1,
+        init="one",
+        random_state=0,
+        checkpoint=folder / "estimator",
     ).fit(rows()).report()
     return made | {"estimator": folder / "estimator", "data": data}

@@ -16,7 +16,7 @@ from unbounded.datasets import cambridge
 from unbounded.models.mixtures.model import Mixture
 
 KINDS = ("mixture", "approximate", "interrupted", "topics", "features", "estimator")
-BRIEF = ["--shards", "2", "--workers", "1", "--quiet", "--warmup", "10", "--draws", "30"]
+BRIEF = ["--shards", "2", "--chains", "1", "--workers", "1", "--quiet", "--warmup", "10", "--draws", "30"]
 NASTY = ["<script>alert(1)</script>", 'a&b"c', "x" * 60]
 
 

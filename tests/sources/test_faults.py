@@ -32,7 +32,15 @@ def undisturbed():
 
 
 def model(**options):
-    few = {"n_warmup": 2, "n_draws": 4, "n_snapshots": 2, "n_shards": 4, "random_state": 1, "engine": "serial"}
+    few = {
+        "n_chains": 1,
+        "n_warmup": 2,
+        "n_draws": 4,
+        "n_snapshots": 2,
+        "n_shards": 4,
+        "random_state": 1,
+        "engine": "serial",
+    }
     return ub.DirichletProcessMixture("diagonal_gaussian", **few | options)
 
 

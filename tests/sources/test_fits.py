@@ -21,7 +21,7 @@ COUNTS = sparse.csr_matrix(rng.poisson(np.where(KINDS[:, None] == np.arange(12) 
 EMPTY = sparse.vstack([COUNTS[:30], sparse.csr_matrix((2, 12)), COUNTS[30:]], format="csr")  # documents without words
 GLYPHS = rng.integers(0, 2, (300, 2)) @ np.array([[3.0, 3, 0, 0], [0, 0, 3, 3]]) + 0.4 * rng.normal(size=(300, 4))
 GROUPS = np.sort(rng.integers(0, 25, 900))
-BRIEF = {"n_warmup": 3, "n_draws": 5, "n_snapshots": 2, "n_shards": 3, "random_state": 2}
+BRIEF = {"n_chains": 1, "n_warmup": 3, "n_draws": 5, "n_snapshots": 2, "n_shards": 3, "random_state": 2}
 
 
 def pieces(folder, X, n=4):

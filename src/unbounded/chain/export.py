@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -12,6 +11,7 @@ import pandas as pd
 import xarray as xr
 
 from unbounded.arrays import Array
+from unbounded.chain.convergence import Check, check
 from unbounded.chain.run import Chain
 
 FLAG = "NOT EXACT: these draws come from a sampler or a rule that does not leave the posterior invariant."
@@ -20,7 +20,7 @@ FLAG = "NOT EXACT: these draws come from a sampler or a rule that does not leave
 def to_dataset(chains: Sequence[Chain]) -> xr.Dataset:
     """Every scalar trace with dims (chain, draw); chains that an interruption left unequal are cut to the shortest."""
     n_draws = min(len(chain.draws) for chain in chains)
-    names = list(chains[0].draws[0]) if n_draws else []
+    names = [name for name in chains[0].draws[0] if all(name in chain.draws[0] for chain in chains)] if n_draws else []
     data: dict[str, Any] = {
         name: (("chain", "draw"), np.array([[draw[name] for draw in chain.draws[:n_draws]] for chain in chains]))
         for name in names
@@ -45,23 +45,40 @@ def to_arviz(posterior: xr.Dataset) -> Any:
     """The same draws as an ArviZ InferenceData; assignments stay out, since labels mean nothing between draws."""
     import arviz as az
 
-    return az.InferenceData(posterior=posterior.drop_vars("assignments", errors="ignore"))
+    return az.InferenceData(posterior=_scalars(posterior))
 
 
-def table(posterior: xr.Dataset) -> pd.DataFrame:
-    """Mean, sd, interval, effective sample sizes and R-hat of every scalar; inexact draws are flagged loudly."""
-    import arviz as az
+def table(posterior: xr.Dataset, found: Check | None = None) -> pd.DataFrame:
+    """Every scalar with its mean, sd, shortest interval of 94%, diagnostics and what the check of convergence says.
 
-    scalars = posterior.drop_vars("assignments", errors="ignore")
-    before = logging.root.manager.disable
-    logging.disable(logging.WARNING)  # it would complain that one chain has no R-hat
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            summary: Any = az.summary(scalars, round_to="none")
-    finally:
-        logging.disable(before)
+    Inexact draws are flagged loudly.
+    """
+    found = check(posterior) if found is None else found
+    lines = {name: _line(trace.values, str(name), found) for name, trace in _scalars(posterior).items()}
+    summary = pd.DataFrame.from_dict(lines, orient="index")
     if not posterior.attrs["exact"]:
         warnings.warn(FLAG, stacklevel=2)
         summary.insert(0, "exact", False)
     return summary
+
+
+def _scalars(posterior: xr.Dataset) -> xr.Dataset:
+    return posterior.drop_vars("assignments", errors="ignore")
+
+
+def _line(draws: Array, name: str, found: Check) -> dict[str, Any]:
+    low, high = _shortest(draws.ravel(), 0.94)
+    line = {"mean": draws.mean(), "sd": draws.std(ddof=1) if draws.size > 1 else 0.0, "hdi_3%": low, "hdi_97%": high}
+    if name in found.scalars:
+        measured = found.scalars[name]
+        line["mcse_mean"] = line["sd"] / np.sqrt(max(measured.ess_bulk, 1.0))
+        line |= {statistic: getattr(measured, statistic) for statistic in ("ess_bulk", "ess_tail", "r_hat")}
+    return line | {"verdict": found.verdict(name)}
+
+
+def _shortest(draws: Array, share: float) -> tuple[float, float]:
+    """The shortest interval that has this share of the draws."""
+    ordered = np.sort(draws)
+    inside = int(share * len(ordered))
+    first = int(np.argmin(ordered[inside:] - ordered[: len(ordered) - inside]))
+    return float(ordered[first]), float(ordered[first + inside])

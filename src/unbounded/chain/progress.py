@@ -45,7 +45,8 @@ def show_progress(wanted: bool, n_rounds: int, n_rows: int, atoms: str) -> Itera
 
 
 def describe(scalars: Mapping[str, float], atoms: str, rows_per_second: float) -> str:
-    words = [f"{scalars[f'n_{atoms}']:.0f} {atoms}"]
+    large = f" ({scalars['above_1%']:.0f} above 1%)" if "above_1%" in scalars else ""
+    words = [f"{scalars[f'n_{atoms}']:.0f} {atoms}{large}"]
     if "holdout" in scalars:
         words.append(f"held-out {scalars['holdout']:.3f}")
     return ", ".join([*words, f"{rows_per_second:,.0f} rows/s"])

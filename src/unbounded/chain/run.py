@@ -7,7 +7,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from types import FrameType
 
@@ -56,6 +56,17 @@ class Chain:
     interrupted: bool = False  # the user asked to stop
 
 
+@dataclass(frozen=True)
+class Watch:
+    """Who looks on while a chain runs."""
+
+    report: Report | None = None
+    stopped: threading.Event | None = None  # set by whoever wants the chain to stop; None: by Ctrl-C
+
+
+NOBODY = Watch()
+
+
 def run(
     model: Model[StateT],
     engine: Engine,
@@ -64,7 +75,7 @@ def run(
     *,
     store: ChainStore | None = None,
     extra: Callable[[StateT], dict[str, float]] | None = None,
-    report: Report | None = None,
+    watch: Watch = NOBODY,
     checkpoint_seconds: float = 20.0,
 ) -> Chain:
     """Run (or resume, where the store has a checkpoint) until all draws are made or the user interrupts.
@@ -79,7 +90,7 @@ def run(
             state = start()
         _save(store, state, engine, chain, clock)
     saved = shown = time.monotonic()
-    with _stop_flag() as stopped:
+    with stop_flag() if watch.stopped is None else nullcontext(watch.stopped) as stopped:
         states = rounds(model, engine, state, clock)
         while state.round < length.n_rounds:
             state = next(states)
@@ -89,8 +100,8 @@ def run(
                     score = extra(state) if extra else {}
                 with clock.phase("record"):
                     _record(chain, model, engine, state, draw, length, store, score)
-            if report and (state.round == length.n_rounds or time.monotonic() - shown > 0.1):
-                report(state.round, chain.draws[-1] if chain.draws else model.scalars(state))
+            if watch.report and (state.round == length.n_rounds or time.monotonic() - shown > 0.1):
+                watch.report(state.round, chain.draws[-1] if chain.draws else model.scalars(state))
                 shown = time.monotonic()
             chain.interrupted = stopped.is_set()
             due = time.monotonic() - saved > checkpoint_seconds or state.round == length.n_rounds
@@ -166,7 +177,7 @@ def _resume(chain: Chain, model: Model[StateT], engine: Engine, store: ChainStor
 
 
 @contextmanager
-def _stop_flag() -> Iterator[threading.Event]:
+def stop_flag() -> Iterator[threading.Event]:
     """Ctrl-C sets a flag that is read between rounds, where the state is whole; a second one interrupts at once.
 
     So do SIGTERM and SIGHUP, which schedulers send before they kill, unless somebody else has an answer to them.

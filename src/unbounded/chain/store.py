@@ -35,6 +35,8 @@ from unbounded.chain.versions import versions
 from unbounded.disk import write_whole
 from unbounded.round import PHASES, Clock
 
+GROWS = ("n_draws", "max_draws")  # what may change when a run goes on
+
 _MAGIC = b"unbounded 1\n"
 
 
@@ -146,7 +148,7 @@ class RunStore:
         write_json(where / "shards.json", shards)
 
     def chain(self, index: int) -> ChainStore:
-        own = {name: value for name, value in self.config().items() if name != "n_draws"} | {"chain": index}
+        own = {name: value for name, value in self.config().items() if name not in GROWS} | {"chain": index}
         return ChainStore(self.path / f"chain-{index}", json.dumps(own, sort_keys=True))
 
 

@@ -18,6 +18,7 @@ import typer
 from rich.console import Console
 
 from unbounded import datasets, sources
+from unbounded.chain.several import AUTO, MAX_DRAWS
 from unbounded.chain.store import RunError, RunStore
 from unbounded.cli import COMMAND, runs
 from unbounded.contracts import Command
@@ -95,16 +96,17 @@ def fit(
     shards: Annotated[int, typer.Option(help="P, the number of shards.")] = 8,
     sweeps: Annotated[int, typer.Option(help="L, sweeps per round.")] = 1,
     warmup: int = 250,
-    draws: int = 500,
+    draws: Annotated[str, typer.Option(help="Per chain; auto: until the check of convergence passes.")] = "500",
+    max_draws: Annotated[int, typer.Option(help="The most that --draws auto makes.")] = MAX_DRAWS,
     thin: int = 1,
-    chains: int = 1,
+    chains: int = 2,
     engine: str = "threads",
     workers: Annotated[int | None, typer.Option(help="Default: all cores.")] = None,
     sampler: Annotated[str, typer.Option(help="hybrid, or one that the paper compares with.")] = "hybrid",
     sampler_option: Annotated[list[str] | None, typer.Option(help="name=number, an option of the sampler.")] = None,
     instantiate: str = "ghosts",
     init: Annotated[
-        str | None, typer.Option(help="Where chains begin; names are the model's own (docs/api.md).")
+        str | None, typer.Option(help="Where chains begin, in turn if there are commas; names as in docs/api.md.")
     ] = None,
     dtype: str = "float64",
     device: Annotated[str, typer.Option(help="Where kernels run.")] = "cpu",
@@ -119,13 +121,14 @@ def fit(
     if RunStore(out).exists():
         raise RunError(f"{out} already holds a run; resume it or choose another directory.")
     settings: dict[str, Any] = {
-        "n_shards": shards, "sweeps_per_round": sweeps, "n_warmup": warmup, "n_draws": draws, "thin": thin,
+        "n_shards": shards, "sweeps_per_round": sweeps, "n_warmup": warmup, "n_draws": _draws(draws), "thin": thin,
         "n_chains": chains, "engine": engine, "n_workers": workers, "instantiate": instantiate, "dtype": dtype,
         "sampler": sampler, "sampler_options": dict(map(_option, sampler_option or [])),
         "keep_assignments": keep_assignments, "checkpoint_seconds": checkpoint_seconds, "random_state": seed,
     }  # fmt: skip
     settings |= {} if device == "cpu" else {"device": device}
-    wishes = {"likelihood": likelihood, "init": int(init) if init and init.isdecimal() else init}
+    settings |= {"max_draws": max_draws} if settings["n_draws"] == AUTO else {}
+    wishes = {"likelihood": likelihood, "init": _starts(init)}
     settings |= runs.applicable(model, wishes | {name: others[name] for name in runs.SETTINGS})
     own = {name: _plain(others[name]) for name in runs.OWN}
     runs.check_own(model, own)
@@ -134,6 +137,20 @@ def fit(
 
 def _plain(value: str | Path | None) -> str | None:
     return str(value.resolve()) if isinstance(value, Path) else value
+
+
+def _draws(text: str) -> int | str:
+    if text != AUTO and not text.isdecimal():
+        raise ValueError(f"--draws must be a number or {AUTO}, got {text!r}.")
+    return text if text == AUTO else int(text)
+
+
+def _starts(text: str | None) -> Any:
+    """--init: a name or a number, or one for each chain in turn."""
+    if text is None:
+        return None
+    each = [int(word) if word.isdecimal() else word for word in text.split(",")]
+    return tuple(each) if len(each) > 1 else each[0]
 
 
 def _option(text: str) -> tuple[str, Any]:
@@ -148,7 +165,7 @@ def _option(text: str) -> tuple[str, Any]:
 @_plainly
 def resume(
     run: Annotated[Path, typer.Argument(help="A run directory.")],
-    draws: Annotated[int | None, typer.Option(help="Extend the run to this many draws per chain.")] = None,
+    draws: Annotated[str | None, typer.Option(help="Extend the run to this many draws per chain, or auto.")] = None,
     engine: Annotated[str | None, typer.Option(help="Where to go on; any engine, with any number of workers.")] = None,
     workers: int | None = None,
     quiet: bool = False,
@@ -159,7 +176,7 @@ def resume(
     if workers is not None:
         changes["n_workers"] = workers
     if draws is not None:
-        changes["n_draws"] = draws
+        changes["n_draws"] = _draws(draws)
     command = replace(command, settings={**command.settings, **changes})
     _run(run, command, quiet)
 

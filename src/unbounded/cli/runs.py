@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from unbounded.chain.convergence import ConvergenceWarning
 from unbounded.chain.lock import only_writer
+from unbounded.chain.run import Chain
+from unbounded.chain.several import MAX_DRAWS, complete
 from unbounded.chain.store import RunError, RunStore
 from unbounded.cli import COMMAND
 from unbounded.contracts import Command, Training
@@ -54,7 +58,13 @@ def read(run: Path) -> Command:
     if not isinstance(said, dict) or not {"model", "data", "holdout", "settings"} <= said.keys():
         raise RunError(f"{run / COMMAND} is damaged: it is not a command.")
     own = {name: said.get(name) for name in OWN}
-    return Command(said["model"], said["data"], said["holdout"], said["settings"], own)
+    settings = dict(said["settings"])
+    if "init" not in settings and RunStore(run).exists():  # of a run whose model had another default
+        begun = RunStore(run).config().get("init")
+        settings |= {"init": begun} if isinstance(begun, str | list) else {}
+    if isinstance(settings.get("init"), list):
+        settings["init"] = tuple(settings["init"])
+    return Command(said["model"], said["data"], said["holdout"], settings, own)
 
 
 def _plain(command: Command) -> dict[str, Any]:
@@ -65,8 +75,8 @@ def _plain(command: Command) -> dict[str, Any]:
 
 
 def finished(run: Path, command: Command) -> bool:
-    chains = [RunStore(run).chain(index) for index in range(command.settings["n_chains"])]
-    return all(len(chain.draws()) >= command.settings["n_draws"] for chain in chains)
+    chains = [Chain(True, RunStore(run).chain(index).draws()) for index in range(command.settings["n_chains"])]
+    return complete(chains, command.settings["n_draws"], command.settings.get("max_draws", MAX_DRAWS))
 
 
 def fitted(run: Path, command: Command, quiet: bool) -> tuple[ChainEstimator, Training]:
@@ -74,7 +84,9 @@ def fitted(run: Path, command: Command, quiet: bool) -> tuple[ChainEstimator, Tr
     family = family_named(command.model)
     estimator = family.estimators[command.model](**command.settings, checkpoint=run, progress=not quiet)
     training = family.training(command)
-    return estimator.fit(training.rows, *training.arguments, holdout=training.holdout), training
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the summary says it
+        return estimator.fit(training.rows, *training.arguments, holdout=training.holdout), training
 
 
 def perform(run: Path, command: Command, quiet: bool) -> ChainEstimator:

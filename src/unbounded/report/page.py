@@ -9,15 +9,16 @@ from importlib import resources
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 
 from unbounded.arrays import Array
 from unbounded.chain import export
+from unbounded.chain.several import AUTO
 from unbounded.chain.store import RunError
 from unbounded.report import parts, svg, tables, view
 from unbounded.report.parts import charts, figure, number, paragraph, section, text
 from unbounded.report.svg import Frame, Range
 from unbounded.report.view import View
+from unbounded.shares import above
 from unbounded.sources import Rows
 
 _CAPTIONS = {"holdout": "held-out score (nats)", "log_joint": "log_joint (nats)"}
@@ -29,15 +30,16 @@ def report(
     X: Rows | None = None,
     vocabulary: Sequence[str] | None = None,
     shape: tuple[int, int] | None = None,
-    loss: str = "vi",
+    loss: str | None = None,
+    merge_cost: float | None = None,
 ) -> Path:
     """Write the report of a run directory, finished or not; by default to its report.html. Returns where it is.
 
     X: the rows of the fit, for a picture of the clusters. vocabulary: the words of topics. shape: of features as
-    images. loss: what the point estimate of a partition minimises.
+    images. loss, merge_cost: what the point estimate of a partition minimises, if not the usual.
     """
     path = Path(run) / "report.html" if out is None else Path(out)
-    at_hand = {"X": X, "vocabulary": vocabulary, "shape": shape, "loss": loss}
+    at_hand = {"X": X, "vocabulary": vocabulary, "shape": shape, "loss": loss, "merge_cost": merge_cost}
     content = render(view.read(run, at_hand))
     try:
         path.write_text(content, encoding="utf-8")
@@ -47,10 +49,9 @@ def report(
 
 
 def render(run: View) -> str:
-    found = tables.diagnostics(run)
     body = [
-        _header(run), _concerns(run, found), _numbers(run), _count(run), _traces(run), _score(run),
-        tables.scalars(run, found), _atoms(run), tables.time(run), tables.settings(run),
+        _header(run), _concerns(run), _numbers(run), _count(run), _traces(run), _score(run),
+        tables.scalars(run), _atoms(run), tables.time(run), tables.settings(run),
     ]  # fmt: skip
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -101,18 +102,13 @@ def _n_rows(run: View) -> int:
     return 0
 
 
-def _concerns(run: View, found: pd.DataFrame) -> str:
+def _concerns(run: View) -> str:
     """What a reader must know before believing a number."""
     said = [] if run.exact else [export.FLAG]
     if not run.complete:
         said.append(f"Interrupted or still running: {_draws(run)} draws so far of {_asked_for(run)}.")
-    if len(run.chains) == 1:
-        said.append(
-            "One chain only: R-hat is not available, and nothing shows whether chains would agree. Run several."
-        )
-    bad = [str(name) for name, line in found.iterrows() if tables.flags(line, run)]
-    if bad:
-        said.append(f"Not yet reliable, see the table of diagnostics: {', '.join(bad)}.")
+    if not run.convergence.passed or run.convergence.n_chains == 1:
+        said.append(f"Convergence: {run.convergence.message}")
     listed = "".join(f"<li>{text(words)}</li>" for words in [*said, *run.notes])
     return f'<div class="warn" role="note"><ul>{listed}</ul></div>' if listed else ""
 
@@ -124,7 +120,8 @@ def _draws(run: View) -> str:
 
 
 def _asked_for(run: View) -> str:
-    return f"{run.config['n_chains']} x {run.config['n_draws']:,}"
+    n_chains, n_draws = run.config["n_chains"], run.config["n_draws"]
+    return f"{n_chains} x {n_draws:,}" if n_draws != AUTO else f"{n_chains} x {run.config['max_draws']:,} at most"
 
 
 def _numbers(run: View) -> str:
@@ -133,7 +130,8 @@ def _numbers(run: View) -> str:
     low, high = np.quantile(counts, [0.05, 0.95])
     listed = [(f"number of {family.atoms}", f"{counts.mean():.2f}", f"90% interval {low:.0f} to {high:.0f}")]
     if run.atoms is not None:
-        listed.append(("point estimate", str(run.atoms.size), f"{family.atoms}, from the whole draws kept"))
+        large = ", ".join(f"{value:.0f} {name.replace('_', ' ')}" for name, value in above(run.atoms.shares).items())
+        listed.append(("point estimate", str(len(run.atoms.shares)), f"{family.atoms}, {large} of the rows"))
     if "holdout" in run.names:
         score = np.concatenate(run.trace("holdout"))
         listed.append(("held-out score", number(np.nanmean(score), 5), "nats, mean over draws"))

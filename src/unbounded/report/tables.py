@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
 
 from unbounded.chain import export
+from unbounded.chain.convergence import ESS, R_HAT
 from unbounded.report import parts
 from unbounded.report.parts import cell, number, paragraph, row, section, table, text
 from unbounded.report.view import View
 from unbounded.round import PHASES
 
-R_HAT, ESS = 1.01, 100  # worse than this is marked; effective draws per chain
 _STATISTICS = {
     "mean": "mean", "sd": "sd", "hdi_3%": "3%", "hdi_97%": "97%", "ess_bulk": "ESS bulk", "ess_tail": "ESS tail",
-    "r_hat": "R-hat",
+    "r_hat": "R-hat", "verdict": "verdict",
 }  # fmt: skip
 _WORDS = {
     "start": "first state", "jump": "jumps of whole atoms", "global": "global step",
@@ -33,42 +34,28 @@ def named(thing: Any) -> str:
     return f"{thing.get('name', '')}({options})" if options else str(thing.get("name", ""))
 
 
-def diagnostics(run: View) -> pd.DataFrame:
-    """ArviZ's table, of the chains that are long enough to be compared."""
+def scalars(run: View) -> str:
+    used, found = run.long_chains(), run.convergence
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return export.table(export.to_dataset(run.long_chains()))
-
-
-def flags(line: pd.Series, run: View) -> set[str]:
-    """Which of a scalar's diagnostics are bad; one that never moved has none."""
-    if not line["sd"] > 0:
-        return set()
-    least = ESS * len(run.long_chains())
-    bad = {name for name in ("ess_bulk", "ess_tail") if not line[name] >= least}
-    return bad | ({"r_hat"} if line["r_hat"] > R_HAT else set())
-
-
-def scalars(run: View, found: pd.DataFrame) -> str:
-    used = run.long_chains()
-    rows = [row(str(name), *_statistics(line, flags(line, run))) for name, line in found.iterrows()]
-    n_draws = min(len(chain.draws) for chain in used)
+        warnings.simplefilter("ignore")  # the head of the page says whether the draws are exact
+        lines = export.table(run.compared, found)
+    rows = [row(str(name), *_statistics(line, found.problems(str(name)))) for name, line in lines.iterrows()]
     said = [
-        f"From {len(used)} x {n_draws:,} draws. ! marks R-hat above {R_HAT} and effective sample sizes below "
-        f"{ESS} per chain: the mean and the interval beside them may still move."
+        f"From {found.n_chains} x {found.n_draws:,} draws. ! marks R-hat above {R_HAT} and effective sample sizes "
+        f"below {ESS} per chain: the mean and the interval beside them may still move."
     ]
-    if len(used) == 1:
-        said.append("R-hat compares chains: with one it is not available.")
+    if found.n_chains == 1:
+        said.append("R-hat of one chain compares its halves.")
     if len(used) < len(run.chains):
         said.append("Chains that have just begun are left out here.")
     return section("Diagnostics", paragraph(" ".join(said), quiet=True), table(["", *_STATISTICS.values()], rows))
 
 
-def _statistics(line: pd.Series, bad: set[str]) -> list[str]:
-    fixed = not line["sd"] > 0
+def _statistics(line: pd.Series, bad: Sequence[str]) -> list[str]:
     cells = []
     for key, name in _STATISTICS.items():
-        shown = "constant" if fixed and key in ("ess_bulk", "ess_tail", "r_hat") else number(float(line[key]))
+        value = line[key]
+        shown = value if isinstance(value, str) else number(float(value))
         cells.append(cell(f"{shown} !" if key in bad else shown, name, "flag" if key in bad else ""))
     return cells
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from textwrap import fill
 
 from unbounded.chain.export import FLAG
 from unbounded.estimator import ChainEstimator
@@ -10,16 +11,17 @@ from unbounded.models.families import family_of
 
 
 def text(estimator: ChainEstimator) -> str:
-    """The posterior of the number of atoms, how much of the data each has, and the table of diagnostics."""
+    """The posterior of the number of atoms, how much data each has, convergence, and the table of diagnostics."""
     posterior = estimator.posterior_
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         table = estimator.summary()
-    columns = [name for name in ("mean", "sd", "hdi_3%", "hdi_97%", "ess_bulk", "ess_tail", "r_hat") if name in table]
+    columns = ["mean", "sd", "hdi_3%", "hdi_97%", "ess_bulk", "ess_tail", "r_hat", "verdict"]
     lines = [] if estimator.exact_ else [FLAG, ""]
     lines += family_of(type(estimator).__name__).summary(estimator)
     lines += [
         f"draws                {posterior.sizes['chain']} x {posterior.sizes['draw']}",
+        *fill(f"convergence          {estimator.convergence_.message}", 118, subsequent_indent=" " * 21).splitlines(),
         "",
         table[columns].to_string(float_format=lambda value: f"{value:.4g}"),
         "",

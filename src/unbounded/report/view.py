@@ -9,13 +9,18 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import xarray as xr
 
 from unbounded.arrays import Array, Arrays
-from unbounded.chain.run import Chain
+from unbounded.chain import export
+from unbounded.chain.convergence import Check, check
+from unbounded.chain.run import Chain, Length
+from unbounded.chain.several import AUTO, MAX_DRAWS, complete, spaced, stages
 from unbounded.chain.store import RunError, RunStore, read_json
 from unbounded.contracts import Family, Shown, WholeDraws
 from unbounded.models.families import family_of
@@ -49,8 +54,17 @@ class View:
 
     @property
     def complete(self) -> bool:
-        lengths = [len(chain.draws) for chain in self.chains]
-        return len(lengths) == self.config["n_chains"] and min(lengths) >= self.config["n_draws"]
+        asked = self.config["n_draws"], self.config.get("max_draws", MAX_DRAWS)
+        return len(self.chains) == self.config["n_chains"] and complete(self.chains, *asked)
+
+    @cached_property
+    def compared(self) -> xr.Dataset:
+        """The draws of the chains that are long enough to be compared."""
+        return export.to_dataset(self.long_chains())
+
+    @cached_property
+    def convergence(self) -> Check:
+        return check(self.compared)
 
     def trace(self, name: str) -> list[Array]:
         return [np.array([draw.get(name, np.nan) for draw in chain.draws], float) for chain in self.chains]
@@ -70,7 +84,7 @@ def read(path: str | os.PathLike[str], at_hand: Mapping[str, Any] | None = None)
         own.checkpoint()  # which knows what the other files must hold
     chains = [Chain(True, own.draws(), own.snapshots()) for own in stores]
     clocks = [own.clock() for own, chain in zip(stores, chains, strict=True) if chain.draws]
-    chains = [chain for chain in chains if chain.draws]
+    chains = _spaced([chain for chain in chains if chain.draws], config)
     if not chains:
         raise RunError(f"{path} has no draws yet; resume it first.")
     about = read_json(store.path / "about.json")
@@ -80,6 +94,15 @@ def read(path: str | os.PathLike[str], at_hand: Mapping[str, Any] | None = None)
         return replace(view, notes=("No whole draw is on disk yet, so there is no picture of the atoms.",))
     shown = view.family.show(whole, at_hand or {})
     return replace(view, atoms=shown, notes=shown.notes)
+
+
+def _spaced(chains: list[Chain], config: Mapping[str, Any]) -> list[Chain]:
+    """With the snapshots that the fit used: a run that went on by itself has more of them on disk."""
+    n_draws = min((len(chain.draws) for chain in chains), default=0)
+    if config.get("n_draws") != AUTO or n_draws not in stages(AUTO, config["max_draws"]):
+        return chains
+    each = max(1, config["n_snapshots"] // config["n_chains"])
+    return [spaced(chain, Length(config["n_warmup"], n_draws, config["thin"], each)) for chain in chains]
 
 
 def _chains(path: Path) -> list[int]:

@@ -31,7 +31,7 @@ every_case = pytest.mark.parametrize(("model", "likelihood"), CASES, ids=NAMES)
 
 def fitted(model, likelihood, **options):
     settings = {
-        "n_shards": P, "n_warmup": WARMUP, "n_draws": DRAWS, "sweeps_per_round": 2, "n_snapshots": 3,
+        "n_shards": P, "n_chains": 1, "n_warmup": WARMUP, "n_draws": DRAWS, "sweeps_per_round": 2, "n_snapshots": 3,
         "engine": "serial", "init": START, "random_state": 3, "keep_assignments": True,
     }  # fmt: skip
     return model(likelihood, **settings | options).fit(DATA[likelihood], holdout=HIDDEN)

@@ -30,7 +30,7 @@ rng = np.random.default_rng(0)
 Z = (rng.random((N, 2)) < 0.5).astype(int)
 X = Z @ np.array([[3.0, 3.0, 0.0], [0.0, 2.0, 4.0]]) + 0.3 * rng.normal(size=(N, 3))
 COUNTS = rng.poisson(0.5 + 3.0 * Z @ np.array([[1.0, 1.0, 0.0], [0.0, 0.0, 2.0]])).astype(float)
-BRIEF = {"n_shards": 2, "n_warmup": 2, "n_draws": 3, "n_workers": 1, "random_state": 0, "init": "one"}
+BRIEF = {"n_shards": 2, "n_chains": 1, "n_warmup": 2, "n_draws": 3, "n_workers": 1, "random_state": 0, "init": "one"}
 
 
 def bb(likelihood="linear_gaussian", **options):

@@ -28,7 +28,7 @@ from unbounded import (
 from unbounded.models.features.point_estimate import FeatureDraw, point_estimate
 from unbounded.report.text import text
 
-BRIEF = {"n_warmup": 2, "n_draws": 4, "n_snapshots": 4, "n_workers": 1}
+BRIEF = {"n_chains": 1, "n_warmup": 2, "n_draws": 4, "n_snapshots": 4, "n_workers": 1}
 
 
 def _check_name(check):
@@ -87,7 +87,15 @@ HIDDEN = np.random.default_rng(2).random(X.shape) < 0.1
 
 def features(model=BetaBernoulliFeatures, **options):
     """From the truth, so that tests of what comes out need no long chains."""
-    settings = {"n_shards": 4, "n_warmup": 5, "n_draws": 12, "n_workers": 1, "random_state": 3, "init": TRUTH}
+    settings = {
+        "n_shards": 4,
+        "n_chains": 1,
+        "n_warmup": 5,
+        "n_draws": 12,
+        "n_workers": 1,
+        "random_state": 3,
+        "init": TRUTH,
+    }
     return model(**settings | options)
 
 

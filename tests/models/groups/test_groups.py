@@ -17,7 +17,7 @@ from unbounded.models.groups.predictive import Gibbs, Newcomers, completion, gib
 from unbounded.models.groups.reading import halves
 from unbounded.randomness import key
 
-QUICK = {"n_warmup": 5, "n_draws": 8, "random_state": 0}
+QUICK = {"n_chains": 1, "n_warmup": 5, "n_draws": 8, "random_state": 0}
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def corpus():
 
 @pytest.fixture(scope="module")
 def fitted(corpus):
-    model = HierarchicalDirichletProcess(n_warmup=30, n_draws=40, random_state=1)
+    model = HierarchicalDirichletProcess(n_chains=1, n_warmup=30, n_draws=40, random_state=1)
     return model.fit(corpus.X[:1_200], holdout=corpus.X[1_200:])
 
 
@@ -42,7 +42,7 @@ NOT_FOR_GROUPS = {
 
 
 @parametrize_with_checks(
-    [HierarchicalDirichletProcess("gaussian", n_warmup=2, n_draws=3, n_shards=2, random_state=0)],
+    [HierarchicalDirichletProcess("gaussian", n_chains=1, n_warmup=2, n_draws=3, n_shards=2, random_state=0)],
     expected_failed_checks=lambda estimator: NOT_FOR_GROUPS,
 )
 def test_conventions_of_sklearn(estimator, check):
@@ -111,12 +111,15 @@ def test_groups_of_rows_share_their_clusters():
     X = rng.normal(size=(600, 2)) + 6.0 * np.eye(3, 2)[z]
     order = rng.permutation(600)
     for form in ("direct", "franchise"):
-        model = HierarchicalDirichletProcess(form=form, n_warmup=20, n_draws=20, random_state=0)
+        model = HierarchicalDirichletProcess(form=form, n_chains=1, n_warmup=20, n_draws=20, random_state=0)
         model.fit(pd.DataFrame(X[order], columns=["x", "y"]), groups[order])
         assert model.n_topics_ == 3
         best = np.array([np.bincount(model.labels_[z[order] == k], minlength=3).argmax() for k in range(3)])
         assert np.abs(model.proportions_[:, best] - shares[[1, 2, 0]]).max() < 0.08
         assert (model.labels_ == best[z[order]]).mean() > 0.98
+        assert model.uncertainty_.shape == model.labels_.shape
+        assert model.uncertainty_.mean() < 0.1
+        assert model.n_above(0.01) == 3
         assert model.transform(X[:4]).shape == (4, 3)
         assert np.isfinite(model.score(X, groups))
 

@@ -97,7 +97,7 @@ import hashlib
 from unbounded import DirichletProcessMixture
 from unbounded.datasets import gaussian_mixture
 X = gaussian_mixture(600, 16, 4, seed=2).X
-model = DirichletProcessMixture(n_shards=2, n_warmup=0, n_draws=5, random_state=3, n_workers=1).fit(X)
+model = DirichletProcessMixture(n_shards=2, n_chains=1, n_warmup=0, n_draws=5, random_state=3, n_workers=1).fit(X)
 trace = repr(model.posterior_.to_dict()["data_vars"]).encode()
 print(hashlib.sha256(trace + model.labels_.tobytes() + model.predict_proba(X).tobytes()).hexdigest())
 """

@@ -31,7 +31,7 @@ rng = np.random.default_rng(0)
 X = np.concatenate([rng.normal(size=(20, 2)), rng.normal(size=(20, 2)) + 8.0])
 BITS = (X > 4).astype(float)
 COUNTS = rng.poisson(3.0, size=(40, 3)).astype(float)
-BRIEF = {"n_shards": 2, "n_warmup": 2, "n_draws": 3, "n_workers": 1, "random_state": 0}
+BRIEF = {"n_shards": 2, "n_chains": 1, "n_warmup": 2, "n_draws": 3, "n_workers": 1, "random_state": 0}
 
 
 def dp(likelihood="gaussian", **options):
@@ -475,7 +475,7 @@ def test_one_far_row_hides_no_clusters(likelihood, far):
     truth = rng.integers(0, 4, 200)
     X = np.array([[-5.0, -5.0], [-5.0, 5.0], [5.0, -5.0], [5.0, 5.0]])[truth] + rng.normal(size=(200, 2))
     X[7] = far
-    labels = DirichletProcessMixture(likelihood, n_warmup=20, n_draws=20, random_state=0).fit(X).labels_
+    labels = DirichletProcessMixture(likelihood, n_chains=1, n_warmup=20, n_draws=20, random_state=0).fit(X).labels_
     assert np.sum(labels == labels[7]) == 1
     assert adjusted_rand_score(np.delete(truth, 7), np.delete(labels, 7)) > 0.95
 
@@ -484,4 +484,4 @@ def test_a_row_out_of_sight_is_warned_of():
     X = np.random.default_rng(2).normal(size=(100, 2))
     X[3, 1] = 1e9
     with pytest.warns(UserWarning, match="column 1 has values more than 1,000,000 times as far out as most"):
-        DirichletProcessMixture(n_warmup=1, n_draws=1, init="one", random_state=0).fit(X)
+        DirichletProcessMixture(n_chains=1, n_warmup=1, n_draws=1, init="one", random_state=0).fit(X)

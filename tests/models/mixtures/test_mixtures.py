@@ -21,7 +21,7 @@ from unbounded import Beta, DirichletProcessMixture, Gamma, Gaussian, Ghosts, On
 from unbounded.models.mixtures.model import Mixture
 from unbounded.report.text import text
 
-BRIEF = {"n_warmup": 2, "n_draws": 4, "n_snapshots": 4, "n_workers": 1}
+BRIEF = {"n_chains": 1, "n_warmup": 2, "n_draws": 4, "n_snapshots": 4, "n_workers": 1}
 
 
 @parametrize_with_checks(
@@ -50,7 +50,7 @@ OTHER = blobs(1)
 
 
 def mixture(**options):
-    settings = {"n_shards": 4, "n_warmup": 10, "n_draws": 20, "n_workers": 1, "random_state": 3}
+    settings = {"n_shards": 4, "n_chains": 1, "n_warmup": 10, "n_draws": 20, "n_workers": 1, "random_state": 3}
     return DirichletProcessMixture(**settings | options)
 
 
@@ -222,7 +222,7 @@ def test_predictions_are_averages_over_draws(line):
     _, rows = line
     prior = Gaussian(mean=2.0, kappa=0.4, dof=4.0, scale=3.0)
     model = PitmanYorMixture(
-        prior, n_shards=3, n_warmup=20, n_draws=12, n_snapshots=12, keep_assignments=True, random_state=2
+        prior, n_shards=3, n_chains=1, n_warmup=20, n_draws=12, n_snapshots=12, keep_assignments=True, random_state=2
     ).fit(rows)
     x = np.linspace(-4.0, 12.0, 33)
     density, chances = np.zeros(len(x)), np.zeros((len(x), model.n_clusters_))
@@ -359,6 +359,19 @@ def test_chains_are_compared(fitted):
     assert not np.array_equal(first, second)
 
 
+def test_sizes_and_uncertainty_of_the_estimate(fitted, line):
+    assert fitted.cluster_sizes_.tolist() == np.bincount(fitted.labels_).tolist()
+    assert fitted.n_above(0.01) == 3
+    assert fitted.n_above(0.99) == 0
+    assert {"above_0.1%", "above_1%"} <= set(fitted.posterior_)
+    assert (fitted.posterior_["above_1%"] <= fitted.posterior_["n_clusters"]).all()
+    assert "of which" in text(fitted)
+    unsure, rows = line
+    assert 0.0 <= fitted.uncertainty_.min() <= fitted.uncertainty_.mean() < 0.05 < unsure.uncertainty_.mean()
+    assert unsure.uncertainty_.max() <= 1.0
+    assert unsure.uncertainty_.shape == (len(rows),)
+
+
 def test_arviz(fitted):
     posterior = fitted.to_arviz().posterior
     assert "assignments" not in posterior
@@ -398,11 +411,15 @@ def test_draws_of_exact_rules_carry_none(rule):
 
 
 def test_hyper_parameters_are_sampled_or_fixed():
-    free = PitmanYorMixture(n_shards=2, n_warmup=2, n_draws=12, random_state=0).fit(X).posterior_
+    free = PitmanYorMixture(n_shards=2, n_chains=1, n_warmup=2, n_draws=12, random_state=0).fit(X).posterior_
     assert free["alpha"].std() > 0
     assert free["sigma"].std() > 0
     assert ((free["sigma"] > 0) & (free["sigma"] < 1)).all()
-    fixed = PitmanYorMixture(n_shards=2, n_warmup=2, n_draws=5, concentration=-0.1, discount=0.3).fit(X).posterior_
+    fixed = (
+        PitmanYorMixture(n_shards=2, n_chains=1, n_warmup=2, n_draws=5, concentration=-0.1, discount=0.3)
+        .fit(X)
+        .posterior_
+    )
     assert (fixed["alpha"] == -0.1).all()
     assert (fixed["sigma"] == 0.3).all()
     dirichlet = mixture(n_draws=3, concentration=2.0).fit(X).posterior_
@@ -507,7 +524,8 @@ from unbounded import DirichletProcessMixture
 from unbounded.datasets import gaussian_mixture
 
 def fit(rows):
-    DirichletProcessMixture(n_shards=4, n_warmup=2, n_draws=6, n_snapshots=6, n_workers=1, random_state=0).fit(rows)
+    settings = {"n_shards": 4, "n_chains": 1, "n_warmup": 2, "n_draws": 6, "n_snapshots": 6, "n_workers": 1}
+    DirichletProcessMixture(random_state=0, **settings).fit(rows)
 
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

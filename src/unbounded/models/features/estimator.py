@@ -79,8 +79,8 @@ class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChainE
         self._check_settings(data.shape[0])
         return self._sample(data, held)
 
-    def _check_init(self, n_rows: int) -> None:
-        feature_start.check(self.init, n_rows, self._measure().binary)
+    def _check_init(self, init: Any, n_rows: int) -> None:
+        feature_start.check(init, n_rows, self._measure().binary)
 
     def _score(self, model: Features, engine: Engine, held: Cells, state: FeatureState) -> float:
         return feature_predictive.held_out(model, state, engine, held)
@@ -105,6 +105,9 @@ class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChainE
 
     def _row_estimates(self) -> Array:
         return self.assignments_
+
+    def _atom_shares(self) -> Array:
+        return self.assignments_.mean(0, dtype=float)
 
     # ---- results
 

@@ -31,6 +31,7 @@ from unbounded.models.features.state import (
 from unbounded.randomness import generator, key
 from unbounded.rows import boundaries
 from unbounded.setup import Built
+from unbounded.shares import above
 
 
 @dataclass(frozen=True)
@@ -156,6 +157,7 @@ class Features(Built[FeatureMeasure, FeatureBound, int]):
         )
         return {
             "n_features": len(live),
+            **above(members / self.n_rows),
             **self.measure.scalars(state.hyper),
             **self.likelihood.scalars(state.scales),
             "log_joint": float(log_joint),

@@ -13,7 +13,7 @@ from unbounded.models.features.point_estimate import FeatureDraw, point_estimate
 from unbounded.report import svg
 from unbounded.report.parts import charts, figure, paragraph, scale, sizes
 from unbounded.report.svg import Frame, Range
-from unbounded.report.words import interval, listed
+from unbounded.report.words import counted, interval, listed
 
 if TYPE_CHECKING:
     from unbounded.models.features.estimator import FeatureEstimator
@@ -25,8 +25,9 @@ def summary(estimator: FeatureEstimator) -> list[str]:
     usage = estimator.assignments_.mean(0, dtype=float)
     return [
         f"rows                 {len(estimator.assignments_):,}",
-        f"features (estimate)  {estimator.n_atoms_}",
+        f"features (estimate)  {counted(estimator.n_atoms_, estimator.n_above)}",
         f"features (posterior) {interval(estimator.posterior_['n_features'])}",
+        f"above 1% (posterior) {interval(estimator.posterior_['above_1%'])}",
         f"uses per row         {listed([f'{share:.3g}' for share in usage])}",
     ]
 
@@ -47,7 +48,7 @@ def show(run: WholeDraws, at_hand: Mapping[str, Any]) -> Shown:
     shape: tuple[int, int] | None = at_hand.get("shape")
     fits = shape is not None and shape[0] * shape[1] == estimate.components.shape[1]
     found = _Features(estimate.components, estimate.assignments.mean(0, dtype=float), shape if fits else None)
-    return Shown(len(found.components), _content(found))
+    return Shown(found.usage, _content(found))
 
 
 def _content(found: _Features) -> str:

@@ -31,6 +31,7 @@ from unbounded.models.groups.reading import GroupedRows
 from unbounded.models.groups.samplers import HIERARCHICAL
 from unbounded.models.groups.shard import GroupHyper
 from unbounded.models.groups.words.likelihood import Tokens
+from unbounded.models.labelled.losses import uncertainty
 from unbounded.models.labelled.packing import unpacked
 from unbounded.models.mixtures.jump import Jumps, chosen_jumps
 from unbounded.priors import Gamma
@@ -92,6 +93,8 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         The same share in each of the draws that were kept, in the order of the chains.
     labels_ : array of shape (n_rows,)
         The topic of every row (or token) in the reference draw.
+    uncertainty_ : array of shape (n_rows,)
+        For each of them the expected share of wrong company, as for mixtures.
     vocabulary_ : list of str
         When documents were lists of words.
     n_empty_ : int
@@ -210,6 +213,19 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
     def _row_estimates(self) -> Array:
         return self.labels_
 
+    def _atom_shares(self) -> Array:
+        return self.topic_shares_
+
+    @property
+    def uncertainty_(self) -> Array:
+        """For each row the expected share of wrong company: of all rows that are with it in `labels_` or in a draw,
+        those that are not in both."""
+        check_is_fitted(self, "posterior_")
+        sorted_by_group = uncertainty(self._reference, [snap["labels"] for snap in self._snapshots])
+        out = np.empty_like(sorted_by_group)
+        out[self._order] = sorted_by_group
+        return out
+
     # ---- results
 
     def transform(self, X: Rows, groups: ArrayLike | None = None) -> Array:
@@ -325,8 +341,8 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
             return True
         return likelihoods.resolve(self.likelihood, self._choices.likelihoods).name in ("tokens", "multinomial")
 
-    def _check_init(self, n_rows: int) -> None:
-        hierarchical_start.check(self.init, n_rows)
+    def _check_init(self, init: Any, n_rows: int) -> None:
+        hierarchical_start.check(init, n_rows)
 
     def _check_shards(self, n_rows: int) -> None:
         """Shards without groups are fine."""

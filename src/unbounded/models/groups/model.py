@@ -47,6 +47,7 @@ from unbounded.models.mixtures.measure import PartitionHyper, PitmanYor
 from unbounded.priors import Gamma, slice_within
 from unbounded.randomness import RoundSeed, log_gamma_draws
 from unbounded.setup import Built
+from unbounded.shares import above
 
 FORMS = ("direct", "franchise")
 
@@ -376,6 +377,7 @@ class Groups(Built[HierarchicalMeasure, Bound, Array]):
         shares = counts / counts.sum()
         return {
             "n_topics": len(counts),
+            **above(shares),
             **self.measure.scalars(state.hyper),
             **self.content.scalars(state.hyper),
             "n_tables": float(state.table.tables.sum()),

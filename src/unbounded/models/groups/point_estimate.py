@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from unbounded.arrays import Array
-from unbounded.models.labelled import partition
+from unbounded.models.labelled.losses import expected_loss
 from unbounded.randomness import generator
 
 _REFERENCE_ROWS = 20_000
@@ -26,7 +26,7 @@ def _medoid(labels: Sequence[Array]) -> int:
     n = len(labels[0])
     rows = generator(0, "reference").choice(n, min(n, _REFERENCE_ROWS), replace=False)
     few = [np.unique(z[rows], return_inverse=True)[1] for z in labels]
-    return int(np.argmin([partition.expected_loss(z, few) for z in few]))
+    return int(np.argmin([expected_loss(z, few) for z in few]))
 
 
 def spread(labels: Array, named: Array) -> Array:

@@ -16,7 +16,7 @@ from unbounded.models.labelled.packing import unpacked
 from unbounded.report import svg
 from unbounded.report.parts import bar, cell, charts, figure_with_legend, paragraph, row, table, text
 from unbounded.report.svg import Frame, Range
-from unbounded.report.words import interval, listed
+from unbounded.report.words import counted, interval, listed
 
 if TYPE_CHECKING:
     from unbounded.models.groups.estimator import HierarchicalDirichletProcess
@@ -29,8 +29,9 @@ def summary(estimator: HierarchicalDirichletProcess) -> list[str]:
     return [
         f"groups               {len(estimator.proportions_):,}" + (f" ({empty:,} of them empty)" if empty else ""),
         f"tokens or rows       {len(estimator.labels_):,}",
-        f"topics (estimate)    {estimator.n_topics_}",
+        f"topics (estimate)    {counted(estimator.n_topics_, estimator.n_above)}",
         f"topics (posterior)   {interval(estimator.posterior_['n_topics'])}",
+        f"above 1% (posterior) {interval(estimator.posterior_['above_1%'])}",
         f"topic shares         {listed([f'{share:.3g}' for share in estimator.topic_shares_])}",
     ]
 
@@ -58,7 +59,7 @@ def show(run: WholeDraws, at_hand: Mapping[str, Any]) -> Shown:
     if run.config["likelihood"].get("name") == Tokens.__name__:
         words = _top_words(snapshots, spreads, _vocabulary(snapshots, run.about, at_hand.get("vocabulary")))
     found = _Topics(np.bincount(named) / len(named), np.array(history), words)
-    return Shown(len(found.shares), "".join(_content(found)))
+    return Shown(found.shares, "".join(_content(found)))
 
 
 def _top_words(snapshots: Sequence[Arrays], spreads: Sequence[Array], vocabulary: list[str]) -> list[list[str]]:

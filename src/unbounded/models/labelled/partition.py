@@ -1,145 +1,45 @@
-"""Point estimates of a partition from posterior draws, under the variation of information or Binder's loss.
+"""Point estimates of a partition from posterior draws: the least expected loss that a search finds (losses.py).
 
-Both losses are spreads of cluster sizes, minus twice the spread of the contingency table of the two partitions:
-
-    loss(c, d) = sum_c phi(n_c) + sum_d phi(n_d) - 2 sum_cd phi(n_cd),   phi(x) = x log x  or  x^2,
-
-over n for the variation of information (in nats) and over n^2 for Binder's loss. The expected loss of a partition over
-S draws is therefore a sum over the cells of S contingency tables, and moving rows from one cluster to another changes
-two columns of them: the search below is greedy, and its accounting exact.
+The expected loss of a partition over S draws is a sum over the cells of S contingency tables, so that moving rows from
+one cluster to another changes two columns of them, and its accounting is exact. From several starts the search sweeps
+over the rows, merges clusters, and cuts clusters as single draws do, until nothing helps. No estimate has more clusters
+than half of the draws: rows that are anybody's guess would otherwise make clusters of their own, hundreds of them.
+All but the sweep is NumPy, since whatever is compiled delays the first fit.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
-from scipy.special import xlogy
 
 from unbounded.arrays import Array
-from unbounded.compiled.draws import mix
-from unbounded.compiled.jit import inline, jit
-from unbounded.compiled.lanes import lane_log
-
-LOSSES = ("vi", "binder")
+from unbounded.compiled.jit import jit
+from unbounded.models.labelled.losses import Loss, check_loss, checked, expected_loss, pairs
+from unbounded.randomness import generator
 
 _MAX_CELLS = 2**25  # of all contingency tables together; above it the estimate is the best of the draws
-_KEPT = 2**24  # labels of items that may be kept as one matrix rather than gathered anew, a block at a time
-_BLOCK = 2**16  # labels of a block
-_MAX_SWEEPS = 100
-_SWEEP_WORK = 1e10  # cells of a descent, about 20 seconds; bounds the sweeps when there are very many rows
-_SCREEN_WORK = 2.0**30  # cells of the search for the best draw; bounds how many draws are candidates
-_SMALL_WORK = 5e7  # cells of a sweep up to which several starts are tried
-
-
-# ---- losses
-
-
-def distance(a: Array, b: Array, loss: str = "vi") -> float:
-    """The loss between two partitions, given by any labels."""
-    return expected_loss(a, [_compact(b)], loss)
-
-
-def expected_loss(labels: Array, draws: Sequence[Array], loss: str = "vi") -> float:
-    """The mean loss between one partition and each of the draws, in time O(n S) whatever the numbers of clusters."""
-    _check_loss(loss)
-    draws, own = _checked(draws), _compact(labels)
-    if len(own) != len(draws[0]):
-        raise ValueError(f"there are {len(own)} labels, but the draws have {len(draws[0])} rows.")
-    n, spread = len(own), _spread(np.bincount(own), loss)
-    total = sum(spread + _spread(np.bincount(d), loss) - 2 * _spread(_overlap(own, d), loss) for d in draws)
-    return max(total / len(draws), 0.0) / (n if loss == "vi" else n**2)
-
-
-def similarity(draws: Sequence[Array], rows: Array) -> Array:
-    """The posterior probability that two of the chosen rows share a cluster, for all pairs of them."""
-    together = np.zeros((len(rows), len(rows)))
-    for draw in draws:
-        labels = np.asarray(draw)[rows]
-        together += labels[:, None] == labels[None, :]
-    return together / len(draws)
-
-
-def _spread(counts: Array, loss: str) -> float:
-    counts = counts.astype(float)
-    return float((xlogy(counts, counts) if loss == "vi" else counts**2).sum())
-
-
-def _overlap(a: Array, b: Array) -> Array:
-    """The cells of the contingency table that are not empty."""
-    joint = a.copy()
-    _split(joint, b)
-    return np.bincount(joint)
-
-
-def _compact(labels: Array) -> Array:
-    return np.unique(np.asarray(labels).ravel(), return_inverse=True)[1].astype(np.int64)
-
-
-def _close_gaps(labels: Array) -> Array:
-    """The same as `_compact` for labels that are counts from zero, without sorting."""
-    return (np.cumsum(np.bincount(labels) > 0) - 1)[labels]
-
-
-def _check_loss(loss: str) -> None:
-    if loss not in LOSSES:
-        raise ValueError(f"loss must be one of {', '.join(map(repr, LOSSES))}, not {loss!r}.")
-
-
-def _checked(draws: Sequence[Array]) -> list[Array]:
-    """The draws as arrays; what the tables rely on is checked here, once."""
-    draws = [np.asarray(draw) for draw in draws]
-    n = draws[0].size if draws else 0
-    if not n:
-        raise ValueError("there are no draws to summarise, or they have no rows.")
-    if any(draw.shape != (n,) or draw.dtype.kind not in "iu" for draw in draws):
-        raise ValueError("every draw must be a vector of integer labels, one for each row.")
-    if any(draw.min() < 0 or draw.max() >= n for draw in draws):
-        raise ValueError("the labels of a draw must be 0 .. K-1, with K at most the number of rows.")
-    return draws
+_BLOCK = 2**15  # labels of a block
+_MAX_SWEEPS = 50
+_WORK = 1e9  # cells of all descents, some seconds; bounds the search when there are very many rows
+_SCREEN_WORK = 2.0**28  # labels of the search for the best draws; bounds how many draws are candidates
+_PART = 0.05  # of a cluster, at least, that a cut moves; half of it at most
+_FEW = 2e4  # cells of a sweep that Python does while a compiler would still be at work
+_STARTS = 4  # from nothing; and as many from draws
 
 
 # ---- items
 
 
-def _split(groups: Array, labels: Array) -> int:
-    """Split the groups (0 .. G-1, in place) by a further label; returns the new number of groups."""
-    n_labels = int(labels.max()) + 1
-    most = min(len(groups), (int(groups.max()) + 1) * n_labels)
-    slots = np.full((1 << int(2 * most - 1).bit_length(), 2), -1, np.int64)
-    found = 0
-    for start in range(0, len(labels), _BLOCK):
-        block = slice(start, start + _BLOCK)
-        found = _hash_pairs(groups[block], labels[block].astype(np.int64), n_labels, slots, found)
-    return int(found)
-
-
-@jit
-def _hash_pairs(groups: Array, labels: Array, n_labels: int, slots: Array, found: int) -> int:
-    """Number the pairs (group, label) by first occurrence, through a table of slots (pair, number) that never fills."""
-    mask = np.uint64(len(slots) - 1)
-    for i in range(len(groups)):
-        pair = groups[i] * n_labels + labels[i]
-        slot = mix(np.uint64(pair)) & mask
-        while slots[slot, 0] != pair and slots[slot, 0] >= 0:
-            slot = (slot + np.uint64(1)) & mask
-        if slots[slot, 0] < 0:
-            slots[slot, 0], slots[slot, 1] = pair, found
-            found += 1
-        groups[i] = slots[slot, 1]
-    return found
-
-
 @dataclass(frozen=True)
 class _Items:
-    """The rows that no draw separates, as one item with a weight.
+    """The rows that no draw separates, as one item with a weight; heavy ones first.
 
     Nothing is lost by moving them together. The expected loss as a function of how many, k, of them are in a cluster of
-    size N is S phi(N + k) - 2 sum_s phi(m_s + k) with m_s <= N: it is concave for both losses, so that an optimal
-    partition never splits an item.
+    size N is a S phi(N + k) - 2 sum_s phi(m_s + k) with m_s <= N and a < 2: it is concave for both losses, so that an
+    optimal partition never splits an item.
     """
 
     draws: Sequence[Array]
@@ -152,279 +52,301 @@ class _Items:
         return len(self.rows)
 
     @property
+    def most(self) -> int:
+        """Clusters that an estimate may have: the median of the draws."""
+        return int(np.ceil(np.median(self.n_clusters)))
+
+    @property
+    def work(self) -> float:
+        """Labels that are looked at in a sweep, for every cluster."""
+        return len(self) * (len(self.draws) + 1.0)
+
+    @property
     def n_codes(self) -> int:
         """Rows of the tables: the sizes of the clusters, then the clusters of every draw."""
         return 1 + int(self.n_clusters.sum())
 
     def labels(self, draw: int) -> Array:
-        return self.draws[draw][self.rows].astype(np.int64)
+        """Of the items in a draw; clusters in the order of their first items, whatever the draw called them."""
+        return _renumbered(self.draws[draw][self.rows])
 
-    def blocks(self) -> Iterator[tuple[slice, Array]]:
-        """Items and the table rows they count in, block by block, so that large draws are never copied as a whole."""
-        return iter(self._kept) if len(self) * len(self.draws) <= _KEPT else self._gathered()
+    def codes(self, chosen: Array | slice) -> Array:
+        """[items, 1 + S] the rows of the tables that items count in."""
+        first = np.concatenate([[0], 1 + np.cumsum(self.n_clusters) - self.n_clusters])
+        rows = self.rows[chosen]
+        codes = np.stack([np.zeros(len(rows), np.int64), *(draw[rows] for draw in self.draws)], 1) + first
+        return codes.astype(np.int32)
 
-    @cached_property
-    def _kept(self) -> list[tuple[slice, Array]]:
-        return list(self._gathered())
-
-    def _gathered(self) -> Iterator[tuple[slice, Array]]:
-        first = 1 + np.cumsum(self.n_clusters) - self.n_clusters
-        step = max(_BLOCK // (1 + len(self.draws)), 1024)
-        for start in range(0, len(self), step):
-            block = slice(start, min(start + step, len(self)))
-            codes = np.zeros((block.stop - start, 1 + len(self.draws)), np.int32)
-            for s, draw in enumerate(self.draws):
-                codes[:, s + 1] = draw[self.rows[block]]
-            codes[:, 1:] += first.astype(np.int32)
-            yield block, codes
+    def blocks(self) -> Iterator[slice]:
+        """Items a block at a time, so that large draws are never copied as a whole."""
+        step = max(_BLOCK // (1 + len(self.draws)), 256)
+        return (slice(start, min(start + step, len(self))) for start in range(0, len(self), step))
 
 
-def _sizes_and_firsts(labels: Array, size: int) -> tuple[Array, Array]:
-    """How many rows each label has, and the first of them; in blocks, since there may be very many rows."""
-    sizes, first = np.zeros(size, np.int64), np.full(size, len(labels))
-    for start in reversed(range(0, len(labels), _BLOCK)):
-        block = labels[start : start + _BLOCK]
-        np.add.at(sizes, block, 1)
-        first[block[::-1]] = np.arange(start, start + len(block))[::-1]
-    return sizes, first
+def _renumbered(labels: Array) -> Array:
+    """Labels 0, 1, ... in the order in which they first occur."""
+    _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), np.int64)
+    rank[np.argsort(first)] = np.arange(len(first))
+    return rank[inverse]
 
 
 def _items(draws: Sequence[Array]) -> _Items:
     of_row = np.zeros(len(draws[0]), np.int64)
-    n_items = 0
     for draw in draws:
-        n_items = _split(of_row, draw)
-    weights, rows = _sizes_and_firsts(of_row, n_items)
-    return _Items(draws, of_row, rows, weights.astype(float), np.array([int(draw.max()) + 1 for draw in draws]))
+        of_row = pairs(of_row, draw)
+    weights, first = np.bincount(of_row), np.empty(int(of_row.max()) + 1, np.int64)
+    first[of_row[::-1]] = np.arange(len(of_row))[::-1]
+    order = np.lexsort((first, -weights))
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    n_clusters = np.array([int(draw.max()) + 1 for draw in draws])
+    return _Items(draws, rank[of_row], first[order], weights[order].astype(float), n_clusters)
 
 
 # ---- tables
 
 
-class _Tables(NamedTuple):
-    """Contingency tables of a partition (columns) with all draws, stacked; the first row has the cluster sizes.
+class _Search:
+    """A partition of the items, with its contingency tables with all draws, stacked: [R, C], a column for each cluster.
 
-    The expected loss is, up to a constant and a factor, S times the sum of phi over the first row less twice the sum
-    over the others.
+    The first row of the tables has the cluster sizes. The expected loss is, up to a constant and a factor that all
+    partitions share, the sum of phi over the tables with weights a S for the first row and -2 for the others.
     """
 
-    counts: Array  # [R, C]
-    steps: Array  # [R, C] phi(counts + 1) - phi(counts): items of weight one, the most by far, need no logarithm
-    n_draws: float
-    vi: bool
-    tolerance: float  # what a move must gain, above rounding, so that a descent ends; Binder's loss is in integers
+    def __init__(self, items: _Items, loss: Loss):
+        self.items, self.loss = items, loss
+        self.labels = np.full(len(items), -1)  # not placed yet
+        self.factors = np.full((items.n_codes, 1), -2.0)
+        self.factors[0] = loss.merge_cost * len(items.draws)  # mutant: size factor
+        self.put(self.labels)
+        rounding = 1e-12 * len(items.draws) * loss.spread(items.weights.sum(keepdims=True))
+        self.tolerance = rounding if loss.kind == "vi" else 1e-6  # what a move must gain, so that a descent ends
 
+    @classmethod
+    def of(cls, items: _Items, loss: Loss, labels: Array) -> _Search:
+        made = cls(items, loss)
+        made.put(labels)
+        return made
 
-@inline
-def _phi(x: float, vi: bool) -> float:
-    return x * lane_log(max(x, 1.0)) if vi else x * x
+    def put(self, labels: Array) -> None:
+        """Another partition in place of this one, with room for as many clusters as it may have."""
+        self.labels = labels if labels[0] < 0 else _renumbered(labels)
+        n_clusters = int(self.labels.max()) + 1
+        self.counts = np.zeros((len(self.factors), max(n_clusters, self.items.most)))
+        if n_clusters:
+            self.counts[:, :n_clusters] = self.tally(slice(None), self.labels)
+        self.steps = self.factors * self.loss.rise(self.counts, 1.0)
 
+    @property
+    def n_used(self) -> int:
+        """Columns up to the last one that is not empty."""
+        return int(np.flatnonzero(self.counts[0]).max(initial=-1)) + 1
 
-@inline
-def _rise(x: float, w: float, vi: bool) -> float:
-    return _phi(x + w, vi) - _phi(x, vi)
+    def tally(self, chosen: Array | slice, labels: Array) -> Array:
+        """Tables of some of the items, with labels 0, 1, ... of their own."""
+        width, weights = int(labels.max()) + 1, self.items.weights[chosen]
+        counts = np.zeros((self.items.n_codes, width))
+        counts[0] = np.bincount(labels, weights, width)
+        rows, row = self.items.rows[chosen], 1
+        for draw, size in zip(self.items.draws, self.items.n_clusters.tolist(), strict=True):
+            cells = draw[rows].astype(np.int64) * width + labels
+            counts[row : row + size] = np.bincount(cells, weights, size * width).reshape(size, width)
+            row += size
+        return counts
+
+    @property
+    def total(self) -> float:
+        """The expected loss, up to a constant and a factor."""
+        return float((self.factors * self.loss.phi(self.counts)).sum())
+
+    # ---- moves
+
+    def sweep(self) -> int:
+        """Place every item in turn where it costs least; the number that moved."""
+        moved, width = 0, min(self.n_used + 1, self.counts.shape[1])
+        for block in self.items.blocks():
+            here, width = self._place(self.items.codes(block), self.items.weights[block], self.labels[block], width)
+            moved += here
+        return moved
+
+    def begin(self, chosen: Array) -> None:
+        """Place items that are nowhere yet, one after another."""
+        labels = self.labels[chosen]
+        self._place(self.items.codes(chosen), self.items.weights[chosen], labels, 1)
+        self.labels[chosen] = labels
+
+    def _place(self, codes: Array, weights: Array, labels: Array, width: int) -> tuple[int, int]:
+        place = _place if codes.size * width > _FEW else _place.py_func  # compiling would take longer
+        loss = self.loss.kind == "vi", self.tolerance
+        moved, width = place((self.counts, self.steps, self.factors), codes, weights, labels, width, loss)
+        return int(moved), int(width)
+
+    def merge(self) -> int:
+        """Pour every whole cluster in turn into another one, if that helps; how many are gone."""
+        return sum(self._pour(own, self.counts[:, own].copy(), self.labels == own) for own in range(self.n_used))
+
+    def cut(self, draw: int) -> int:
+        """Move parts of clusters that a draw has apart, each as a whole, elsewhere or into a new one, if that helps."""
+        first = 1 + int(self.items.n_clusters[:draw].sum())
+        sizes = self.counts[first : first + self.items.n_clusters[draw]]
+        shares = sizes / np.maximum(sizes.sum(0), 1.0)
+        names = self.items.draws[draw][self.items.rows]
+        moved = 0
+        for part, own in np.argwhere((shares >= _PART) & (shares <= 0.5)).tolist():
+            inside = np.flatnonzero((self.labels == own) & (names == part))
+            if len(inside):
+                moved += self._pour(own, self.tally(inside, np.zeros(len(inside), np.int64))[:, 0], inside)
+        return moved
+
+    def _pour(self, own: int, held: Array, inside: Array) -> bool:
+        """Move some items of a cluster, held in the tables so much, together to where they cost least."""
+        rows = np.flatnonzero(held)
+        counts, added, factors = self.counts[rows, : self.n_used + 1], held[rows, None], self.factors[rows, 0]
+        costs = factors @ (self.loss.phi(counts + added) - self.loss.phi(counts))
+        stay = self.loss.phi(counts[:, own]) - self.loss.phi(counts[:, own] - added[:, 0])
+        costs[own] = factors @ stay - self.tolerance
+        best = int(costs.argmin())
+        if best == own or not len(rows):
+            return False
+        self.counts[:, own] -= held
+        self.counts[:, best] += held
+        self.steps[:, [own, best]] = self.factors * self.loss.rise(self.counts[:, [own, best]], 1.0)
+        self.labels[inside] = best
+        return True
 
 
 @jit
-def _tally(codes: Array, weights: Array, labels: Array, counts: Array) -> None:
+def _place(
+    tables: tuple[Array, ...], codes: Array, weights: Array, labels: Array, width: int, loss: tuple[bool, float]
+) -> tuple[int, int]:
+    """Take each item out of its column (-1: it is in none) and put it where it costs least.
+
+    An empty column stands for a new cluster. Returns how many moved, and the columns now in use and one more.
+    """
+    counts, steps, factors = tables
+    vi, tolerance = loss
+    costs = np.empty(counts.shape[1])
+    moved = 0
     for i in range(len(codes)):
-        for k in range(codes.shape[1]):
-            counts[codes[i, k], labels[i]] += weights[i]
+        own, w = labels[i], weights[i]
+        home = 0.0
+        costs[:width] = 0.0
+        for r in codes[i]:
+            if own >= 0:
+                home += factors[r, 0] * _rise(counts[r, own] - w, w, vi)
+            for c in range(width):  # items of weight one, the most by far, need no logarithm
+                costs[c] += steps[r, c] if w == 1.0 else factors[r, 0] * _rise(counts[r, c], w, vi)
+        if own >= 0:
+            costs[own] = home - tolerance  # what a move must gain, so that a descent ends
+        best = int(np.argmin(costs[:width]))
+        if best == own:
+            continue
+        for r in codes[i]:
+            if own >= 0:
+                counts[r, own] -= w
+                steps[r, own] = factors[r, 0] * _rise(counts[r, own], 1.0, vi)
+            counts[r, best] += w
+            steps[r, best] = factors[r, 0] * _rise(counts[r, best], 1.0, vi)
+        labels[i] = best
+        moved += 1
+        width = max(width, min(best + 2, len(costs)))
+    return moved, width
 
 
 @jit
-def _all_steps(counts: Array, vi: bool) -> Array:
-    steps = np.empty_like(counts)
-    for r in range(len(counts)):
-        for c in range(counts.shape[1]):
-            steps[r, c] = _rise(counts[r, c], 1.0, vi)
-    return steps
-
-
-def _counts(items: _Items, labels: Array, n_columns: int) -> Array:
-    counts = np.zeros((items.n_codes, n_columns))
-    for block, codes in items.blocks():
-        _tally(codes, items.weights[block], labels[block], counts)
-    return counts
-
-
-def _tables(items: _Items, labels: Array, loss: str, n_columns: int) -> _Tables:
-    counts = _counts(items, labels, n_columns)
-    vi, n_draws = loss == "vi", float(len(items.draws))
-    rounding = 1e-13 * n_draws * _spread(items.weights.sum(keepdims=True), loss)
-    return _Tables(counts, _all_steps(counts, vi), n_draws, vi, rounding if vi else 0.5)
-
-
-def _total(items: _Items, labels: Array, loss: str) -> float:
-    """The expected loss, up to a constant and a factor that all partitions share."""
-    counts = _counts(items, labels, int(labels.max()) + 1)
-    return len(items.draws) * _spread(counts[0], loss) - 2 * _spread(counts[1:], loss)
+def _rise(x: float, w: float, vi: bool) -> float:
+    """What phi gains where w is added to x."""
+    if not vi:
+        return (2.0 * x + w) * w
+    return (x + w) * math.log(x + w) - (x * math.log(x) if x > 0.0 else 0.0)
 
 
 # ---- search
 
 
-class _Item(NamedTuple):
-    """What moves as one: how much it counts in which rows of the tables."""
-
-    rows: Array
-    weights: Array
-
-
-@jit
-def _costs(tables: _Tables, item: _Item, own: int, out: Array) -> None:
-    """out[c]: the rise of the expected loss when an item is added to column c, or put back into its own."""
-    counts, steps, n_draws, vi, _ = tables
-    home = 0.0
-    for c in range(len(out)):
-        out[c] = 0.0
-    for k in range(len(item.rows)):
-        r, w = item.rows[k], item.weights[k]
-        factor = n_draws if r == 0 else -2.0
-        home += factor * _rise(counts[r, own] - w, w, vi)
-        if w == 1.0:
-            for c in range(len(out)):
-                out[c] += factor * steps[r, c]
-        else:
-            for c in range(len(out)):
-                out[c] += factor * _rise(counts[r, c], w, vi)
-    out[own] = home
-
-
-@jit
-def _place(tables: _Tables, item: _Item, own: int, costs: Array) -> int:
-    """Move an item to its best column and return that; an empty column stands for a new cluster."""
-    _costs(tables, item, own, costs)
-    best = 0
-    for c in range(len(costs)):
-        best = c if costs[c] < costs[best] else best
-    if costs[best] > costs[own] - tables.tolerance:
-        return own
-    for k in range(len(item.rows)):
-        r = item.rows[k]
-        tables.counts[r, own] -= item.weights[k]
-        tables.counts[r, best] += item.weights[k]
-        tables.steps[r, own] = _rise(tables.counts[r, own], 1.0, tables.vi)
-        tables.steps[r, best] = _rise(tables.counts[r, best], 1.0, tables.vi)
-    return best
-
-
-@jit
-def _sweep(tables: _Tables, codes: Array, weights: Array, labels: Array, width: int) -> tuple[int, int]:
-    """Place every item of a block in turn; returns the number that moved, and the columns now in use and one more."""
-    costs = np.empty(tables.counts.shape[1])
-    held = np.empty(codes.shape[1])
-    moved = 0
-    for i in range(len(codes)):
-        for k in range(len(held)):
-            held[k] = weights[i]
-        best = _place(tables, _Item(codes[i], held), labels[i], costs[:width])
-        if best != labels[i]:
-            labels[i] = best
-            moved += 1
-            width = min(max(width, best + 2), len(costs))
-    return moved, width
-
-
-@jit
-def _merge(tables: _Tables, target: Array) -> int:
-    """Place every whole cluster in turn, as if it were an item; `target` follows where columns go."""
-    costs = np.empty(len(target))
-    rows, weights = np.empty(len(tables.counts), np.int32), np.empty(len(tables.counts))
-    merged = 0
-    for own in range(len(target)):
-        size = 0
-        for r in range(len(tables.counts)):
-            if tables.counts[r, own] != 0.0:
-                rows[size], weights[size] = r, tables.counts[r, own]
-                size += 1
-        best = _place(tables, _Item(rows[:size], weights[:size]), own, costs)
-        if best != own:
-            for c in range(len(target)):
-                target[c] = best if target[c] == own else target[c]
-            merged += 1
-    return merged
-
-
-def _swept(items: _Items, labels: Array, loss: str) -> tuple[Array, int]:
-    """One greedy sweep over all items, then merges. Room for new clusters is bounded, and grows from sweep to sweep."""
-    n_clusters = int(labels.max()) + 1
-    room = min(n_clusters + max(16, n_clusters // 2), len(items) + 1)
-    n_columns = max(min(room, _MAX_CELLS // items.n_codes), n_clusters)
-    tables, labels = _tables(items, labels, loss, n_columns), labels.copy()
-    moved, width = 0, min(n_clusters + 1, n_columns)
-    for block, codes in items.blocks():
-        here, width = _sweep(tables, codes, items.weights[block], labels[block], width)
-        moved += here
-    target = np.arange(width)
-    moved += _merge(tables, target)
-    return _close_gaps(target[labels]), moved
-
-
-def _descend(items: _Items, labels: Array, loss: str, work: float) -> Array:
-    """Sweeps until nothing moves, or until the work that may be done is done (but at least one)."""
-    moved = 1
-    for sweep in range(_MAX_SWEEPS):
-        work -= _work(items, int(labels.max()) + 1)
-        if not moved or (sweep and work < 0):
+def _descend(search: _Search, work: float) -> float:
+    """Sweeps and merges until nothing moves, or until the work that may be done is done; what is left of it."""
+    for _ in range(_MAX_SWEEPS):
+        moved = search.sweep()
+        moved += search.merge()  # mutant: merges
+        search.put(search.labels)
+        work -= search.items.work * search.n_used
+        if not moved or work < 0:
             break
-        labels, moved = _swept(items, labels, loss)
-    return labels
+    return work
 
 
-def _work(items: _Items, n_clusters: int) -> float:
-    """The cells that a sweep and its merges look at, at most."""
-    entries = len(items) * len(items.draws)
-    return float(entries + min(entries, items.n_codes * n_clusters)) * n_clusters
+def _cuts(search: _Search, work: float) -> None:
+    """Cuts as single draws make them, each followed by a descent, until no draw has one that helps."""
+    draw, failed = 0, 0
+    while failed < len(search.items.draws) and work > 0:
+        work, failed = work - 4.0 * search.items.work, failed + 1
+        if search.cut(draw):  # mutant: cuts
+            work, failed = _descend(search, work), 0
+        draw = (draw + 1) % len(search.items.draws)
 
 
-def _candidates(n_draws: int, n_items: int) -> list[int]:
-    """The draws to compare with all draws: all of them, or evenly spaced ones when that would take too long."""
-    most = int(np.clip(_SCREEN_WORK / max(n_draws * n_items, 1), min(8, n_draws), n_draws))
-    return [int(s) for s in np.linspace(0, n_draws - 1, most).round()]
+def _from_nothing(items: _Items, loss: Loss, index: int) -> _Search:
+    """Items in a random order, each put where it costs least at the time."""
+    search = _Search(items, loss)
+    search.begin(generator(index, "partition").permutation(len(items)))
+    return search
 
 
-def _starts(items: _Items, loss: str) -> list[Array]:
-    """The best draw and, where sweeps are cheap, the runners-up, one cluster, and every item alone."""
-    candidates = _candidates(len(items.draws), len(items))
-    ranked = sorted(candidates, key=lambda s: _total(items, items.labels(s), loss))
-    cheap = len(items) * len(items.draws)
-    if cheap * int(items.n_clusters.max()) > _SMALL_WORK:
-        return [_close_gaps(items.labels(ranked[0]))]
-    starts = [_close_gaps(items.labels(s)) for s in ranked[:3]] + [np.zeros(len(items), np.int64)]
-    alone = cheap * len(items) <= _SMALL_WORK and items.n_codes * len(items) <= _MAX_CELLS
-    return starts + [np.arange(len(items))] * alone
+def _ranked(items: _Items, loss: Loss) -> list[int]:
+    """Draws (all of them, or evenly spaced ones when that would take too long), the best first."""
+    n_draws = len(items.draws)
+    most = int(np.clip(_SCREEN_WORK / (n_draws * len(items)), min(8, n_draws), n_draws))
+    spaced = np.unique(np.linspace(0, n_draws - 1, most).round().astype(int))
+    candidates = spaced[items.n_clusters[spaced] <= items.most].tolist() or [int(items.n_clusters.argmin())]
+    return sorted(candidates, key=lambda s: _Search.of(items, loss, items.labels(s)).total)
+
+
+def _searched(items: _Items, loss: Loss) -> Array:
+    """The best that descents from draws and from nothing come to, with cuts at the end."""
+    ranked = _ranked(items, loss)
+    few = int(np.clip(_WORK / (20.0 * items.work * items.n_clusters.max()), 1, _STARTS))
+    starts = [_Search.of(items, loss, items.labels(s)) for s in ranked[:few]]
+    starts += [_from_nothing(items, loss, index) for index in range(few)] * (few > 1)
+    for search in starts:
+        _descend(search, _WORK / (2 * len(starts)))
+    best = min(starts, key=lambda search: search.total)
+    _cuts(best, _WORK / 2)
+    return best.labels
 
 
 def _by_size(labels: Array) -> Array:
     """Labels 0 .. C-1 by decreasing size; clusters of one size in the order of their first rows."""
-    sizes, first = _sizes_and_firsts(labels, int(labels.max()) + 1)
-    rank = np.empty(len(sizes), np.int64)
-    rank[np.lexsort((first, -sizes))] = np.arange(len(sizes))
-    out = np.empty(len(labels), np.int64)
-    for start in range(0, len(labels), _BLOCK):
-        out[start : start + _BLOCK] = rank[labels[start : start + _BLOCK]]
-    return out
+    labels = _renumbered(labels)
+    rank = np.empty(int(labels.max()) + 1, np.int64)
+    rank[np.argsort(-np.bincount(labels), kind="stable")] = np.arange(len(rank))
+    return rank[labels]
 
 
-def _best_draw(draws: Sequence[Array], loss: str) -> Array:
-    candidates = _candidates(len(draws), 16 * len(draws[0]))
-    return draws[min(candidates, key=lambda s: expected_loss(draws[s], draws, loss))]
+def _best_draw(draws: Sequence[Array], loss: Loss) -> Array:
+    some = np.unique(np.linspace(0, len(draws) - 1, 8).round().astype(int))
+    return draws[min(some, key=lambda s: expected_loss(draws[s], draws, loss))]
 
 
-def point_estimate(draws: Sequence[Array], loss: str = "vi") -> Array:
-    """The partition of least posterior expected loss that a greedy search finds; deterministic.
+def improved(labels: Array, draws: Sequence[Array], loss: Loss = Loss()) -> Array:
+    """A partition that is at least as good, reached from this one by sweeps, merges and cuts."""
+    items = _items(checked(draws))
+    search = _Search.of(items, loss, np.asarray(labels)[items.rows])
+    _cuts(search, _descend(search, _WORK))
+    return _by_size(search.labels[items.of_row])
 
-    `draws` are label vectors (0 .. K_s-1); `loss` is "vi" or "binder". Labels are ordered by decreasing cluster size.
+
+def point_estimate(draws: Sequence[Array], loss: Loss = Loss()) -> Array:
+    """The partition of least posterior expected loss that the search finds; deterministic.
+
+    `draws` are label vectors (0 .. K_s-1). Labels are ordered by decreasing cluster size.
     """
-    _check_loss(loss)
-    draws = _checked(draws)
+    check_loss(loss)
+    draws = checked(draws)
     if len(draws) == 1:
         return _by_size(draws[0])
     items = _items(draws)
     if items.n_codes * int(items.n_clusters.max()) > _MAX_CELLS:
         return _by_size(_best_draw(draws, loss))
-    starts = _starts(items, loss)
-    ends = [_descend(items, start, loss, _SWEEP_WORK / len(starts)) for start in starts]
-    best = min(ends, key=lambda labels: _total(items, labels, loss))
-    return _by_size(best[items.of_row])
+    return _by_size(_searched(items, loss)[items.of_row])

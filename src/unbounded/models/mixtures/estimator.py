@@ -20,6 +20,7 @@ from unbounded.estimator import ChainEstimator
 from unbounded.instantiation import resolve as resolve_rule
 from unbounded.likelihoods import Bound
 from unbounded.models.labelled import partition
+from unbounded.models.labelled.losses import DEFAULT, Loss, check_loss, similarity, uncertainty
 from unbounded.models.labelled.predictive import log_predictive, with_new
 from unbounded.models.mixtures import start
 from unbounded.models.mixtures.jump import Jumps, chosen_jumps
@@ -49,8 +50,9 @@ class MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
     """What both mixtures share; subclasses differ in their measure only."""
 
     likelihood: str | Likelihood = "gaussian"
-    init: str | ArrayLike = "kmeans++"
-    loss: str = "vi"
+    init: str | ArrayLike | tuple[Any, ...] = ("kmeans++", "one")
+    loss: str = DEFAULT.kind
+    merge_cost: float = DEFAULT.merge_cost
     jumps: bool | Jumps = True
 
     _choices: ClassVar[Choices] = replace(CHOICES, samplers=PITMAN_YOR)
@@ -85,11 +87,18 @@ class MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
 
     def _estimate(self, chains: Sequence[Chain]) -> None:
         self._snapshots = [snap for chain in chains for _, snap in sorted(chain.snapshots.items())]
-        self.labels_ = partition.point_estimate([snap["labels"] for snap in self._snapshots], self.loss)
-        self.n_clusters_ = int(self.labels_.max()) + 1
+        self.labels_ = partition.point_estimate(self._drawn(), Loss(self.loss, self.merge_cost))
+        self.cluster_sizes_ = np.bincount(self.labels_)
+        self.n_clusters_ = len(self.cluster_sizes_)
+
+    def _drawn(self) -> list[Array]:
+        return [snap["labels"] for snap in self._snapshots]
 
     def _row_estimates(self) -> Array:
         return self.labels_
+
+    def _atom_shares(self) -> Array:
+        return self.cluster_sizes_ / len(self.labels_)
 
     # ---- results
 
@@ -142,7 +151,14 @@ class MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
         """Posterior probability that two rows share a cluster, for the chosen rows (default the first 1,000)."""
         check_is_fitted(self, "posterior_")
         rows = np.arange(min(1000, self._n_rows)) if rows is None else np.asarray(rows)
-        return partition.similarity([snap["labels"] for snap in self._snapshots], rows)
+        return similarity(self._drawn(), rows)
+
+    @property
+    def uncertainty_(self) -> Array:
+        """For each row the expected share of wrong company: of all rows that are with it in `labels_` or in a draw,
+        those that are not in both."""
+        check_is_fitted(self, "posterior_")
+        return uncertainty(self.labels_, self._drawn())
 
     # ---- helpers
 
@@ -168,13 +184,12 @@ class MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
     def _sparse_ok(self) -> bool:
         return likelihoods.resolve(self.likelihood).name == "multinomial"
 
-    def _check_init(self, n_rows: int) -> None:
-        start.check(self.init, n_rows)
+    def _check_init(self, init: Any, n_rows: int) -> None:
+        start.check(init, n_rows)
 
     def _check_settings(self, n_rows: int) -> None:
         super()._check_settings(n_rows)
-        if self.loss not in partition.LOSSES:
-            raise ValueError(f"loss must be one of {partition.LOSSES}, got {self.loss!r}.")
+        check_loss(Loss(self.loss, self.merge_cost))
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -192,8 +207,12 @@ class DirichletProcessMixture(MixtureEstimator):
         P, the number of shards. Part of the algorithm: it never depends on the machine.
     sweeps_per_round : int, default 1
         L, the sweeps over the rows between two synchronisations.
-    n_warmup, n_draws, thin, n_chains : int
-        Rounds before the first draw, draws per chain, rounds per draw, and independent chains.
+    n_warmup, thin, n_chains : int
+        Rounds before the first draw, rounds per draw, and independent chains, two by default: side by side on the cores
+        where the data are small (engine "threads"), with the same bits as one after another.
+    n_draws : int or "auto", max_draws : int
+        Draws per chain. "auto": 250, and twice as many again and again, until the check of convergence passes or the
+        next doubling would be beyond `max_draws` (docs/convergence.md).
     engine : {"threads", "serial", "processes", "ray", "mpi"}, n_workers : int or None, engine_options : dict or None
         Where shards run, and on how many workers (None: all cores). Neither changes the result. Options are the
         engine's own: {"timeout": 60} is for how many seconds a process may show no sign of life; with Ray, for how many
@@ -202,16 +221,19 @@ class DirichletProcessMixture(MixtureEstimator):
         "hybrid" or another one that has been published (docs/rivals.md), and its own options.
     instantiate : str or rule, default "ghosts"
         "ghosts", "one_open", "published-cold", "published-warm", "published-decreasing", "published-hot", or an object.
-    init : str or array of labels, default "kmeans++"
-        "kmeans++", "one", "prior", or labels.
+    init : str, array of labels or tuple, default ("kmeans++", "one")
+        "kmeans++", "one", "prior", or labels, for all chains; a tuple has the starts of chains in turn. Chains that
+        begin far apart and agree are a better sign than chains that begin alike.
     dtype : {"float64", "float32"}
         Precision of the vectorised part; rounds that would lose accuracy in float32 run in float64.
     device : str, default "cpu"
         Which of the model's kernels sweeps over the rows.
     jumps : bool or Jumps, default True
         Moves of whole clusters in the hybrid sampler: how much of them is tried in a round (docs/jumps.md).
-    loss : {"vi", "binder"}
-        Which expected loss `labels_` minimises.
+    loss : {"vi", "binder"}, merge_cost : float between 0 and 2
+        Which expected loss `labels_` minimises: the variation of information, or Binder's. Rows together that belong
+        apart cost `merge_cost`, rows apart that belong together 2 - merge_cost: above 1 there are more clusters, below
+        it fewer (docs/estimates.md).
     n_snapshots : int, default 32
         Whole draws that are kept for prediction and the point estimate (over all chains).
     keep_assignments : bool, default False
@@ -228,7 +250,15 @@ class DirichletProcessMixture(MixtureEstimator):
     labels_ : array of shape (n_rows,)
         Point estimate of the partition (not the last draw).
     n_clusters_ : int
-        Number of clusters of `labels_`; its posterior is `posterior_["n_clusters"]`.
+        Number of clusters of `labels_`, single rows that are like no others included; `n_above(0.01)` is the number of
+        those with more than 1% of the rows. Its posterior is `posterior_["n_clusters"]`.
+    cluster_sizes_ : array of shape (n_clusters_,)
+        Rows of each cluster, largest first.
+    uncertainty_ : array of shape (n_rows,)
+        For each row the expected share of wrong company: of all rows that are with it in `labels_` or in a draw, those
+        that are not in both.
+    convergence_ : Check
+        Whether the chains have run long enough (docs/convergence.md): `passed`, and `message` in words.
     posterior_ : xarray.Dataset
         Every scalar trace, with dimensions (chain, draw).
     exact_ : bool

@@ -26,11 +26,11 @@ def _training(command: Command) -> Training:
 
 def _at_hand(command: Command) -> dict[str, Any]:
     """The rows as the fit saw them, if they are still there."""
-    loss = command.settings.get("loss", "vi")
+    loss = {name: command.settings[name] for name in ("loss", "merge_cost") if name in command.settings}
     try:
-        return {"X": _training(command).rows, "loss": loss}
+        return {"X": _training(command).rows, **loss}
     except (OSError, ValueError, SourceError):
-        return {"loss": loss}
+        return loss
 
 
 def _table(estimator: MixtureEstimator, X: Any) -> pd.DataFrame:
@@ -67,6 +67,7 @@ FAMILY = Family(
     settings={
         "concentration": Option(float, "Fix it; sampled by default."),
         "discount": Option(float, "Fix it (py); sampled by default."),
-        "loss": Option(str, "vi or binder (mixtures)."),
+        "loss": Option(str, "Of the point estimate: vi or binder (mixtures)."),
+        "merge_cost": Option(float, "Above 1, the point estimate has more clusters, below 1 fewer (mixtures)."),
     },
 )

@@ -29,6 +29,7 @@ from unbounded.models.mixtures.message import (
 from unbounded.randomness import key
 from unbounded.rows import boundaries, rows_of
 from unbounded.setup import Built
+from unbounded.shares import above
 
 MeasureT = TypeVar("MeasureT", bound=PartitionMeasure)
 
@@ -181,6 +182,7 @@ class Mixture(Built[MeasureT, Bound, int], Generic[MeasureT]):
         )
         return {
             "n_clusters": len(counts),
+            **above(shares),
             **self.measure.scalars(state.hyper),
             "log_joint": float(log_joint),
             "entropy": float(-(shares * np.log(shares)).sum()),

@@ -10,11 +10,12 @@ import numpy as np
 from unbounded.arrays import Array, is_sparse
 from unbounded.contracts import Shown, WholeDraws
 from unbounded.models.labelled import partition
+from unbounded.models.labelled.losses import DEFAULT, Loss, similarity
 from unbounded.models.mixtures.plots import plane
 from unbounded.report import svg
 from unbounded.report.parts import charts, figure, figure_with_legend, scale, sizes
 from unbounded.report.svg import Frame, Range
-from unbounded.report.words import interval, listed
+from unbounded.report.words import counted, interval, listed
 from unbounded.rows import fingerprint
 from unbounded.sources import Source
 
@@ -28,20 +29,23 @@ _SIMILARITY = "Posterior probability that two rows share a cluster, for some row
 def summary(estimator: MixtureEstimator) -> list[str]:
     return [
         f"rows                 {len(estimator.labels_):,}",
-        f"clusters (estimate)  {estimator.n_clusters_}",
+        f"clusters (estimate)  {counted(estimator.n_clusters_, estimator.n_above)}",
         f"clusters (posterior) {interval(estimator.posterior_['n_clusters'])}",
-        f"cluster sizes        {listed([f'{size:,}' for size in np.bincount(estimator.labels_)])}",
+        f"above 1% (posterior) {interval(estimator.posterior_['above_1%'])}",
+        f"cluster sizes        {listed([f'{size:,}' for size in estimator.cluster_sizes_])}",
     ]
 
 
 def show(run: WholeDraws, at_hand: Mapping[str, Any]) -> Shown:
     """Sizes and similarities of the point estimate, and its rows if they are given."""
     draws = [snapshot["labels"] for snapshot, _ in run.draws]
-    labels = partition.point_estimate(draws, at_hand.get("loss", "vi"))
+    kind, cost = at_hand.get("loss"), at_hand.get("merge_cost")
+    loss = Loss(DEFAULT.kind if kind is None else kind, DEFAULT.merge_cost if cost is None else cost)
+    labels = partition.point_estimate(draws, loss)
     amounts = np.bincount(labels)
     pictures = [
         figure(sizes(amounts, "cluster", "rows"), "Rows of each cluster of the point estimate, largest first."),
-        figure(_similarity(partition.similarity(draws, _some(labels))), _SIMILARITY),
+        figure(_similarity(similarity(draws, _some(labels))), _SIMILARITY),
     ]
     X = at_hand.get("X")
     notes = _why_not(X, labels, run.config)
@@ -49,7 +53,7 @@ def show(run: WholeDraws, at_hand: Mapping[str, Any]) -> Shown:
     if drawn is not None:
         pictures.insert(0, _scatter(drawn, amounts))
     content = charts(pictures) + scale(0.0, 1.0, "cividis", "probability of sharing a cluster")
-    return Shown(len(amounts), content, notes)
+    return Shown(amounts / amounts.sum(), content, notes)
 
 
 def _some(labels: Array) -> Array:
