@@ -43,7 +43,7 @@ class Ghosts:
 
     def plan(self, round_: int, n_rounds: int, n_rows: int, n_shards: int, rng: np.random.Generator) -> Plan:
         most = _count(self.ghosts, n_rows, n_shards)
-        return Plan(max(round(most * self.spread**-rng.random()), min(most, 1)), np.ones(n_shards, bool))
+        return Plan(max(round(most * self.spread ** -rng.random()), min(most, 1)), np.ones(n_shards, bool))
 
     def settled(self, n_rounds: int) -> int:
         return 0
