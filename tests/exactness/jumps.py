@@ -14,6 +14,7 @@ import numpy as np
 from enumeration import Problem, Tally, Verdict, canonical, compare, put_holes
 
 from unbounded.engines import build
+from unbounded.models.labelled import halves
 from unbounded.models.mixtures import cuts, merges
 from unbounded.models.mixtures.cuts import cut_some
 from unbounded.models.mixtures.hybrid import HybridMixture
@@ -34,6 +35,7 @@ class Moves:
     strict: bool = False  # launches that promise nothing are given up
     engine: str = "serial"
     device: str = "cpu"
+    few: bool = False  # passes as those of few rows, with nothing compiled
     chains: int = 40
     rounds: int = 150
     seed: int = 0
@@ -71,5 +73,9 @@ def simulate(problem: Problem, moves: Moves) -> Tally:
 def check(problem: Problem, moves: Moves) -> Verdict:
     limits = ((0.0,), 0.0) if moves.strict else (cuts.HOPELESS, cuts.SLACK)
     ways = {"coin": (0,), "seeds": (1, 2)}.get(moves.kind, (0, 1, 2))
-    with mock.patch.multiple(cuts, HOPELESS=limits[0], SLACK=limits[1]), mock.patch.object(merges, "WAYS", ways):
+    with (
+        mock.patch.multiple(cuts, HOPELESS=limits[0], SLACK=limits[1]),
+        mock.patch.object(merges, "WAYS", ways),
+        mock.patch.object(halves, "FEW", halves.FEW if moves.few else 0),
+    ):
         return compare(problem, simulate(problem, moves), moves.rounds)

@@ -16,6 +16,7 @@ from unbounded.columns import describe
 from unbounded.engines import build
 from unbounded.instantiation import Ghosts, OneOpen
 from unbounded.likelihoods import Gaussian
+from unbounded.models.labelled import halves
 from unbounded.models.mixtures import merges
 from unbounded.models.mixtures.hybrid import HybridMixture
 from unbounded.models.mixtures.jump import Jumps
@@ -145,11 +146,14 @@ def test_engines_cut_alike():
 
 
 @pytest.mark.parametrize("d", [3, 9])
-def test_the_reference_kernel_cuts_alike(d):
+def test_the_reference_kernel_and_passes_over_few_rows_cut_alike(d, monkeypatch):
     X, truth = blobs(90, d, 4, 5)
-    fast, slow = (chain(X, truth // 2, 5, device=device) for device in ("cpu", "reference"))
-    for one, two in zip(fast, slow, strict=True):
+    few, slow = (chain(X, truth // 2, 5, device=device) for device in ("cpu", "reference"))
+    monkeypatch.setattr(halves, "FEW", 0)
+    fast = chain(X, truth // 2, 5)
+    for one, two, three in zip(fast, slow, few, strict=True):
         assert np.array_equal(one[0], two[0])
+        assert np.array_equal(one[0], three[0])
 
 
 def test_published_chains_have_no_such_moves():

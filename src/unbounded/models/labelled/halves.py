@@ -18,11 +18,13 @@ from unbounded.compiled.jit import jit
 from unbounded.likelihoods.gaussian_compiled import takes_products
 from unbounded.likelihoods.operations import Block, contrast, weigh
 from unbounded.models.labelled.labels import Rows
+from unbounded.randomness import uniforms
 from unbounded.rows import Csr
 
 CHUNK = 8192
 CELLS = 2**15  # terms of a block of rows, which should stay in cache
 MOST_LANES = 256
+FEW = 2**14  # terms of a shard, up to which nothing is compiled for a pass: a first fit of small data is short
 
 
 class Cuts(NamedTuple):
@@ -76,6 +78,24 @@ def halve(families: Any, rows: Rows, cuts: Cuts, sides: Sides) -> Halves:
     )
     _halve_dense(families, rows, cuts, sides, lanes, out)
     return out
+
+
+def halve_few(terms: Array, labels: Array, first: int, cuts: Cuts, sides: Sides) -> Halves:
+    """The same, all rows at once and without anything compiled; terms: [n, F] of all rows."""
+    cut, side = sides.cut[labels], sides.side[labels]
+    rows = first + np.arange(len(cut))
+    terms = np.column_stack([terms, np.ones(len(rows))])
+    members = cut[None, :] == np.arange(len(cuts.anchors))[:, None]
+    log_odds = np.einsum("rf,rf->r", terms, cuts.odds[cut])
+    away, stay = -np.logaddexp(0.0, -log_odds), -np.logaddexp(0.0, log_odds)
+    p = np.exp(away)
+    share = p if cuts.soft else np.where(side >= 0, side, uniforms(cuts.key, rows) < p)
+    log_q = share * away + (1.0 - share) * stay
+    anchored = (rows[:, None] == cuts.anchors[cut]).any(1)
+    share, log_q = np.where(anchored, 0.0, share), np.where(anchored, 0.0, log_q)
+    moved = (cut >= 0) & (share == 1.0) & (sides.fresh[cut] >= 0)
+    labels[moved] = sides.fresh[cut[moved]]
+    return Halves(members @ (share[:, None] * terms), members @ log_q, members.sum(1))
 
 
 @jit

@@ -24,8 +24,9 @@ from unbounded.compiled.lanes import lane_exp
 from unbounded.contracts import Summary
 from unbounded.likelihoods.base import Bound, Parameters
 from unbounded.likelihoods.operations import Block, clear, logits, refresh, screen, update
+from unbounded.models.labelled import halves
 from unbounded.models.labelled import labels as labelled
-from unbounded.models.labelled.halves import Cuts, Halves, Sides, halve
+from unbounded.models.labelled.halves import Cuts, Halves, Sides
 from unbounded.models.labelled.labels import Atoms, LabelShard, Rows, finite_part
 from unbounded.models.labelled.predictive import log_predictive
 from unbounded.models.mixtures.message import MixturePart
@@ -120,7 +121,10 @@ class CompiledLabels:
         return Atoms(*labelled.statistics(self.family, data, labels, n_atoms, self.likelihood.n_terms))
 
     def halve(self, shard: LabelShard, cuts: Cuts, sides: Sides) -> Halves:
-        return halve(self.family, Rows(shard.data, shard.labels, shard.first), cuts, sides)
+        likelihood = self.likelihood
+        if not likelihood.sparse and len(shard.labels) * likelihood.n_terms <= halves.FEW:
+            return halves.halve_few(likelihood.terms(shard.data), shard.labels, shard.first, cuts, sides)
+        return halves.halve(self.family, Rows(shard.data, shard.labels, shard.first), cuts, sides)
 
     def predictive(self, atoms: Atoms, X: Any) -> Array:
         return log_predictive(self.likelihood, *atoms, X)

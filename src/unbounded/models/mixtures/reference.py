@@ -16,7 +16,7 @@ from scipy import sparse
 from unbounded.arrays import Array, is_csr
 from unbounded.contracts import Summary
 from unbounded.likelihoods.base import Bound, Parameters
-from unbounded.models.labelled.halves import Cuts, Halves, Sides
+from unbounded.models.labelled.halves import Cuts, Halves, Sides, halve_few
 from unbounded.models.labelled.labels import Atoms, LabelShard
 from unbounded.models.mixtures.measure import TailLaw
 from unbounded.models.mixtures.message import MixturePart, SweepKeys
@@ -62,20 +62,7 @@ class ReferenceLabels:
         return Atoms(members.sum(1), members @ terms)
 
     def halve(self, shard: LabelShard, cuts: Cuts, sides: Sides) -> Halves:
-        terms = np.column_stack([self._features(shard.data), np.ones(len(shard.labels))])
-        cut, side = sides.cut[shard.labels], sides.side[shard.labels]
-        rows = shard.first + np.arange(len(cut))
-        members = cut[None, :] == np.arange(len(cuts.anchors))[:, None]
-        log_odds = np.einsum("rf,rf->r", terms, cuts.odds[cut])
-        away, stay = -np.logaddexp(0.0, -log_odds), -np.logaddexp(0.0, log_odds)
-        p = np.exp(away)
-        share = p if cuts.soft else np.where(side >= 0, side, uniforms(cuts.key, rows) < p)
-        log_q = share * away + (1.0 - share) * stay
-        anchored = (rows[:, None] == cuts.anchors[cut]).any(1)
-        share, log_q = np.where(anchored, 0.0, share), np.where(anchored, 0.0, log_q)
-        moved = (cut >= 0) & (share == 1.0) & (sides.fresh[cut] >= 0)
-        shard.labels[moved] = sides.fresh[cut[moved]]
-        return Halves(members @ (share[:, None] * terms), members @ log_q, members.sum(1))
+        return halve_few(self._features(shard.data), shard.labels, shard.first, cuts, sides)
 
     def predictive(self, atoms: Atoms, X: Any) -> Array:
         log_p, likelihood = self.likelihood.log_predictive(*atoms, X), self.likelihood
