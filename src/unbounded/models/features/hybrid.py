@@ -8,7 +8,7 @@ import numpy as np
 
 from unbounded.contracts import Engine, Message, Spread, alone
 from unbounded.instantiation import Ghosts, Rule, classify
-from unbounded.models.features.jump import jump
+from unbounded.models.features.jump import Jumps, jump
 from unbounded.models.features.model import Features
 from unbounded.models.features.operations import Mobile
 from unbounded.models.features.state import FeaturePart, FeatureRound, FeatureState
@@ -20,7 +20,7 @@ class HybridFeatures(Features):
     """rule: which atoms are instantiated in a round, and which shards may create some."""
 
     rule: Rule = field(default_factory=Ghosts)
-    jumps: bool = True  # moves of whole columns
+    jumps: Jumps | None = field(default_factory=Jumps)  # moves of whole columns
 
     @property
     def exact(self) -> bool:
@@ -31,8 +31,9 @@ class HybridFeatures(Features):
 
     def jump(self, state: FeatureState, engine: Engine) -> FeatureState:
         """Moves of whole columns, where loadings can be integrated out (docs/features.md, "Jumps")."""
-        due = self.jumps and self.likelihood.gram
-        return jump(self, state, engine) if due else state
+        if self.jumps is None or not self.likelihood.gram:
+            return state
+        return jump(self, state, engine, self.jumps)
 
     def global_step(self, state: FeatureState, spread: Spread = alone) -> Message:
         def rng(purpose: str) -> np.random.Generator:

@@ -19,33 +19,56 @@ Whether t' can be better than t is asked of a random pool of rows first; most pr
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import expit, gammaln, logsumexp
+from scipy.special import gammaln, logsumexp
 
-from unbounded.arrays import Array
+from unbounded.arrays import Array, Arrays
 from unbounded.contracts import Engine, Message
-from unbounded.models.features.launch import Launches, Pool, Terms, apply, find, launch, look, of_columns
+from unbounded.models.features.launch import Guide, Launches, Pool, Terms, apply, find, fit, launch, look, of_columns
 from unbounded.models.features.likelihood import FeatureStatistics
 from unbounded.models.features.model import Features
 from unbounded.models.features.state import FeatureState
 from unbounded.randomness import generator, key
 
-POOL = 1000
-TRIES = 8  # in a round that has jumps
-DEATH, DISCOVERY, ABSORPTION, MULTIPLE = range(4)
-KINDS = (0.35, 0.2, 0.45, 0.0), (0.3, 0.2, 0.4, 0.1)  # their chances, for 0/1 entries and for counts
-FEWER = 0.95  # chance that atoms get fewer; that of a discovery is the opposite
+DEATH, ABSORPTION, DISCOVERY, MULTIPLE = range(4)
+FITS = (0, 1), (1, 1), (2, 1), (2, 2), (3, 2), (3, 3), (4, 3), (4, 4)  # columns that a discovery replaces, by how many
+FIRST = 0.5  # chance of the first of them
 MOST = 3  # atoms that absorb another one
 LIKELY, UNLIKELY = 0.75, 0.03  # chance that an atom whose loadings say so, or do not, is among them
 ALIKE = 0.3  # cosine of loadings
 SPREADS = 8  # standard deviations of proposed loadings, each half of the one before
 FACTORS = (0.7, 0.2, 0.05)  # standard deviations of the log of a factor of counts
+MANY_ROWS, MOST_ROUNDS = 400_000, 64
 TINY = 0.02  # nats a row; an atom that is worth less than this counts as worth nothing
-SLACK, DOUBT = 50.0, 0.05  # nats, and nats a row, by which the pool may be wrong
-STEPS = 10  # of EM in a discovery
+
+
+@dataclass(frozen=True)
+class Jumps:
+    """How much is tried in a round; nothing of it depends on Z.
+
+    early: rounds that have jumps each. every: rounds from one to the next that has them, after these; by default the
+    more, the fewer rows there are and the shorter rounds. tries: proposals in such a round. pool: rows that the driver
+    sees. ahead: chance of the direction in which a proposal knows what it does; the way back is hardly ever taken, and
+    needed for balance. kinds: chances of deaths, absorptions, discoveries and multiples. slack, doubt: nats, and nats
+    a row, by which the pool may be wrong.
+    """
+
+    early: int = 50
+    every: int | None = None
+    tries: int = 6
+    pool: int = 500
+    ahead: float = 0.95
+    kinds: tuple[float, float, float, float] = (0.3, 0.35, 0.25, 0.1)
+    slack: float = 50.0
+    doubt: float = 0.05
+
+    def due(self, round_: int, n_rows: int) -> bool:
+        every = max(1, min(MOST_ROUNDS, MANY_ROWS // n_rows)) if self.every is None else self.every
+        return round_ < self.early or round_ % every == 0
 
 
 class Place(NamedTuple):
@@ -59,35 +82,33 @@ class Place(NamedTuple):
     def size(self) -> int:
         return len(self.statistics.members) - self.state.fixed
 
-
-class Guide(NamedTuple):
-    """Around which loadings, and from which law of weights, a new atom is drawn."""
-
-    loadings: Array  # [D]
-    variance: float
-    shapes: tuple[Array, Array]
+    def without(self, gone: Array) -> Array:
+        """Columns that stay, always-on ones included."""
+        return np.setdiff1d(np.arange(len(self.statistics.members)), gone)
 
 
 class Change(NamedTuple):
-    """Columns that go, and what comes in their place; of several, the first is the atom that is absorbed."""
+    """Columns that go, and what comes in their place; an atom that is absorbed comes first."""
 
     kind: int
-    fewer: bool
+    ahead: bool
     gone: Array  # positions among the occupied atoms
     old: Terms
     new: Terms
-    sign: float = 1.0  # of loadings that absorb
-    guide: Guide | None = None
+    sign: float  # of loadings that absorb
+    guide: Guide | None = None  # of a discovery
 
 
-def jump(model: Features, state: FeatureState, engine: Engine) -> FeatureState:
+def jump(model: Features, state: FeatureState, engine: Engine, jumps: Jumps) -> FeatureState:
     """The state after some proposals, one after another."""
+    if not jumps.due(state.round, model.n_rows):
+        return state
     rng, n = generator(model.seed, "jump", state.round), model.n_rows
-    chosen = np.arange(n) if n <= POOL else np.unique(rng.integers(0, n, POOL))
+    chosen = np.arange(n) if n <= jumps.pool else np.unique(rng.integers(0, n, jumps.pool))
     here = place(model, state)
     pool = look(model, state, engine, chosen)
-    for turn in range(TRIES):
-        there = _try(model, here, engine, pool, turn)
+    for turn in range(jumps.tries):
+        there = _try(model, here, engine, pool, jumps, turn)
         if there is not here:
             here, pool = there, look(model, there.state, engine, chosen)
     return here.state
@@ -104,17 +125,17 @@ def _log_target(model: Features, state: FeatureState, statistics: FeatureStatist
     return float(prior + model.likelihood.log_joint(state.scales, statistics))
 
 
-def _try(model: Features, here: Place, engine: Engine, pool: Pool, turn: int) -> Place:
+def _try(model: Features, here: Place, engine: Engine, pool: Pool, jumps: Jumps, turn: int) -> Place:
     """The place after one proposal."""
     state = here.state
     rng = generator(model.seed, "try", state.round, turn)
-    change = propose(model, here, pool, rng)
+    change = _propose(model, here, pool, jumps, rng)
     if change is None:
         return here
-    kept = np.setdiff1d(np.arange(len(here.statistics.members)), change.gone)
+    kept = here.without(change.gone)
     others, seen = of_columns(here.statistics, kept), pool._replace(Z=pool.Z[kept])
     (old, before), (new, after) = (launch(model, state, seen, others, terms) for terms in (change.old, change.new))
-    promise = _promise(after - before, model.n_rows)
+    promise = _promise(after - before, jumps.slack + jumps.doubt * model.n_rows)
     if not math.log(rng.random()) < promise:
         return here
     launches = Launches(change.gone, old, new, key(model.seed, "entries", state.round, turn))
@@ -123,22 +144,26 @@ def _try(model: Features, here: Place, engine: Engine, pool: Pool, turn: int) ->
     there = _there(model, here, kept, found)
     if there is None:
         return here
-    back = _reverse(change, len(kept) - state.fixed)
-    log_ratio = there.log_target - here.log_target + float(found["log_q"][0] - found["log_q"][1])
-    log_ratio += _log_terms(model, there, back) + log_chance(model, there, back)
-    log_ratio -= _log_terms(model, here, change) + log_chance(model, here, change)
-    if not math.log(rng.random()) < log_ratio - promise:
+    back = _reverse(change, there.size)
+    log_ratio = there.log_target - here.log_target
+    log_ratio += float(found["log_q"][0] - found["log_q"][1])  # mutant: jump entries
+    log_ratio += _log_terms(model, there, back) - _log_terms(model, here, change)  # mutant: jump terms
+    log_ratio += _log_chance(model, there, back) - _log_chance(model, here, change)
+    if change.kind != MULTIPLE:
+        log_ahead = math.log(jumps.ahead) - math.log1p(-jumps.ahead)
+        log_ratio += -log_ahead if change.ahead else log_ahead  # mutant: jump ahead
+    if not math.log(rng.random()) < log_ratio - promise:  # mutant: jump decision
         return here
     gathered = engine.run(partial(apply, model), Message(launches, own))
     return place(model, model.assemble(state.round, state.hyper, state.scales, gathered))
 
 
-def _promise(gain: float, n_rows: int) -> float:
+def _promise(gain: float, doubt: float) -> float:
     """Log ratio of a first decision, by what the pool lets expect: the opposite for the way back."""
-    return math.copysign(max(abs(gain) - SLACK - DOUBT * n_rows, 0.0), gain)
+    return math.copysign(max(abs(gain) - doubt, 0.0), gain)
 
 
-def _there(model: Features, here: Place, kept: Array, found: dict[str, Array]) -> Place | None:
+def _there(model: Features, here: Place, kept: Array, found: Arrays) -> Place | None:
     """The place that is proposed, with the old table: the columns that stay, then new ones, then always-on ones."""
     if not found["members"].all():
         return None  # a column without rows is none
@@ -156,113 +181,149 @@ def _there(model: Features, here: Place, kept: Array, found: dict[str, Array]) -
     return Place(state, statistics, _log_target(model, state, statistics, entries))
 
 
-def _reverse(change: Change, first: int) -> Change:
-    gone = first + np.arange(len(change.new.weights))
-    return change._replace(fewer=not change.fewer, gone=gone, old=change.new, new=change.old)
+def _reverse(change: Change, size: int) -> Change:
+    k = len(change.new.weights)
+    return change._replace(ahead=not change.ahead, gone=np.arange(size - k, size), old=change.new, new=change.old)
 
 
 # ---- what is proposed
 
 
-def propose(model: Features, here: Place, pool: Pool, rng: np.random.Generator) -> Change | None:
+def _propose(model: Features, here: Place, pool: Pool, jumps: Jumps, rng: np.random.Generator) -> Change | None:
     """A change, if there are columns for it."""
-    kind = int(rng.choice(4, p=KINDS[0 if model.measure.binary else 1]))
-    fewer = bool(rng.random() < (1.0 - FEWER if kind == DISCOVERY else FEWER))
-    sign = 1.0 if rng.random() < 0.5 else -1.0
-    gone = _choose(model, here, Change(kind, fewer, np.empty(0, np.int64), *_nothing(here), sign), rng)
+    chances = np.array(jumps.kinds) * ([1, 1, 1, 0] if model.measure.binary else 1)
+    kind, ahead = int(rng.choice(4, p=chances / chances.sum())), bool(rng.random() < jumps.ahead)
+    none = Terms(np.empty((0, here.statistics.sums.shape[1])), np.empty(0))
+    change = Change(kind, ahead, np.empty(0, np.int64), none, none, 1.0 if rng.random() < 0.5 else -1.0)
+    if kind == DISCOVERY:
+        return _discover(model, here, pool, change, rng)
+    gone = _choose(model, here, change, rng)
     if gone is None:
         return None
-    change = Change(kind, fewer, gone, _draw_terms(model, here, gone, rng), _nothing(here)[0], sign)
-    if kind == DISCOVERY:
-        change = change._replace(guide=_guide(model, here, pool, gone, rng))
-    return change._replace(new=_changed(model, here, change, rng))
-
-
-def _nothing(here: Place) -> tuple[Terms, Terms]:
-    none = Terms(np.empty((0, here.statistics.sums.shape[1])), np.empty(0))
-    return none, none
+    change = change._replace(gone=gone, old=_draw_terms(model, here, gone, rng) if len(gone) else none)
+    if kind == MULTIPLE:
+        factor = math.exp(FACTORS[rng.integers(len(FACTORS))] * rng.standard_normal())
+        return change._replace(new=Terms(factor * change.old.loadings, change.old.weights - math.log(factor)))
+    return change._replace(new=(_absorbed if ahead else _emitted)(model, here, change, rng))
 
 
 def _choose(model: Features, here: Place, change: Change, rng: np.random.Generator) -> Array | None:
-    """Columns that go."""
-    size, kind = here.size, change.kind
-    if kind in (DEATH, DISCOVERY):
-        if not change.fewer:
-            return change.gone
-        return rng.choice(size, 1, p=_deaths(model, here)) if size else None
+    """Columns that go: an atom that dies or is absorbed, with those that absorb it; or those that emit one."""
+    size = here.size
+    if change.kind == DEATH and not change.ahead:
+        return change.gone
     if size == 0:
         return None
-    if kind == MULTIPLE:
+    if change.kind == MULTIPLE:
         return rng.integers(size, size=1)
-    if not change.fewer:
+    if change.kind == DEATH:
+        return rng.choice(size, 1, p=_deaths(model, here))
+    if not change.ahead:
         return np.sort(rng.permutation(size)[: rng.integers(1, MOST + 1)])
     absorbed = int(rng.integers(size))
     chosen = np.flatnonzero(rng.random(size) < _inclusion(model, here, absorbed, change.sign))
     return np.append(absorbed, chosen) if 0 < len(chosen) <= MOST else None
 
 
-def _changed(model: Features, here: Place, change: Change, rng: np.random.Generator) -> Terms:
-    """Loadings and weights of what comes."""
-    kind, old, measure = change.kind, change.old, model.measure
-    if kind == MULTIPLE:
-        factor = math.exp(FACTORS[rng.integers(len(FACTORS))] * rng.standard_normal())
-        return Terms(factor * old.loadings, old.weights - math.log(factor))
-    if change.guide is not None and not change.fewer:
-        noise = math.sqrt(change.guide.variance) * rng.standard_normal((1, old.loadings.shape[1]))
-        return Terms(change.guide.loadings + noise, measure.draw_weights(*change.guide.shapes, rng))
-    if change.fewer:  # all but the first stay, perhaps with another sign
-        weights = measure.log_weights(here.state.hyper, _amounts(here, change), model.n_rows, rng)
-        return Terms(change.sign * old.loadings[1:], weights)
+def _absorbed(model: Features, here: Place, change: Change, rng: np.random.Generator) -> Terms:
+    """All but the first stay, perhaps with another sign, with weights by what Z lets expect."""
+    weights = model.measure.log_weights(here.state.hyper, _amounts(here, change), model.n_rows, rng)
+    return Terms(change.sign * change.old.loadings[1:], weights)
+
+
+def _emitted(model: Features, here: Place, change: Change, rng: np.random.Generator) -> Terms:
+    """One more, around the sum of those that emit it, which perhaps change sign; any weights."""
+    old = change.old.loadings
     spread = math.sqrt(here.state.scales.loading) * 0.5 ** rng.integers(SPREADS)
-    first = old.loadings.sum(axis=0) + spread * rng.standard_normal(old.loadings.shape[1])
-    broad = np.ones(1 + len(old.weights))
-    return Terms(np.vstack([first, change.sign * old.loadings]), measure.draw_weights(broad, broad, rng))
+    first = old.sum(axis=0) + spread * rng.standard_normal(old.shape[1])
+    broad = np.ones(1 + len(old))
+    return Terms(np.vstack([first, change.sign * old]), model.measure.draw_weights(broad, broad, rng))
 
 
-def log_chance(model: Features, here: Place, change: Change) -> float:
-    """Log density of a change, given what is drawn of the columns that go."""
-    kind, old, new, measure = change.kind, change.old, change.new, model.measure
-    if kind == MULTIPLE:  # the volume of loadings grows by factor^D: half of it is here, half on the way back
-        return 0.5 * old.loadings.size * float(new.weights[0] - old.weights[0])
-    log_fewer = math.log(FEWER) - math.log1p(-FEWER)
-    if change.fewer:
-        shapes = measure.weight_shapes(here.state.hyper, _amounts(here, change), model.n_rows)
-        value = _log_gone(model, here, change) + float(measure.log_weight_density(new.weights, *shapes).sum())
-        return value - log_fewer if kind == DISCOVERY else value + log_fewer
-    if change.guide is not None:
-        apart, shapes = new.loadings - change.guide.loadings, change.guide.shapes
-        value = _log_normal(apart, np.array([change.guide.variance]))
+def _discover(model: Features, here: Place, pool: Pool, change: Change, rng: np.random.Generator) -> Change | None:
+    """Columns replaced by those that fit the pool beside all others; or, on the way back, by any."""
+    measure, state = model.measure, here.state
+    sizes = FITS[0 if rng.random() < FIRST else rng.integers(1, len(FITS))]
+    k, k_new = sizes if change.ahead else sizes[::-1]
+    if k > here.size:
+        return None
+    gone = change.gone
+    if k > 0:
+        order = rng.permutation(here.size)
+        gone = _similar(model, here, int(order[0]), k) if change.ahead else order[:k]
+    guide = fit(model, state, pool._replace(Z=pool.Z[here.without(gone)]), sizes[1], rng)
+    noise = rng.standard_normal((k_new, pool.rows.shape[1]))
+    if change.ahead:
+        loadings = guide.loadings + np.sqrt(guide.variances)[:, None] * noise
+        new = Terms(loadings, measure.draw_weights(*guide.shapes, rng))
     else:
-        broad = np.ones(len(new.weights))
-        apart, shapes = new.loadings[0] - old.loadings.sum(axis=0), (broad, broad)
-        value = _log_normal(apart, here.state.scales.loading * 0.25 ** np.arange(SPREADS))
-        value += _log_sets(len(old.weights), here.size)
-    return value + float(measure.log_weight_density(new.weights, *shapes).sum())
+        spreads = math.sqrt(state.scales.loading) * 0.5 ** rng.integers(SPREADS, size=(k_new, 1))
+        new = Terms(spreads * noise, measure.draw_weights(np.ones(k_new), np.ones(k_new), rng))
+    old = _draw_terms(model, here, gone, rng) if k else change.old
+    return change._replace(gone=gone, old=old, new=new, guide=guide)
 
 
-def _log_gone(model: Features, here: Place, change: Change) -> float:
-    """Log probability that these columns are chosen to get fewer."""
+def _log_chance(model: Features, here: Place, change: Change) -> float:
+    """Log density of a change, given what is drawn of the columns that go; but for that of its kind and direction."""
+    if change.kind == MULTIPLE:  # the volume of loadings grows by factor^D: half of it is here, half on the way back
+        return 0.5 * change.old.loadings.size * float(change.new.weights[0] - change.old.weights[0])
+    if change.kind == DISCOVERY:
+        return _log_discovery(model, here, change)
+    return (_log_absorption if change.ahead else _log_emission)(model, here, change)
+
+
+def _log_absorption(model: Features, here: Place, change: Change) -> float:
+    shapes = model.measure.weight_shapes(here.state.hyper, _amounts(here, change), model.n_rows)
+    value = float(model.measure.log_weight_density(change.new.weights, *shapes).sum())
     absorbed = change.gone[0]
-    if change.kind != ABSORPTION:
-        return math.log(_deaths(model, here)[absorbed])
+    if change.kind == DEATH:
+        return value + math.log(_deaths(model, here)[absorbed])
     inclusion = _inclusion(model, here, absorbed, change.sign)
     inside = np.isin(np.arange(here.size), change.gone[1:])
     others = np.arange(here.size) != absorbed
-    return float(np.log(np.where(inside, inclusion, 1.0 - inclusion)[others]).sum()) - math.log(here.size)
+    value -= math.log(here.size)
+    return value + float(np.log(np.where(inside, inclusion, 1.0 - inclusion)[others]).sum())
 
 
-def _log_sets(count: int, size: int) -> float:
-    """Log probability that these `count` of `size` atoms emit another one."""
-    if count == 0:
-        return 0.0
-    log_count = math.log((MOST - count + 1.0 if count == size else 1.0) / MOST)
-    return float(log_count - (gammaln(size + 1.0) - gammaln(count + 1.0) - gammaln(size - count + 1.0)))
+def _log_emission(model: Features, here: Place, change: Change) -> float:
+    old, new, broad = change.old, change.new, np.ones(len(change.new.weights))
+    value = float(model.measure.log_weight_density(new.weights, broad, broad).sum())
+    value += _log_any(here, new.loadings[:1] - old.loadings.sum(axis=0))
+    if change.kind == DEATH:
+        return value
+    count = len(old.weights)
+    value += math.log((MOST - count + 1.0 if count == here.size else 1.0) / MOST)  # mutant: emission set
+    return value - _log_choices(here.size, count)
 
 
-def _log_normal(apart: Array, variances: Array) -> float:
-    """Log density of a mixture of spherical Gaussians around zero."""
-    each = -0.5 * (apart.size * np.log(2.0 * math.pi * variances) + np.sum(apart**2) / variances)
-    return float(logsumexp(each) - math.log(len(variances)))
+def _log_discovery(model: Features, here: Place, change: Change) -> float:
+    """The order of the columns that go is part of it: any is as good as any other."""
+    k, (loadings, weights) = len(change.gone), change.new
+    value = -float(gammaln(k + 1.0))  # mutant: discovery order
+    if not change.ahead:
+        broad = np.ones(len(weights))
+        value += _log_any(here, loadings) - _log_choices(here.size, k)
+        return value + float(model.measure.log_weight_density(weights, broad, broad).sum())
+    if k > 0:
+        ways = sum(np.array_equal(np.sort(_similar(model, here, int(b), k)), np.sort(change.gone)) for b in change.gone)
+        value += math.log(ways / here.size) if ways else -math.inf
+    assert change.guide is not None
+    apart, variances = loadings - change.guide.loadings, change.guide.variances
+    value -= 0.5 * float(np.sum(apart.shape[1] * np.log(2.0 * math.pi * variances) + np.sum(apart**2, 1) / variances))
+    return value + float(model.measure.log_weight_density(weights, *change.guide.shapes).sum())
+
+
+def _log_choices(size: int, count: int) -> float:
+    """Log of the number of sets."""
+    return float(gammaln(size + 1.0) - gammaln(count + 1.0) - gammaln(size - count + 1.0))
+
+
+def _log_any(here: Place, loadings: Array) -> float:
+    """Log density of loadings of any size: a mixture of spherical Gaussians for each of them."""
+    variances = here.state.scales.loading * 0.25 ** np.arange(SPREADS)
+    squares = np.sum(loadings**2, axis=1, keepdims=True)
+    each = -0.5 * (loadings.shape[1] * np.log(2.0 * math.pi * variances) + squares / variances)
+    return float((logsumexp(each, axis=1) - math.log(SPREADS)).sum())
 
 
 def _amounts(here: Place, change: Change) -> Array:
@@ -283,12 +344,24 @@ def _deaths(model: Features, here: Place) -> Array:
     return np.asarray(weight / weight.sum())
 
 
-def _inclusion(model: Features, here: Place, absorbed: int, sign: float) -> Array:
-    """Chance of every atom to absorb one: those that say a part of what it says, or (negative) take away from it."""
+def _similar(model: Features, here: Place, atom: int, count: int) -> Array:
+    """An atom and those whose loadings are most in line with its own, so many in all."""
+    cosines = np.abs(_cosines(model, here, atom))
+    cosines[atom] = 2.0
+    return np.asarray(np.argsort(-cosines, kind="stable")[:count])
+
+
+def _cosines(model: Features, here: Place, atom: int) -> Array:
     loadings = model.likelihood.expected(here.state.scales, here.statistics)[: here.size]
     lengths = np.linalg.norm(loadings, axis=1, keepdims=True)
     unit = loadings / np.where(lengths > 0.0, lengths, 1.0)
-    chance = np.where(sign * (unit @ unit[absorbed]) > ALIKE, LIKELY, min(UNLIKELY, 0.5 / here.size))
+    return np.asarray(unit @ unit[atom])
+
+
+def _inclusion(model: Features, here: Place, absorbed: int, sign: float) -> Array:
+    """Chance of every atom to absorb one: those that say a part of what it says, or (negative) take away from it."""
+    likely = sign * _cosines(model, here, absorbed) > ALIKE
+    chance = np.where(likely, LIKELY, min(UNLIKELY, 0.5 / here.size))
     chance[absorbed] = 0.0
     return np.asarray(chance)
 
@@ -299,8 +372,6 @@ def _inclusion(model: Features, here: Place, absorbed: int, sign: float) -> Arra
 def _draw_terms(model: Features, here: Place, columns: Array, rng: np.random.Generator) -> Terms:
     """From their law given Z, all other loadings and weights integrated out."""
     state = here.state
-    if not len(columns):
-        return _nothing(here)[0]
     loadings = model.likelihood.posterior(state.scales, here.statistics)
     lower = np.linalg.cholesky(loadings.covariance[np.ix_(columns, columns)])
     drawn = loadings.mean[columns] + lower @ rng.standard_normal((len(columns), loadings.mean.shape[1]))
@@ -321,24 +392,3 @@ def _log_terms(model: Features, here: Place, change: Change) -> float:
     members = here.statistics.members[columns].astype(float)
     shapes = measure.weight_shapes(state.hyper, members, model.n_rows)
     return float(value + measure.log_weight_density(change.old.weights, *shapes).sum())
-
-
-def _guide(model: Features, here: Place, pool: Pool, gone: Array, rng: np.random.Generator) -> Guide:
-    """What the pool says of another atom beside the columns that stay: EM from a main component of its residuals."""
-    state, noise, m = here.state, here.state.scales.noise, len(pool.rows)
-    kept = np.setdiff1d(np.arange(len(here.statistics.members)), gone)
-    rest = pool.rows - pool.Z[kept].T @ model.likelihood.expected(state.scales, of_columns(here.statistics, kept))
-    middle = rest.mean(axis=0)
-    _, lengths, directions = np.linalg.svd(rest - middle, full_matrices=False)
-    which = min(int(rng.geometric(0.5)), len(lengths)) - 1
-    sign = 1.0 if rng.random() < 0.5 else -1.0
-    step = directions[which] * (sign * 2.0 * lengths[which] / math.sqrt(m))
-    base, chance = middle - 0.5 * step, 0.5
-    for _ in range(STEPS):
-        inside = expit(((rest - base) @ step - 0.5 * step @ step) / noise + math.log(chance / (1.0 - chance)))
-        chance = float(np.clip(inside.mean(), 0.5 / m, 1.0 - 0.5 / m))
-        base = (1.0 - inside) @ rest / ((1.0 - chance) * m)
-        step = inside @ rest / (chance * m) - base
-    amounts = np.array([max(chance * m, 1.0)])
-    variance = noise / (min(chance, 1.0 - chance) * m)
-    return Guide(step, variance, model.measure.weight_shapes(state.hyper, amounts, float(m)))

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import expit
 
 from unbounded.arrays import Array
 from unbounded.contracts import Engine, Summary
@@ -23,7 +24,8 @@ from unbounded.randomness import uniforms
 from unbounded.rows import boundaries
 
 STEPS = 3  # in which the loadings of other columns learn what those of a launch take from them
-LARGEST = (0, 15, 5, 3, 2)  # entries that are considered, by the number of columns
+LARGEST = (0, 15, 5, 3, 3)  # entries that are considered, by the number of columns
+FITTING, HOT = 14, 4.0  # steps of EM, and by how much the noise is larger at first
 _CHUNK = 4096
 
 
@@ -40,6 +42,14 @@ class Pool(NamedTuple):
     rows: Array
     Z: Array
     share: float  # rows of the data for each of them
+
+
+class Guide(NamedTuple):
+    """Around which loadings, and from which laws of weights, new columns are drawn."""
+
+    loadings: Array  # [k, D]
+    variances: Array  # [k]
+    shapes: tuple[Array, Array]
 
 
 class Odds(NamedTuple):
@@ -94,7 +104,7 @@ def launch(model: Features, state: FeatureState, pool: Pool, kept: FeatureStatis
         others = likelihood.expected(state.scales, kept._replace(sums=kept.sums - cross @ own.loadings))
         odds = Odds(slopes, slopes @ likelihood.centre, others @ slopes.T, patterns, cost)
         rest = pool.rows - pool.Z.T @ others
-        log_chances, log_total = _normalised(rest @ slopes.T, odds)
+        log_chances, log_total = _normalised(rest @ slopes.T, patterns, cost)
         if step < STEPS - 1:
             cross = pool.share * pool.Z @ (np.exp(log_chances) @ patterns)
     return odds, pool.share * float(log_total.sum() - 0.5 * np.sum(rest**2) / noise)
@@ -116,12 +126,59 @@ def _base(model: Features, k: int) -> int:
     return 2 if model.measure.binary else LARGEST[k] + 1
 
 
-def _normalised(linear: Array, odds: Odds) -> tuple[Array, Array]:
+def _normalised(linear: Array, patterns: Array, cost: Array) -> tuple[Array, Array]:
     """(log probabilities [rows, patterns], logs of what they were divided by)."""
-    logits = linear @ odds.patterns.T + odds.cost
+    logits = linear @ patterns.T + cost
     highest = logits.max(axis=1, keepdims=True)
     log_total = highest + np.log(np.exp(logits - highest).sum(axis=1, keepdims=True))
     return logits - log_total, log_total[:, 0]
+
+
+def fit(model: Features, state: FeatureState, pool: Pool, size: int, rng: np.random.Generator) -> Guide:
+    """So many 0/1 columns that explain the pool beside those that it has, by EM."""
+    found = _Fit(state.scales, pool, size, rng)
+    m = len(pool.rows)
+    amounts = np.clip(found.inside.sum(axis=0), 1.0, m - 1.0)
+    variances = state.scales.noise / np.minimum(amounts, m - amounts)
+    return Guide(found.loadings, variances, model.measure.weight_shapes(state.hyper, amounts, float(m)))
+
+
+class _Fit:
+    """EM for new columns, each 0 or 1, with the loadings of all: from random directions, with less and less noise."""
+
+    def __init__(self, scales: Any, pool: Pool, size: int, rng: np.random.Generator):
+        self.pool, self.size, self.scales = pool, size, scales
+        kept = len(pool.Z)
+        self.patterns = np.indices((2,) * size).reshape(size, 2**size).T.astype(float)
+        self.inside = np.zeros((len(pool.rows), 0))
+        rest = pool.rows - pool.Z.T @ self._regress(np.zeros((0, 0)))
+        scatter = rest.T @ rest / len(rest)
+        directions = rng.standard_normal((size, rest.shape[1])) @ scatter @ scatter
+        scores = rest @ directions.T
+        self.inside = expit(2.0 * scores / np.maximum(scores.std(axis=0), 1e-300))
+        second = self.inside.T @ self.inside
+        np.fill_diagonal(second, self.inside.sum(axis=0))
+        for step in range(FITTING):
+            loadings = self._regress(second)
+            self.loadings = loadings[kept:]
+            hot = max(1.0, HOT * 0.75**step)
+            chances = self._expect(pool.rows - pool.Z.T @ loadings[:kept], hot * scales.noise)
+            self.inside, second = chances @ self.patterns, (self.patterns.T * chances.sum(axis=0)) @ self.patterns
+
+    def _regress(self, second: Array) -> Array:
+        """Loadings of the pool's columns and of the new ones; second: expected products of these."""
+        Z, rows = self.pool.Z, self.pool.rows
+        cross = Z @ self.inside
+        products = np.block([[Z @ Z.T, cross], [cross.T, second]])
+        products[np.diag_indices(len(products))] += self.scales.noise / self.scales.loading
+        return np.asarray(np.linalg.solve(products, np.concatenate([Z @ rows, self.inside.T @ rows])))
+
+    def _expect(self, rest: Array, noise: float) -> Array:
+        """Probabilities of patterns."""
+        slopes, share = self.loadings / noise, np.clip(self.inside.mean(axis=0), 1e-3, 1.0 - 1e-3)
+        cost = self.patterns @ np.log(share / (1.0 - share)) + np.log1p(-share).sum()
+        cost = cost - 0.5 * np.einsum("jk,kl,jl->j", self.patterns, slopes @ self.loadings.T, self.patterns)
+        return np.asarray(np.exp(_normalised(rest @ slopes.T, self.patterns, cost)[0]))
 
 
 # ---- on a shard
@@ -136,7 +193,9 @@ def _with_fixed(model: Features, Z: Array) -> Array:
     return np.concatenate([Z, np.ones((model.likelihood.fixed, Z.shape[1]), Z.dtype)])
 
 
-def _drawn(model: Features, shard: FeatureShard, launches: Launches, Z: Array) -> Iterator[tuple[slice, Array, Array]]:
+def _drawn(
+    model: Features, shard: FeatureShard, launches: Launches, Z: Array
+) -> Iterator[tuple[slice, Array, Array, Array]]:
     """Rows in blocks: (where, columns that stay, entries of the new ones, log probabilities of what goes and comes)."""
     kept, gone = _with_fixed(model, np.delete(Z, launches.gone, axis=0)), Z[launches.gone]
     base = _base(model, len(gone))
@@ -146,7 +205,7 @@ def _drawn(model: Features, shard: FeatureShard, launches: Launches, Z: Array) -
         rows, others = shard.data[where], kept[:, where].astype(float)
         i = np.arange(len(rows))
         old, new = (
-            _normalised(rows @ odds.slopes.T - odds.offset - others.T @ odds.pull, odds)[0]
+            _normalised(rows @ odds.slopes.T - odds.offset - others.T @ odds.pull, odds.patterns, odds.cost)[0]
             for odds in (launches.old, launches.new)
         )
         now = np.minimum(gone[:, where], base - 1)
