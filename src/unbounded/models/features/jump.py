@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -29,19 +29,20 @@ from scipy.special import gammaln, logsumexp
 from unbounded.arrays import Array, Arrays
 from unbounded.contracts import Engine, Message
 from unbounded.models.features.launch import Guide, Launches, Pool, Terms, apply, find, fit, launch, look, of_columns
-from unbounded.models.features.likelihood import FeatureStatistics
+from unbounded.models.features.likelihood import FeatureStatistics, Loadings
 from unbounded.models.features.model import Features
 from unbounded.models.features.state import FeatureState
 from unbounded.randomness import generator, key
 
 DEATH, ABSORPTION, DISCOVERY, MULTIPLE = range(4)
-FITS = (0, 1), (1, 1), (2, 1), (2, 2), (3, 2), (3, 3), (4, 3), (4, 4)  # columns that a discovery replaces, by how many
-FIRST = 0.5  # chance of the first of them
+FITS = (0, 1), (1, 1), (1, 2), (1, 4), (2, 2), (2, 4), (3, 2), (3, 4), (4, 3), (4, 4)  # columns, and what replaces them
+FIRST = 0.3  # chance of the first of these
 MOST = 3  # atoms that absorb another one
 LIKELY, UNLIKELY = 0.75, 0.03  # chance that an atom whose loadings say so, or do not, is among them
 ALIKE = 0.3  # cosine of loadings
+STRICT = 10.0  # how much rather atoms with a larger cosine are replaced together
 SPREADS = 8  # standard deviations of proposed loadings, each half of the one before
-FACTORS = (0.7, 0.2, 0.05)  # standard deviations of the log of a factor of counts
+FACTORS = (2.0, 1.5, 3.0)  # of loadings, while counts get smaller
 MANY_ROWS, MOST_ROUNDS = 400_000, 64
 TINY = 0.02  # nats a row; an atom that is worth less than this counts as worth nothing
 
@@ -62,7 +63,7 @@ class Jumps:
     tries: int = 6
     pool: int = 500
     ahead: float = 0.95
-    kinds: tuple[float, float, float, float] = (0.3, 0.35, 0.25, 0.1)
+    kinds: tuple[float, float, float, float] = (0.25, 0.3, 0.4, 0.05)
     slack: float = 50.0
     doubt: float = 0.05
 
@@ -71,12 +72,14 @@ class Jumps:
         return round_ < self.early or round_ % every == 0
 
 
-class Place(NamedTuple):
-    """Where a chain of jumps is, and its log density with loadings and weights integrated out."""
+@dataclass(frozen=True)
+class Place:
+    """Where a chain of jumps is: the statistics of occupied atoms and, after them, of always-on columns."""
 
+    model: Features
     state: FeatureState
     statistics: FeatureStatistics
-    log_target: float
+    entries: float  # log factors of the entries of Z
 
     @property
     def size(self) -> int:
@@ -85,6 +88,22 @@ class Place(NamedTuple):
     def without(self, gone: Array) -> Array:
         """Columns that stay, always-on ones included."""
         return np.setdiff1d(np.arange(len(self.statistics.members)), gone)
+
+    @cached_property
+    def loadings(self) -> Loadings:
+        """Their law given Z."""
+        return self.model.likelihood.posterior(self.state.scales, self.statistics)
+
+    @cached_property
+    def log_target(self) -> float:
+        """Log density with loadings and weights integrated out."""
+        model, state = self.model, self.state
+        prior = model.measure.log_prob(state.hyper, self.statistics.members[: self.size].astype(float), model.n_rows)
+        return float(prior + self.entries + model.likelihood.log_joint(state.scales, self.statistics))
+
+
+def place(model: Features, state: FeatureState) -> Place:
+    return Place(model, state, model.everything(state), state.table.entries)
 
 
 class Change(NamedTuple):
@@ -108,28 +127,17 @@ def jump(model: Features, state: FeatureState, engine: Engine, jumps: Jumps) -> 
     here = place(model, state)
     pool = look(model, state, engine, chosen)
     for turn in range(jumps.tries):
-        there = _try(model, here, engine, pool, jumps, turn)
+        there = _try(here, engine, pool, jumps, turn)
         if there is not here:
             here, pool = there, look(model, there.state, engine, chosen)
     return here.state
 
 
-def place(model: Features, state: FeatureState) -> Place:
-    statistics = model.everything(state)
-    return Place(state, statistics, _log_target(model, state, statistics, state.table.entries))
-
-
-def _log_target(model: Features, state: FeatureState, statistics: FeatureStatistics, entries: float) -> float:
-    members = statistics.members[: len(statistics.members) - state.fixed].astype(float)
-    prior = model.measure.log_prob(state.hyper, members, model.n_rows) + entries
-    return float(prior + model.likelihood.log_joint(state.scales, statistics))
-
-
-def _try(model: Features, here: Place, engine: Engine, pool: Pool, jumps: Jumps, turn: int) -> Place:
+def _try(here: Place, engine: Engine, pool: Pool, jumps: Jumps, turn: int) -> Place:
     """The place after one proposal."""
-    state = here.state
+    model, state = here.model, here.state
     rng = generator(model.seed, "try", state.round, turn)
-    change = _propose(model, here, pool, jumps, rng)
+    change = _propose(here, pool, jumps, rng)
     if change is None:
         return here
     kept = here.without(change.gone)
@@ -141,17 +149,16 @@ def _try(model: Features, here: Place, engine: Engine, pool: Pool, jumps: Jumps,
     launches = Launches(change.gone, old, new, key(model.seed, "entries", state.round, turn))
     own = [state.sources(p) for p in range(model.n_shards)]
     found = engine.run(partial(find, model), Message(launches, own)).shared
-    there = _there(model, here, kept, found)
+    there = _there(here, kept, found)
     if there is None:
         return here
     back = _reverse(change, there.size)
     log_ratio = there.log_target - here.log_target
     log_ratio += float(found["log_q"][0] - found["log_q"][1])  # mutant: jump entries
-    log_ratio += _log_terms(model, there, back) - _log_terms(model, here, change)  # mutant: jump terms
-    log_ratio += _log_chance(model, there, back) - _log_chance(model, here, change)
-    if change.kind != MULTIPLE:
-        log_ahead = math.log(jumps.ahead) - math.log1p(-jumps.ahead)
-        log_ratio += -log_ahead if change.ahead else log_ahead  # mutant: jump ahead
+    log_ratio += _log_terms(there, back) - _log_terms(here, change)  # mutant: jump terms
+    log_ratio += _log_chance(there, back) - _log_chance(here, change)
+    log_ahead = math.log(jumps.ahead) - math.log1p(-jumps.ahead)
+    log_ratio += -log_ahead if change.ahead else log_ahead  # mutant: jump ahead
     if not math.log(rng.random()) < log_ratio - promise:  # mutant: jump decision
         return here
     gathered = engine.run(partial(apply, model), Message(launches, own))
@@ -163,7 +170,7 @@ def _promise(gain: float, doubt: float) -> float:
     return math.copysign(max(abs(gain) - doubt, 0.0), gain)
 
 
-def _there(model: Features, here: Place, kept: Array, found: Arrays) -> Place | None:
+def _there(here: Place, kept: Array, found: Arrays) -> Place | None:
     """The place that is proposed, with the old table: the columns that stay, then new ones, then always-on ones."""
     if not found["members"].all():
         return None  # a column without rows is none
@@ -177,8 +184,9 @@ def _there(model: Features, here: Place, kept: Array, found: Arrays) -> Place | 
         sums=np.concatenate([before.sums, found["sums"]]),
     )
     statistics = of_columns(every, order)
+    # mutant: jump counts
     entries = state.table.entries - float(found["entries"][0]) + float(found["entries"][1])
-    return Place(state, statistics, _log_target(model, state, statistics, entries))
+    return Place(here.model, state, statistics, entries)
 
 
 def _reverse(change: Change, size: int) -> Change:
@@ -189,25 +197,25 @@ def _reverse(change: Change, size: int) -> Change:
 # ---- what is proposed
 
 
-def _propose(model: Features, here: Place, pool: Pool, jumps: Jumps, rng: np.random.Generator) -> Change | None:
+def _propose(here: Place, pool: Pool, jumps: Jumps, rng: np.random.Generator) -> Change | None:
     """A change, if there are columns for it."""
-    chances = np.array(jumps.kinds) * ([1, 1, 1, 0] if model.measure.binary else 1)
+    chances = np.array(jumps.kinds) * ([1, 1, 1, 0] if here.model.measure.binary else 1)
     kind, ahead = int(rng.choice(4, p=chances / chances.sum())), bool(rng.random() < jumps.ahead)
     none = Terms(np.empty((0, here.statistics.sums.shape[1])), np.empty(0))
     change = Change(kind, ahead, np.empty(0, np.int64), none, none, 1.0 if rng.random() < 0.5 else -1.0)
     if kind == DISCOVERY:
-        return _discover(model, here, pool, change, rng)
-    gone = _choose(model, here, change, rng)
+        return _discover(here, pool, change, rng)
+    gone = _choose(here, change, rng)
     if gone is None:
         return None
-    change = change._replace(gone=gone, old=_draw_terms(model, here, gone, rng) if len(gone) else none)
+    change = change._replace(gone=gone, old=_draw_terms(here, gone, rng) if len(gone) else none)
     if kind == MULTIPLE:
-        factor = math.exp(FACTORS[rng.integers(len(FACTORS))] * rng.standard_normal())
+        factor = FACTORS[rng.integers(len(FACTORS))] ** (1.0 if ahead else -1.0)
         return change._replace(new=Terms(factor * change.old.loadings, change.old.weights - math.log(factor)))
-    return change._replace(new=(_absorbed if ahead else _emitted)(model, here, change, rng))
+    return change._replace(new=(_absorbed if ahead else _emitted)(here, change, rng))
 
 
-def _choose(model: Features, here: Place, change: Change, rng: np.random.Generator) -> Array | None:
+def _choose(here: Place, change: Change, rng: np.random.Generator) -> Array | None:
     """Columns that go: an atom that dies or is absorbed, with those that absorb it; or those that emit one."""
     size = here.size
     if change.kind == DEATH and not change.ahead:
@@ -217,41 +225,41 @@ def _choose(model: Features, here: Place, change: Change, rng: np.random.Generat
     if change.kind == MULTIPLE:
         return rng.integers(size, size=1)
     if change.kind == DEATH:
-        return rng.choice(size, 1, p=_deaths(model, here))
+        return rng.choice(size, 1, p=_deaths(here))
     if not change.ahead:
         return np.sort(rng.permutation(size)[: rng.integers(1, MOST + 1)])
     absorbed = int(rng.integers(size))
-    chosen = np.flatnonzero(rng.random(size) < _inclusion(model, here, absorbed, change.sign))
+    chosen = np.flatnonzero(rng.random(size) < _inclusion(here, absorbed, change.sign))
     return np.append(absorbed, chosen) if 0 < len(chosen) <= MOST else None
 
 
-def _absorbed(model: Features, here: Place, change: Change, rng: np.random.Generator) -> Terms:
+def _absorbed(here: Place, change: Change, rng: np.random.Generator) -> Terms:
     """All but the first stay, perhaps with another sign, with weights by what Z lets expect."""
-    weights = model.measure.log_weights(here.state.hyper, _amounts(here, change), model.n_rows, rng)
-    return Terms(change.sign * change.old.loadings[1:], weights)
+    weights = here.model.measure.log_weights(here.state.hyper, _amounts(here, change), here.model.n_rows, rng)
+    loadings = change.sign * change.old.loadings[1:]  # mutant: absorption sign
+    return Terms(loadings, weights)
 
 
-def _emitted(model: Features, here: Place, change: Change, rng: np.random.Generator) -> Terms:
+def _emitted(here: Place, change: Change, rng: np.random.Generator) -> Terms:
     """One more, around the sum of those that emit it, which perhaps change sign; any weights."""
     old = change.old.loadings
     spread = math.sqrt(here.state.scales.loading) * 0.5 ** rng.integers(SPREADS)
     first = old.sum(axis=0) + spread * rng.standard_normal(old.shape[1])
     broad = np.ones(1 + len(old))
-    return Terms(np.vstack([first, change.sign * old]), model.measure.draw_weights(broad, broad, rng))
+    return Terms(np.vstack([first, change.sign * old]), here.model.measure.draw_weights(broad, broad, rng))
 
 
-def _discover(model: Features, here: Place, pool: Pool, change: Change, rng: np.random.Generator) -> Change | None:
+def _discover(here: Place, pool: Pool, change: Change, rng: np.random.Generator) -> Change | None:
     """Columns replaced by those that fit the pool beside all others; or, on the way back, by any."""
-    measure, state = model.measure, here.state
+    measure, state = here.model.measure, here.state
     sizes = FITS[0 if rng.random() < FIRST else rng.integers(1, len(FITS))]
     k, k_new = sizes if change.ahead else sizes[::-1]
     if k > here.size:
         return None
     gone = change.gone
     if k > 0:
-        order = rng.permutation(here.size)
-        gone = _similar(model, here, int(order[0]), k) if change.ahead else order[:k]
-    guide = fit(model, state, pool._replace(Z=pool.Z[here.without(gone)]), sizes[1], rng)
+        gone = _similar(here, k, rng) if change.ahead else rng.permutation(here.size)[:k]
+    guide = fit(here.model, state, pool._replace(Z=pool.Z[here.without(gone)]), sizes[1], rng)
     noise = rng.standard_normal((k_new, pool.rows.shape[1]))
     if change.ahead:
         loadings = guide.loadings + np.sqrt(guide.variances)[:, None] * noise
@@ -259,35 +267,37 @@ def _discover(model: Features, here: Place, pool: Pool, change: Change, rng: np.
     else:
         spreads = math.sqrt(state.scales.loading) * 0.5 ** rng.integers(SPREADS, size=(k_new, 1))
         new = Terms(spreads * noise, measure.draw_weights(np.ones(k_new), np.ones(k_new), rng))
-    old = _draw_terms(model, here, gone, rng) if k else change.old
+    old = _draw_terms(here, gone, rng) if k else change.old
     return change._replace(gone=gone, old=old, new=new, guide=guide)
 
 
-def _log_chance(model: Features, here: Place, change: Change) -> float:
+def _log_chance(here: Place, change: Change) -> float:
     """Log density of a change, given what is drawn of the columns that go; but for that of its kind and direction."""
-    if change.kind == MULTIPLE:  # the volume of loadings grows by factor^D: half of it is here, half on the way back
+    if change.kind == MULTIPLE:
+        # The volume of loadings grows by factor^D: half of it is here, half on the way back.
+        # mutant: multiple volume
         return 0.5 * change.old.loadings.size * float(change.new.weights[0] - change.old.weights[0])
     if change.kind == DISCOVERY:
-        return _log_discovery(model, here, change)
-    return (_log_absorption if change.ahead else _log_emission)(model, here, change)
+        return _log_discovery(here, change)
+    return (_log_absorption if change.ahead else _log_emission)(here, change)
 
 
-def _log_absorption(model: Features, here: Place, change: Change) -> float:
-    shapes = model.measure.weight_shapes(here.state.hyper, _amounts(here, change), model.n_rows)
-    value = float(model.measure.log_weight_density(change.new.weights, *shapes).sum())
+def _log_absorption(here: Place, change: Change) -> float:
+    shapes = here.model.measure.weight_shapes(here.state.hyper, _amounts(here, change), here.model.n_rows)
+    value = float(here.model.measure.log_weight_density(change.new.weights, *shapes).sum())
     absorbed = change.gone[0]
     if change.kind == DEATH:
-        return value + math.log(_deaths(model, here)[absorbed])
-    inclusion = _inclusion(model, here, absorbed, change.sign)
+        return value + math.log(_deaths(here)[absorbed])  # mutant: death choice
+    inclusion = _inclusion(here, absorbed, change.sign)
     inside = np.isin(np.arange(here.size), change.gone[1:])
     others = np.arange(here.size) != absorbed
     value -= math.log(here.size)
     return value + float(np.log(np.where(inside, inclusion, 1.0 - inclusion)[others]).sum())
 
 
-def _log_emission(model: Features, here: Place, change: Change) -> float:
+def _log_emission(here: Place, change: Change) -> float:
     old, new, broad = change.old, change.new, np.ones(len(change.new.weights))
-    value = float(model.measure.log_weight_density(new.weights, broad, broad).sum())
+    value = float(here.model.measure.log_weight_density(new.weights, broad, broad).sum())
     value += _log_any(here, new.loadings[:1] - old.loadings.sum(axis=0))
     if change.kind == DEATH:
         return value
@@ -296,21 +306,18 @@ def _log_emission(model: Features, here: Place, change: Change) -> float:
     return value - _log_choices(here.size, count)
 
 
-def _log_discovery(model: Features, here: Place, change: Change) -> float:
-    """The order of the columns that go is part of it: any is as good as any other."""
+def _log_discovery(here: Place, change: Change) -> float:
+    """The order of the columns that go is part of it."""
     k, (loadings, weights) = len(change.gone), change.new
-    value = -float(gammaln(k + 1.0))  # mutant: discovery order
     if not change.ahead:
         broad = np.ones(len(weights))
-        value += _log_any(here, loadings) - _log_choices(here.size, k)
-        return value + float(model.measure.log_weight_density(weights, broad, broad).sum())
-    if k > 0:
-        ways = sum(np.array_equal(np.sort(_similar(model, here, int(b), k)), np.sort(change.gone)) for b in change.gone)
-        value += math.log(ways / here.size) if ways else -math.inf
+        value = _log_any(here, loadings) + float(here.model.measure.log_weight_density(weights, broad, broad).sum())
+        return value - _log_choices(here.size, k) - float(gammaln(k + 1.0))  # mutant: discovery order
     assert change.guide is not None
     apart, variances = loadings - change.guide.loadings, change.guide.variances
+    value = float(here.model.measure.log_weight_density(weights, *change.guide.shapes).sum())
     value -= 0.5 * float(np.sum(apart.shape[1] * np.log(2.0 * math.pi * variances) + np.sum(apart**2, 1) / variances))
-    return value + float(model.measure.log_weight_density(weights, *change.guide.shapes).sum())
+    return value + _log_similar(here, change.gone)
 
 
 def _log_choices(size: int, count: int) -> float:
@@ -323,7 +330,7 @@ def _log_any(here: Place, loadings: Array) -> float:
     variances = here.state.scales.loading * 0.25 ** np.arange(SPREADS)
     squares = np.sum(loadings**2, axis=1, keepdims=True)
     each = -0.5 * (loadings.shape[1] * np.log(2.0 * math.pi * variances) + squares / variances)
-    return float((logsumexp(each, axis=1) - math.log(SPREADS)).sum())
+    return float((logsumexp(each, axis=1) - math.log(SPREADS)).sum())  # mutant: any spread
 
 
 def _amounts(here: Place, change: Change) -> Array:
@@ -334,33 +341,51 @@ def _amounts(here: Place, change: Change) -> Array:
     return np.clip(members[first] + members[rest] - both, 1.0, here.statistics.n_rows)
 
 
-def _deaths(model: Features, here: Place) -> Array:
+def _deaths(here: Place) -> Array:
     """Chance of every atom to be the one that dies: the less its loadings say, the more."""
-    loadings = model.likelihood.posterior(here.state.scales, here.statistics)
+    loadings = here.loadings
     own = np.diagonal(loadings.covariance)[: here.size]
     squares = np.sum(loadings.mean[: here.size] ** 2, axis=1)
     gain = 0.5 * (squares / own - loadings.mean.shape[1] * np.log(here.state.scales.loading / own))
-    weight = 1.0 / (TINY + np.maximum(gain, 0.0) / model.n_rows)
+    weight = 1.0 / (TINY + np.maximum(gain, 0.0) / here.model.n_rows)
     return np.asarray(weight / weight.sum())
 
 
-def _similar(model: Features, here: Place, atom: int, count: int) -> Array:
-    """An atom and those whose loadings are most in line with its own, so many in all."""
-    cosines = np.abs(_cosines(model, here, atom))
-    cosines[atom] = 2.0
-    return np.asarray(np.argsort(-cosines, kind="stable")[:count])
+def _similar(here: Place, count: int, rng: np.random.Generator) -> Array:
+    """Any atom, and others one after another, those first whose loadings are in line with its own."""
+    first = int(rng.integers(here.size))
+    weight = _in_line(here, first)
+    others = rng.choice(here.size, count - 1, replace=False, p=weight / weight.sum()) if count > 1 else []
+    return np.append(first, others).astype(np.int64)
 
 
-def _cosines(model: Features, here: Place, atom: int) -> Array:
-    loadings = model.likelihood.expected(here.state.scales, here.statistics)[: here.size]
+def _log_similar(here: Place, chosen: Array) -> float:
+    """Log probability of what `_similar` chooses, in this order."""
+    if not len(chosen):
+        return 0.0
+    weight, value = _in_line(here, chosen[0]), -math.log(here.size)
+    for atom in chosen[1:]:
+        value += math.log(weight[atom] / weight.sum())  # mutant: similar choice
+        weight[atom] = 0.0
+    return value
+
+
+def _in_line(here: Place, atom: int) -> Array:
+    weight = np.exp(STRICT * np.abs(_cosines(here, atom)))
+    weight[atom] = 0.0
+    return np.asarray(weight)
+
+
+def _cosines(here: Place, atom: int) -> Array:
+    loadings = here.loadings.mean[: here.size]
     lengths = np.linalg.norm(loadings, axis=1, keepdims=True)
     unit = loadings / np.where(lengths > 0.0, lengths, 1.0)
     return np.asarray(unit @ unit[atom])
 
 
-def _inclusion(model: Features, here: Place, absorbed: int, sign: float) -> Array:
+def _inclusion(here: Place, absorbed: int, sign: float) -> Array:
     """Chance of every atom to absorb one: those that say a part of what it says, or (negative) take away from it."""
-    likely = sign * _cosines(model, here, absorbed) > ALIKE
+    likely = sign * _cosines(here, absorbed) > ALIKE
     chance = np.where(likely, LIKELY, min(UNLIKELY, 0.5 / here.size))
     chance[absorbed] = 0.0
     return np.asarray(chance)
@@ -369,26 +394,26 @@ def _inclusion(model: Features, here: Place, absorbed: int, sign: float) -> Arra
 # ---- loadings and weights
 
 
-def _draw_terms(model: Features, here: Place, columns: Array, rng: np.random.Generator) -> Terms:
+def _draw_terms(here: Place, columns: Array, rng: np.random.Generator) -> Terms:
     """From their law given Z, all other loadings and weights integrated out."""
     state = here.state
-    loadings = model.likelihood.posterior(state.scales, here.statistics)
+    loadings = here.loadings
     lower = np.linalg.cholesky(loadings.covariance[np.ix_(columns, columns)])
     drawn = loadings.mean[columns] + lower @ rng.standard_normal((len(columns), loadings.mean.shape[1]))
     members = here.statistics.members[columns].astype(float)
-    return Terms(drawn, model.measure.log_weights(state.hyper, members, model.n_rows, rng))
+    return Terms(drawn, here.model.measure.log_weights(state.hyper, members, here.model.n_rows, rng))
 
 
-def _log_terms(model: Features, here: Place, change: Change) -> float:
+def _log_terms(here: Place, change: Change) -> float:
     """Log density of what `_draw_terms` draws of the columns that go."""
-    state, measure, columns = here.state, model.measure, change.gone
+    state, measure, columns = here.state, here.model.measure, change.gone
     if not len(columns):
         return 0.0
-    loadings = model.likelihood.posterior(state.scales, here.statistics)
+    loadings = here.loadings
     covariance = loadings.covariance[np.ix_(columns, columns)]
     apart = change.old.loadings - loadings.mean[columns]
     log_det = np.linalg.slogdet(2.0 * math.pi * covariance)[1]
     value = -0.5 * (apart.shape[1] * log_det + np.sum(apart * np.linalg.solve(covariance, apart)))
     members = here.statistics.members[columns].astype(float)
-    shapes = measure.weight_shapes(state.hyper, members, model.n_rows)
+    shapes = measure.weight_shapes(state.hyper, members, here.model.n_rows)
     return float(value + measure.log_weight_density(change.old.weights, *shapes).sum())

@@ -24,7 +24,7 @@ from unbounded.randomness import uniforms
 from unbounded.rows import boundaries
 
 STEPS = 3  # in which the loadings of other columns learn what those of a launch take from them
-LARGEST = (0, 15, 5, 3, 3)  # entries that are considered, by the number of columns
+LARGEST = (0, 31, 9, 5, 3)  # entries that are considered, by the number of columns
 FITTING, HOT = 14, 4.0  # steps of EM, and by how much the noise is larger at first
 _CHUNK = 4096
 
