@@ -5,7 +5,7 @@ DATA ?=
 SOURCES := src tests benchmarks examples experiments docs/skeletons
 export OPENBLAS_NUM_THREADS = 1
 
-.PHONY: demo test tests lint style types hooks walk exactness faults mutants bench bench-speed bench-features bench-peers bench-million bench-topics bench-topic-peers bench-engines bench-compile bench-travel paper paper-quick paper-docs clean
+.PHONY: demo test tests lint style types hooks walk exactness faults mutants bench bench-speed bench-features bench-peers bench-million bench-topics bench-topic-peers bench-engines bench-compile bench-travel bench-travel-features paper paper-quick paper-docs clean
 
 demo: .setup-done
 	$(BIN)/python examples/demo.py
@@ -66,6 +66,10 @@ bench-compile: .setup-done
 bench-travel: .setup-done
 	$(BIN)/python benchmarks/travel.py cost
 	$(BIN)/python benchmarks/travel.py heal
+
+bench-travel-features: .setup-done
+	$(BIN)/python benchmarks/travel_features.py cost
+	$(BIN)/python benchmarks/travel_features.py heal
 
 bench-million: .setup-done
 	$(BIN)/python benchmarks/million.py

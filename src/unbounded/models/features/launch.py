@@ -138,7 +138,7 @@ def fit(model: Features, state: FeatureState, pool: Pool, size: int, rng: np.ran
     """So many 0/1 columns that explain the pool beside those that it has, by EM."""
     found = _Fit(state.scales, pool, size, rng)
     m = len(pool.rows)
-    amounts = np.clip(found.inside.sum(axis=0), 1.0, m - 1.0)
+    amounts = np.clip(found.inside.sum(axis=0), 0.5, m - 0.5)
     variances = state.scales.noise / np.minimum(amounts, m - amounts)
     return Guide(found.loadings, variances, model.measure.weight_shapes(state.hyper, amounts, float(m)))
 
