@@ -25,6 +25,7 @@ KINDS = {
     "discovery": (0.2, 0.0, 0.8, 0.0),
     "multiple": (0.3, 0.0, 0.0, 0.7),
     "all": (0.3, 0.3, 0.3, 0.1),
+    "fold": (1.0, 0.0, 0.0, 0.0),
 }
 
 
@@ -38,6 +39,7 @@ class Moves:
     strict: bool = False  # the pool's first decision counts, however few rows it has
     ahead: float = 0.5
     tries: int = 1
+    folds: int = 0
     engine: str = "serial"
     chains: int = 40
     rounds: int = 40
@@ -46,7 +48,15 @@ class Moves:
     @property
     def jumps(self) -> Jumps:
         slack = {"slack": 0.3, "doubt": 0.0} if self.strict else {}
-        return Jumps(every=1, tries=self.tries, pool=self.pool, ahead=self.ahead, kinds=KINDS[self.kind], **slack)
+        return Jumps(
+            every=1,
+            tries=self.tries,
+            pool=self.pool,
+            ahead=self.ahead,
+            kinds=KINDS[self.kind],
+            folds=self.folds,
+            **slack,
+        )
 
 
 def check(problem: Problem, moves: Moves) -> Verdict:

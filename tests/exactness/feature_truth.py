@@ -37,7 +37,7 @@ from unbounded.round import rounds
 Array = np.ndarray
 MISSING = 1e-6  # posterior mass that may be left out
 TOO_MANY = 400_000  # states: then the problem is not tiny
-SOME = Jumps(every=1, tries=1, ahead=0.5)  # proposals are slow, and tiny data need both directions
+SOME = Jumps(every=1, tries=1, folds=1, ahead=0.5)  # proposals are slow, and tiny data need both directions
 
 
 # ---- the prior: rates of columns

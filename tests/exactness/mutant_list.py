@@ -285,6 +285,14 @@ MUTANTS = [
         "taken = binomial(left, 0.5, stream(own, k))", "factors",
     ),
     Mutant(
+        "features: folds forget the coins", "fold log ratio",
+        "log_ratio += math.log(size) + _log_set(len(chosen), new_size) - log_forward - LOG_FOLDS", "folds",
+    ),
+    Mutant(
+        "features: folds forget the order of atoms", "fold log ratio",
+        "log_ratio += _log_set(len(chosen), new_size) + log_coins - log_forward - LOG_FOLDS", "folds",
+    ),
+    Mutant(
         "features: jumps forget how probable the old entries were", "jump entries",
         'log_ratio -= float(found["log_q"][1])', "deaths",
     ),
@@ -311,6 +319,10 @@ MUTANTS = [
     Mutant(
         "features: sets that emit an atom are never all there are", "emission set",
         "value += math.log(1.0 / MOST)", "absorptions",
+    ),
+    Mutant(
+        "features: any atom as likely to be absorbed", "absorption choice",
+        "value -= math.log(here.size)", "absorptions",
     ),
     Mutant(
         "features: the signs of a set that absorbs stay", "absorption sign",

@@ -15,10 +15,11 @@ from unbounded.models.features.measure import FeatureHyper
 from unbounded.models.features.measures import BetaBernoulli, BetaNegativeBinomial, GammaPoisson
 
 SHORT = [
-    ("gaussian-3", "bb-2", 3, Moves("all", 2, ahead=0.6)),
+    ("gaussian-3", "bb-2", 3, Moves("all", 2, ahead=0.6, folds=1)),
     ("gaussian-holes-intercept", "gp-1", 2, Moves("all", 1, chains=30, rounds=30)),
 ]
 WAYS = [
+    ("gaussian-3", "bb-1", 3, Moves("fold", 2, tries=0, folds=4)),
     ("gaussian-3", "bb-2", 3, Moves("death", 1)),
     ("gaussian-3", "bb-1", 3, Moves("absorption", 2, tries=4)),
     ("gaussian-3", "bb-2", 3, Moves("discovery", 3, tries=2)),

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -28,21 +28,24 @@ from scipy.special import gammaln, logsumexp
 
 from unbounded.arrays import Array, Arrays
 from unbounded.contracts import Engine, Message
+from unbounded.models.features.fold import fold
 from unbounded.models.features.launch import Guide, Launches, Pool, Terms, apply, find, fit, launch, look, of_columns
-from unbounded.models.features.likelihood import FeatureStatistics, Loadings
 from unbounded.models.features.model import Features
+from unbounded.models.features.place import Place, place
 from unbounded.models.features.state import FeatureState
 from unbounded.randomness import generator, key
 
 DEATH, ABSORPTION, DISCOVERY, MULTIPLE = range(4)
 FITS = (0, 1), (1, 1), (1, 2), (1, 4), (2, 2), (2, 4), (3, 2), (3, 4), (4, 3), (4, 4)  # columns, and what replaces them
 FIRST = 0.3  # chance of the first of these
-MOST = 3  # atoms that absorb another one
-LIKELY, UNLIKELY = 0.75, 0.03  # chance that an atom whose loadings say so, or do not, is among them
+MOST = 4  # atoms that absorb another one
+LIKELY, UNLIKELY = 0.9, 0.03  # chance that an atom whose loadings say so, or do not, is among them
 ALIKE = 0.3  # cosine of loadings
+NEAR = 0.05  # relative distance from a sum of loadings that counts as none
 STRICT = 10.0  # how much rather atoms with a larger cosine are replaced together
 SPREADS = 8  # standard deviations of proposed loadings, each half of the one before
 FACTORS = (2.0, 1.5, 3.0)  # of loadings, while counts get smaller
+BROAD = 0.2  # shapes of the law of any weight
 MANY_ROWS, MOST_ROUNDS = 400_000, 64
 TINY = 0.02  # nats a row; an atom that is worth less than this counts as worth nothing
 
@@ -52,15 +55,16 @@ class Jumps:
     """How much is tried in a round; nothing of it depends on Z.
 
     early: rounds that have jumps each. every: rounds from one to the next that has them, after these; by default the
-    more, the fewer rows there are and the shorter rounds. tries: proposals in such a round. pool: rows that the driver
-    sees. ahead: chance of the direction in which a proposal knows what it does; the way back is hardly ever taken, and
-    needed for balance. kinds: chances of deaths, absorptions, discoveries and multiples. slack, doubt: nats, and nats
-    a row, by which the pool may be wrong.
+    more, the fewer rows there are and the shorter rounds. tries, folds: proposals in such a round. pool: rows that the
+    driver sees. ahead: chance of the direction in which a proposal knows what it does; the way back is hardly ever
+    taken, and needed for balance. kinds: chances of deaths, absorptions, discoveries and multiples. slack, doubt: nats,
+    and nats a row, by which the pool may be wrong.
     """
 
-    early: int = 50
+    early: int = 100
     every: int | None = None
     tries: int = 6
+    folds: int = 3
     pool: int = 500
     ahead: float = 0.95
     kinds: tuple[float, float, float, float] = (0.25, 0.3, 0.4, 0.05)
@@ -70,40 +74,6 @@ class Jumps:
     def due(self, round_: int, n_rows: int) -> bool:
         every = max(1, min(MOST_ROUNDS, MANY_ROWS // n_rows)) if self.every is None else self.every
         return round_ < self.early or round_ % every == 0
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a chain of jumps is: the statistics of occupied atoms and, after them, of always-on columns."""
-
-    model: Features
-    state: FeatureState
-    statistics: FeatureStatistics
-    entries: float  # log factors of the entries of Z
-
-    @property
-    def size(self) -> int:
-        return len(self.statistics.members) - self.state.fixed
-
-    def without(self, gone: Array) -> Array:
-        """Columns that stay, always-on ones included."""
-        return np.setdiff1d(np.arange(len(self.statistics.members)), gone)
-
-    @cached_property
-    def loadings(self) -> Loadings:
-        """Their law given Z."""
-        return self.model.likelihood.posterior(self.state.scales, self.statistics)
-
-    @cached_property
-    def log_target(self) -> float:
-        """Log density with loadings and weights integrated out."""
-        model, state = self.model, self.state
-        prior = model.measure.log_prob(state.hyper, self.statistics.members[: self.size].astype(float), model.n_rows)
-        return float(prior + self.entries + model.likelihood.log_joint(state.scales, self.statistics))
-
-
-def place(model: Features, state: FeatureState) -> Place:
-    return Place(model, state, model.everything(state), state.table.entries)
 
 
 class Change(NamedTuple):
@@ -125,7 +95,9 @@ def jump(model: Features, state: FeatureState, engine: Engine, jumps: Jumps) -> 
     rng, n = generator(model.seed, "jump", state.round), model.n_rows
     chosen = np.arange(n) if n <= jumps.pool else np.unique(rng.integers(0, n, jumps.pool))
     here = place(model, state)
-    pool = look(model, state, engine, chosen)
+    for turn in range(jumps.folds if model.measure.binary else 0):
+        here = fold(here, engine, turn)
+    pool = look(model, here.state, engine, chosen)
     for turn in range(jumps.tries):
         there = _try(here, engine, pool, jumps, turn)
         if there is not here:
@@ -228,8 +200,9 @@ def _choose(here: Place, change: Change, rng: np.random.Generator) -> Array | No
         return rng.choice(size, 1, p=_deaths(here))
     if not change.ahead:
         return np.sort(rng.permutation(size)[: rng.integers(1, MOST + 1)])
-    absorbed = int(rng.integers(size))
-    chosen = np.flatnonzero(rng.random(size) < _inclusion(here, absorbed, change.sign))
+    chances, inclusion = _absorptions(here, change.sign)
+    absorbed = int(rng.choice(size, p=chances))
+    chosen = np.flatnonzero(rng.random(size) < inclusion[absorbed])
     return np.append(absorbed, chosen) if 0 < len(chosen) <= MOST else None
 
 
@@ -245,7 +218,7 @@ def _emitted(here: Place, change: Change, rng: np.random.Generator) -> Terms:
     old = change.old.loadings
     spread = math.sqrt(here.state.scales.loading) * 0.5 ** rng.integers(SPREADS)
     first = old.sum(axis=0) + spread * rng.standard_normal(old.shape[1])
-    broad = np.ones(1 + len(old))
+    broad = np.full(1 + len(old), BROAD)
     return Terms(np.vstack([first, change.sign * old]), here.model.measure.draw_weights(broad, broad, rng))
 
 
@@ -266,7 +239,8 @@ def _discover(here: Place, pool: Pool, change: Change, rng: np.random.Generator)
         new = Terms(loadings, measure.draw_weights(*guide.shapes, rng))
     else:
         spreads = math.sqrt(state.scales.loading) * 0.5 ** rng.integers(SPREADS, size=(k_new, 1))
-        new = Terms(spreads * noise, measure.draw_weights(np.ones(k_new), np.ones(k_new), rng))
+        broad = np.full(k_new, BROAD)
+        new = Terms(spreads * noise, measure.draw_weights(broad, broad, rng))
     old = _draw_terms(here, gone, rng) if k else change.old
     return change._replace(gone=gone, old=old, new=new, guide=guide)
 
@@ -288,15 +262,14 @@ def _log_absorption(here: Place, change: Change) -> float:
     absorbed = change.gone[0]
     if change.kind == DEATH:
         return value + math.log(_deaths(here)[absorbed])  # mutant: death choice
-    inclusion = _inclusion(here, absorbed, change.sign)
+    chances, inclusion = _absorptions(here, change.sign)
     inside = np.isin(np.arange(here.size), change.gone[1:])
-    others = np.arange(here.size) != absorbed
-    value -= math.log(here.size)
-    return value + float(np.log(np.where(inside, inclusion, 1.0 - inclusion)[others]).sum())
+    value += math.log(chances[absorbed])  # mutant: absorption choice
+    return value + float(np.log(np.where(inside, inclusion[absorbed], 1.0 - inclusion[absorbed])).sum())
 
 
 def _log_emission(here: Place, change: Change) -> float:
-    old, new, broad = change.old, change.new, np.ones(len(change.new.weights))
+    old, new, broad = change.old, change.new, np.full(len(change.new.weights), BROAD)
     value = float(here.model.measure.log_weight_density(new.weights, broad, broad).sum())
     value += _log_any(here, new.loadings[:1] - old.loadings.sum(axis=0))
     if change.kind == DEATH:
@@ -310,7 +283,7 @@ def _log_discovery(here: Place, change: Change) -> float:
     """The order of the columns that go is part of it."""
     k, (loadings, weights) = len(change.gone), change.new
     if not change.ahead:
-        broad = np.ones(len(weights))
+        broad = np.full(len(weights), BROAD)
         value = _log_any(here, loadings) + float(here.model.measure.log_weight_density(weights, broad, broad).sum())
         return value - _log_choices(here.size, k) - float(gammaln(k + 1.0))  # mutant: discovery order
     assert change.guide is not None
@@ -355,8 +328,10 @@ def _similar(here: Place, count: int, rng: np.random.Generator) -> Array:
     """Any atom, and others one after another, those first whose loadings are in line with its own."""
     first = int(rng.integers(here.size))
     weight = _in_line(here, first)
-    others = rng.choice(here.size, count - 1, replace=False, p=weight / weight.sum()) if count > 1 else []
-    return np.append(first, others).astype(np.int64)
+    if count == 1:
+        return np.array([first])
+    others = rng.choice(here.size, count - 1, replace=False, p=weight / weight.sum())
+    return np.append(first, others)
 
 
 def _log_similar(here: Place, chosen: Array) -> float:
@@ -383,12 +358,19 @@ def _cosines(here: Place, atom: int) -> Array:
     return np.asarray(unit @ unit[atom])
 
 
-def _inclusion(here: Place, absorbed: int, sign: float) -> Array:
-    """Chance of every atom to absorb one: those that say a part of what it says, or (negative) take away from it."""
-    likely = sign * _cosines(here, absorbed) > ALIKE
-    chance = np.where(likely, LIKELY, min(UNLIKELY, 0.5 / here.size))
-    chance[absorbed] = 0.0
-    return np.asarray(chance)
+def _absorptions(here: Place, sign: float) -> tuple[Array, Array]:
+    """(chance of every atom to be absorbed, chance of every other one to be among those that absorb it).
+
+    Those that say a part of what it says, or (negative) take away from it; an atom that is their sum comes first.
+    """
+    loadings, size = here.loadings.mean[: here.size], here.size
+    likely = sign * np.stack([_cosines(here, atom) for atom in range(size)]) > ALIKE
+    np.fill_diagonal(likely, False)
+    apart = np.sum((loadings - sign * likely @ loadings) ** 2, axis=1)
+    weight = 1.0 / (NEAR + apart / np.maximum(np.sum(loadings**2, axis=1), 1e-300))
+    inclusion = np.where(likely, LIKELY, min(UNLIKELY, 0.5 / size))
+    np.fill_diagonal(inclusion, 0.0)
+    return weight / weight.sum(), inclusion
 
 
 # ---- loadings and weights

@@ -24,7 +24,7 @@ from unbounded.randomness import uniforms
 from unbounded.rows import boundaries
 
 STEPS = 3  # in which the loadings of other columns learn what those of a launch take from them
-LARGEST = (0, 31, 9, 5, 3)  # entries that are considered, by the number of columns
+LARGEST = (0, 31, 9, 5, 3, 2)  # entries that are considered, by the number of columns
 FITTING, HOT = 14, 4.0  # steps of EM, and by how much the noise is larger at first
 _CHUNK = 4096
 
@@ -106,7 +106,9 @@ def launch(model: Features, state: FeatureState, pool: Pool, kept: FeatureStatis
         rest = pool.rows - pool.Z.T @ others
         log_chances, log_total = _normalised(rest @ slopes.T, patterns, cost)
         if step < STEPS - 1:
-            cross = pool.share * pool.Z @ (np.exp(log_chances) @ patterns)
+            inside = np.exp(log_chances) @ patterns
+            middle = inside.mean(axis=0)  # whose part is known from all rows
+            cross = np.outer(kept.members, middle) + pool.share * pool.Z @ (inside - middle)
     return odds, pool.share * float(log_total.sum() - 0.5 * np.sum(rest**2) / noise)
 
 

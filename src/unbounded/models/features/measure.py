@@ -67,7 +67,7 @@ class FeatureMeasure(ABC):
 
     @abstractmethod
     def draw_weights(self, first: Array, second: Array, rng: np.random.Generator) -> Array:
-        """Weights as kernels take them. With first = second = 1 their law is broad."""
+        """Weights as kernels take them. The smaller first and second, the broader their law."""
 
     @abstractmethod
     def log_weight_density(self, weights: Array, first: Array, second: Array) -> Array:

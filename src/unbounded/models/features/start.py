@@ -102,7 +102,8 @@ class _Pilot:
         setup = replace(model.setup, extent=n, n_shards=1, sweeps=2, seed=seed)
         self.model = HybridFeatures(setup)
         self.engine = Serial(self.model.recipe(X))
-        self.state = self.model.begin(self.engine, np.ones((n, 1), np.int64))
+        # An intercept is a feature that all rows have: another one would stay for long.
+        self.state = self.model.begin(self.engine, np.ones((n, 1 - model.likelihood.fixed), np.int64))
 
     def run(self, n_rounds: int) -> float:
         """Go on for some rounds; returns the log joint density."""
