@@ -46,7 +46,8 @@ STRICT = 10.0  # how much rather atoms with a larger cosine are replaced togethe
 SPREADS = 8  # standard deviations of proposed loadings, each half of the one before
 FACTORS = (2.0, 1.5, 3.0)  # of loadings, while counts get smaller
 BROAD = 0.2  # shapes of the law of any weight
-MANY_ROWS, MOST_ROUNDS = 400_000, 64
+MANY_ROWS, EARLY = 100_000, (100, 50)  # rounds that have jumps each, for so many rows at most, and beyond
+EVERY, EVERY_ROWS = (24, 64), 1_200_000  # rounds from one to the next after these: so many rows in all
 TINY = 0.02  # nats a row; an atom that is worth less than this counts as worth nothing
 
 
@@ -54,14 +55,14 @@ TINY = 0.02  # nats a row; an atom that is worth less than this counts as worth 
 class Jumps:
     """How much is tried in a round; nothing of it depends on Z.
 
-    early: rounds that have jumps each. every: rounds from one to the next that has them, after these; by default the
-    more, the fewer rows there are and the shorter rounds. tries, folds: proposals in such a round. pool: rows that the
+    early: rounds that have jumps each. every: rounds from one to the next that has them, after these; by default both
+    are more where rows are fewer and rounds shorter. tries, folds: proposals in such a round. pool: rows that the
     driver sees. ahead: chance of the direction in which a proposal knows what it does; the way back is hardly ever
     taken, and needed for balance. kinds: chances of deaths, absorptions, discoveries and multiples. slack, doubt: nats,
     and nats a row, by which the pool may be wrong.
     """
 
-    early: int = 100
+    early: int | None = None
     every: int | None = None
     tries: int = 6
     folds: int = 3
@@ -72,8 +73,9 @@ class Jumps:
     doubt: float = 0.05
 
     def due(self, round_: int, n_rows: int) -> bool:
-        every = max(1, min(MOST_ROUNDS, MANY_ROWS // n_rows)) if self.every is None else self.every
-        return round_ < self.early or round_ % every == 0
+        early = EARLY[n_rows > MANY_ROWS] if self.early is None else self.early
+        every = max(EVERY[0], min(EVERY[1], EVERY_ROWS // n_rows)) if self.every is None else self.every
+        return round_ < early or round_ % every == 0
 
 
 class Change(NamedTuple):
