@@ -5,17 +5,21 @@ DATA ?=
 SOURCES := src tests benchmarks examples experiments docs/skeletons
 export OPENBLAS_NUM_THREADS = 1
 
-.PHONY: demo test tests lint style types hooks walk exactness faults mutants bench bench-speed bench-features bench-peers bench-million bench-topics bench-topic-peers bench-engines bench-compile bench-travel bench-travel-features paper paper-quick paper-docs clean
+.PHONY: demo test tests types-and-engines lint style types hooks walk exactness faults mutants bench bench-speed bench-features bench-peers bench-million bench-topics bench-topic-peers bench-engines bench-compile bench-travel bench-travel-features paper paper-quick paper-docs clean
 
 demo: .setup-done
 	$(BIN)/python examples/demo.py
 
-# Types are checked beside the tests: both cores have something to do until the end.
+# Two workers have most of the tests. Beside them, types are checked, and then come the tests of engines, which wait for
+# other processes most of their time.
 test: style
-	$(MAKE) --no-print-directory -j 2 types tests
+	$(MAKE) --no-print-directory -j 2 tests types-and-engines
 
 tests: .setup-done
-	$(BIN)/python -m pytest -m "not long" -n 2 --dist loadscope
+	$(BIN)/python -m pytest -m "not long" -n 2 --dist loadscope --ignore tests/engines
+
+types-and-engines: types
+	$(BIN)/python -m pytest -m "not long" tests/engines
 
 lint: style types
 

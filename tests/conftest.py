@@ -30,7 +30,6 @@ FIRST = (
     "test_mixtures",
     "test_franchise",
     "test_groups",
-    "engines",
     "test_rivals",
     "test_approximate",
     "test_scaling",

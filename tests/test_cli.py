@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from scipy import sparse
 from typer.testing import CliRunner
 
+import unbounded
 from unbounded.cli import engine_of
 from unbounded.cli.commands import app
 from unbounded.models.mixtures.model import Mixture
@@ -218,8 +219,9 @@ def test_ctrl_c_and_resume(done, data, tmp_path, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(Mixture, "gather", watched)
-        said = ok("fit", "dp", data / "x.npy", "--out", out, *BRIEF, "--init", "one").replace("\n", " ")
-    assert "unbounded resume" in said
+        said = run("fit", "dp", data / "x.npy", "--out", out, *BRIEF, "--init", "one")
+    assert said.exit_code == 130
+    assert "unbounded resume" in said.stdout.replace("\n", " ")
     assert len(pd.read_csv(out / "draws.csv")) == 2
     assert "not finished" in error("predict", out, data / "x.npy", "--out", tmp_path / "p.csv")
     ok("resume", out, "--quiet")
@@ -524,3 +526,8 @@ def test_the_installed_command_answers():
 )
 def test_the_engine_is_known_before_a_command_is_read(done, words, engine):
     assert engine_of([word.format(run=done[0]) for word in words]) == engine
+
+
+def test_the_version_is_said():
+    said = subprocess.run([sys.executable, "-m", "unbounded", "--version"], capture_output=True, text=True, check=True)
+    assert said.stdout == f"unbounded {unbounded.__version__}\n"

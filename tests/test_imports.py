@@ -31,7 +31,7 @@ LAYERS = (
     ("report/tables",),
     ("report/page",),
     ("cli", "public"),
-    ("__init__",),
+    ("__init__", "__main__"),
 )
 HEIGHT = {room: height for height, rooms in enumerate(LAYERS) for room in rooms}
 MODELS = ("models/mixtures", "models/features", "models/groups")

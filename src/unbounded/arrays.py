@@ -15,6 +15,15 @@ def is_csr(X: Any) -> bool:
     return hasattr(X, "indptr")
 
 
+def checked_csr(X: Any) -> Any:
+    """A CSR matrix whose indices are within it: compiled code would read elsewhere, or worse."""
+    try:
+        X.check_format(full_check=True)
+    except ValueError as error:
+        raise ValueError(f"the sparse matrix is damaged: {error}.") from error
+    return X
+
+
 def is_sparse(X: Any) -> bool:
     """CSR in memory, or a source whose rows are."""
     return is_csr(X) or getattr(X, "sparse", False) is True

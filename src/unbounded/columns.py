@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -11,6 +12,9 @@ import numpy as np
 from unbounded.arrays import Array, is_sparse
 from unbounded.rows import row_blocks
 
+FARTHEST = 1e-6  # of the distance of the farthest row is the least scale: sums of squares have sixteen digits
+SAMPLE = 10_000  # rows, evenly spaced, that tell how wide most of a column is
+
 
 @dataclass(frozen=True)
 class Columns:
@@ -19,6 +23,7 @@ class Columns:
     index: Array
     n_rows: int
     mean: Array
+    centre: Array  # the mean and the standard deviation; of most rows, where a few far ones would make them up
     sd: Array
     low: Array
     high: Array
@@ -40,7 +45,9 @@ class Columns:
         return np.where(constant, 1.0, self.sd)
 
     def take(self, chosen: Array) -> Columns:
-        fields = {f: getattr(self, f)[chosen] for f in ("index", "mean", "sd", "low", "high", "holes", "whole")}
+        fields = {
+            f: getattr(self, f)[chosen] for f in ("index", "mean", "centre", "sd", "low", "high", "holes", "whole")
+        }
         return replace(self, **fields)
 
 
@@ -73,12 +80,12 @@ def _describe_sparse(X: Any) -> Columns:
     low[zeros], high[zeros] = np.minimum(low[zeros], 0.0), np.maximum(high[zeros], 0.0)
     mean = total / n
     sd = np.sqrt(np.maximum(square / n - mean**2, 0.0))
-    return Columns(np.arange(d), n, mean, sd, low, high, holes, whole, sparse=True)
+    return Columns(np.arange(d), n, mean, mean, sd, low, high, holes, whole, sparse=True)
 
 
 def _describe_dense(X: Any) -> Columns:
     n, d = X.shape
-    seen, total = np.zeros(d), np.zeros(d)
+    seen, total, some = np.zeros(d), np.zeros(d), []
     low, high, whole = np.full(d, np.inf), np.full(d, -np.inf), np.ones(d, bool)
     for rows in row_blocks(X):
         x = np.asarray(X[rows], dtype=np.float64)
@@ -89,6 +96,7 @@ def _describe_dense(X: Any) -> Columns:
         low = np.minimum(low, np.where(there, x, np.inf).min(0))
         high = np.maximum(high, np.where(there, x, -np.inf).max(0))
         whole &= (filled == np.rint(filled)).all(0)
+        some.append(x[-rows.start % (n // SAMPLE + 1) :: n // SAMPLE + 1])
     mean = total / np.maximum(seen, 1)
     reach = np.maximum(high - mean, mean - low)
     unit = np.where((reach > 0) & np.isfinite(reach), reach, 1.0)  # squares of very large or small gaps would be lost
@@ -97,4 +105,27 @@ def _describe_dense(X: Any) -> Columns:
         gap = (np.asarray(X[rows], dtype=np.float64) - mean) / unit
         square += np.where(np.isnan(gap), 0.0, gap**2).sum(0)
     sd = unit * np.sqrt(square / np.maximum(seen, 1))
-    return Columns(np.arange(d), n, mean, sd, low, high, (n - seen).astype(np.int64), whole)
+    centre, sd = _of_most(mean, sd, np.concatenate(some), reach)
+    return Columns(np.arange(d), n, mean, centre, sd, low, high, (n - seen).astype(np.int64), whole)
+
+
+def _of_most(mean: Array, sd: Array, sample: Array, reach: Array) -> tuple[Array, Array]:
+    """Means and standard deviations that a few far rows do not make up.
+
+    The middle 95% of a column are about four standard deviations wide, and two at least if nothing is far away. Where
+    they are narrower than one, most of it is the distance of a few rows; a median and a quarter of the width stand for
+    it then. (To a prior as wide as the distance of one row, all the others would be one cluster.) Columns with less
+    than 5% other than one value keep theirs.
+    """
+    there = np.isfinite(sample).any(0)
+    low, middle, high = np.nanquantile(np.where(there, sample, 0.0), [0.025, 0.5, 0.975], axis=0)
+    width = high - low
+    far = (width > 0) & (sd > width) & np.isfinite(reach)
+    least = FARTHEST * reach
+    if (far & (width / 4 < least)).any():
+        column = int(np.flatnonzero(far & (width / 4 < least))[0])
+        warnings.warn(
+            f"column {column} has values more than {1 / FARTHEST:,.0f} times as far out as most of its rows, among "
+            "which differences are lost; remove them, or set them to NaN.", stacklevel=2,
+        )  # fmt: skip
+    return np.where(far, middle, mean), np.where(far, np.maximum(width / 4, least), sd)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -20,8 +21,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from unbounded import engines
-from unbounded.arrays import Array, is_csr
+from unbounded.arrays import Array, checked_csr, is_csr
 from unbounded.chain import export
+from unbounded.chain.lock import only_writer
 from unbounded.chain.progress import Report, show_progress
 from unbounded.chain.run import Chain, Length, run
 from unbounded.chain.store import RunError, RunStore
@@ -69,6 +71,7 @@ class ChainEstimator(BaseEstimator):
     n_snapshots: int = 32
     keep_assignments: bool = False
     checkpoint: str | os.PathLike[str] | None = None
+    checkpoint_seconds: float = 20.0
     random_state: int | np.random.RandomState | None = None
     progress: bool = False
 
@@ -124,7 +127,14 @@ class ChainEstimator(BaseEstimator):
                 f"got {self.n_warmup}."
             )
         self._n_rows, self._seed = n_rows, model.seed
-        store = self._open_store(X, held, model)
+        with ExitStack() as held_open:
+            if self.checkpoint is not None:
+                held_open.enter_context(only_writer(Path(self.checkpoint)))
+            self._run_chains(model, X, held, length)
+        return self
+
+    def _run_chains(self, model: Model[Any], X: Any, held: Any, length: Length) -> None:
+        store, n_rows = self._open_store(X, held, model), self._n_rows
         if store and self.engine in engines.AFTER_A_DEATH:
             print(engines.AFTER_A_DEATH[self.engine].format(store.path), file=sys.stderr, flush=True)
         chains = []
@@ -141,7 +151,6 @@ class ChainEstimator(BaseEstimator):
         self._finish(chains)
         if store and isinstance(X, Source | Words):
             store.save_shards(self._choices.assignments, self._row_estimates(), model.recipe(X).edges)
-        return self
 
     def _build(self, X: Any, n_rounds: int) -> Model[Any]:
         self._prior = self._measure()
@@ -173,6 +182,7 @@ class ChainEstimator(BaseEstimator):
                 store=store.chain(index) if store else None,
                 extra=extra,
                 report=(lambda done, scalars: report(index * length.n_rounds + done, scalars)) if report else None,
+                checkpoint_seconds=self.checkpoint_seconds,
             )  # fmt: skip
         finally:
             engine.close()
@@ -247,6 +257,7 @@ class ChainEstimator(BaseEstimator):
             order="C", ensure_all_finite="allow-nan", ensure_min_samples=2 if reset else 1,
         )  # fmt: skip
         if is_csr(X):
+            X = checked_csr(X)
             X = X.copy() if not X.has_canonical_format else X
             X.sum_duplicates()
         return X
@@ -310,6 +321,8 @@ class ChainEstimator(BaseEstimator):
             raise ValueError(f"dtype must be 'float64' or 'float32', got {self.dtype!r}.")
         if self.device not in self._choices.kernels:
             raise ValueError(f"device must be one of {sorted(self._choices.kernels)}, got {self.device!r}.")
+        if not self.checkpoint_seconds >= 0:
+            raise ValueError(f"checkpoint_seconds must be a number of at least 0, got {self.checkpoint_seconds!r}.")
         self._check_init(n_rows)
         engines.check(self.engine, self.n_workers, self.engine_options)
 

@@ -22,7 +22,7 @@ def runs(tmp_path_factory):
     ok(*mix, "--out", folder / "approximate", "--instantiate", "published-cold")
     with pytest.MonkeyPatch.context() as patch:
         interrupted(patch, 40 + 32)
-        ok(*mix, "--out", folder / "interrupted", "--chains", "3")
+        ok(*mix, "--out", folder / "interrupted", "--chains", "3", status=130)
     topics = ["--vocabulary", folder / "words.txt", "--holdout", "0.1", "--chains", "2", "--init", "3"]
     ok("fit", "hdp", folder / "docs.npz", "--out", folder / "topics", *BRIEF, *topics)
     glyphs = ["--shape", "6x6", "--holdout", "0.05", "--chains", "2"]

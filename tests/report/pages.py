@@ -20,9 +20,9 @@ BRIEF = ["--shards", "2", "--workers", "1", "--quiet", "--warmup", "10", "--draw
 NASTY = ["<script>alert(1)</script>", 'a&b"c', "x" * 60]
 
 
-def ok(*words: Any) -> str:
+def ok(*words: Any, status: int = 0) -> str:
     result = CliRunner().invoke(app, [str(word) for word in words])
-    assert result.exit_code == 0, result.output
+    assert result.exit_code == status, result.output
     return result.stdout
 
 

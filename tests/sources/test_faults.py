@@ -128,7 +128,7 @@ def test_a_disk_that_fills_up_at_a_checkpoint(tmp_path, pieces, undisturbed, mon
         with pytest.raises(RunError, match="No space left on device; make room") as error:
             model(checkpoint=tmp_path / "run").fit(pieces)
     assert str(error.value).count(". ") == 0
-    assert not list((tmp_path / "run").rglob("*.tmp"))
+    assert not list((tmp_path / "run").rglob(".*.tmp"))
     same(model(checkpoint=tmp_path / "run").fit(pieces), undisturbed)
     assert (tmp_path / "run" / "labels" / "shards.json").exists()
 

@@ -13,6 +13,7 @@ from scipy import sparse
 from typer.testing import CliRunner
 
 import unbounded as ub
+from unbounded import disk
 from unbounded.arrays import is_csr
 from unbounded.cli.commands import app
 from unbounded.sources import writing
@@ -159,7 +160,7 @@ def test_interrupted_and_run_again(tmp_path, monkeypatch):
     with pytest.raises(ub.SourceError, match="not finished"):
         ub.open_source(out)
     assert "other data or settings" in error(where, "--shards", 7, "--out", out)
-    (out / "piece-00003.npy.tmp").write_bytes(b"left behind by kill -9")
+    (out / ".piece-00003.npy.1-1.tmp").write_bytes(b"left behind by kill -9")
     dates = [(out / f"piece-0000{p}.npy").stat().st_mtime_ns for p in range(3)]
     assert run(where, "--shards", 6, "--out", out).exit_code == 0
     assert dates == [(out / f"piece-0000{p}.npy").stat().st_mtime_ns for p in range(3)]
@@ -174,7 +175,7 @@ def test_the_disk_is_full(tmp_path, monkeypatch):
         stopping(patch, OSError(errno.ENOSPC, "No space left on device"))
         line = error(where, "--shards", 6, "--out", out)
     assert "piece-00003.npy: No space left on device; make room" in line
-    assert not list(out.glob("*.tmp"))
+    assert not list(out.glob(".*"))
     assert run(where, "--shards", 6, "--out", out).exit_code == 0
     np.testing.assert_array_equal(ub.open_source(out)[:], X)
 
@@ -186,7 +187,8 @@ def test_the_disk_really_is_full(tmp_path, monkeypatch):
     where, _ = one_npy(tmp_path)
     (tmp_path / "out").mkdir()
     monkeypatch.setattr(writing, "_prepare", lambda *_: None)
-    (tmp_path / "out" / "piece-00000.npy.tmp").symlink_to("/dev/full")
+    monkeypatch.setattr(disk, "_temporary", lambda path: path.with_suffix(".tmp"))
+    (tmp_path / "out" / "piece-00000.tmp").symlink_to("/dev/full")
     assert "No space left on device" in error(where, "--shards", 1, "--out", tmp_path / "out")
 
 

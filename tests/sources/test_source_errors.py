@@ -34,6 +34,49 @@ def save(path, X):
 # ---- when it is opened
 
 
+@pytest.mark.parametrize(
+    "change",
+    [{"name": "../out.npy"}, {"name": "/etc/passwd"}, {"name": ".."}, {"rows": -1}, {"bytes": 2**60}, {"rows": 1e999}],
+    ids=str,
+)
+def test_a_manifest_that_means_harm(tmp_path, change):
+    where, _ = manifest(tmp_path)
+    path = where / "pieces.json"
+    about = json.loads(path.read_text())
+    about["pieces"][0] |= change
+    path.write_text(json.dumps(about))
+    refused(lambda: ub.open_source(where), "pieces.json is damaged")
+
+
+@pytest.mark.parametrize("change", [{"columns": 0}, {"dtype": "object"}, {"format": "exe"}, {"pieces": 3}], ids=str)
+def test_a_manifest_that_says_nonsense(tmp_path, change):
+    where, _ = manifest(tmp_path)
+    path = where / "pieces.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    refused(lambda: ub.open_source(where), "pieces.json is damaged")
+
+
+def test_a_manifest_without_an_end(tmp_path):
+    where, _ = manifest(tmp_path)
+    (where / "pieces.json").write_text("[" * 100_000)
+    refused(lambda: ub.open_source(where), "pieces.json is damaged")
+
+
+@pytest.mark.parametrize("part", ["indices", "indptr"])
+def test_sparse_rows_that_point_elsewhere(tmp_path, part):
+    """In a file, and in memory."""
+    X = sparse.random(20, 9, 0.3, "csr", random_state=0)
+    X.data[:] = 2
+    getattr(X, part)[5] = 10_000
+    sparse.save_npz(tmp_path / "x.npz", X)
+    refused(lambda: ub.open_source(tmp_path / "x.npz")[:], "x.npz")
+    with pytest.raises(ValueError, match="is not a CSR matrix"):
+        ub.datasets.load(tmp_path / "x.npz")
+    for estimator in (ub.HierarchicalDirichletProcess(), ub.DirichletProcessMixture("multinomial")):
+        with pytest.raises(ValueError, match="the sparse matrix is damaged"):
+            estimator.fit(X)
+
+
 def test_nothing_there(tmp_path):
     refused(lambda: ub.open_source(tmp_path / "no.npy"), "no.npy", "does not exist")
     refused(lambda: ub.open_source(tmp_path / "no"), "does not exist")

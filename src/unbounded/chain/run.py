@@ -15,7 +15,7 @@ import numpy as np
 
 from unbounded.arrays import Array
 from unbounded.chain.progress import Report
-from unbounded.chain.store import ChainStore, RunError
+from unbounded.chain.store import ChainStore, RunError, warn_of_other_versions
 from unbounded.contracts import Engine, Model, State, StateT
 from unbounded.round import Clock, rounds
 
@@ -77,6 +77,7 @@ def run(
     if state is None:
         with clock.phase("start"):
             state = start()
+        _save(store, state, engine, chain, clock)
     saved = shown = time.monotonic()
     with _stop_flag() as stopped:
         states = rounds(model, engine, state, clock)
@@ -93,10 +94,8 @@ def run(
                 shown = time.monotonic()
             chain.interrupted = stopped.is_set()
             due = time.monotonic() - saved > checkpoint_seconds or state.round == length.n_rounds
-            if store and (due or chain.interrupted):
-                with clock.phase("checkpoint"):
-                    store.save_checkpoint(_checkpoint(state, engine, len(chain.draws)))
-                store.save_clock(clock)
+            if due or chain.interrupted:
+                _save(store, state, engine, chain, clock)
                 saved = time.monotonic()
             if chain.interrupted:
                 if chain.draws and not chain.snapshots:  # something to predict with, though none was due yet
@@ -129,6 +128,13 @@ def _record(
         chain.snapshots[draw] = whole
 
 
+def _save(store: ChainStore | None, state: State, engine: Engine, chain: Chain, clock: Clock) -> None:
+    if store:
+        with clock.phase("checkpoint"):
+            store.save_checkpoint(_checkpoint(state, engine, len(chain.draws)))
+        store.save_clock(clock)
+
+
 def _checkpoint(state: State, engine: Engine, n_draws: int) -> dict[str, Array]:
     arrays = {f"state/{name}": value for name, value in state.arrays().items()}
     for p, part in enumerate(engine.save()):
@@ -142,6 +148,7 @@ def _resume(chain: Chain, model: Model[StateT], engine: Engine, store: ChainStor
     if saved is None:
         store.rewind(0, model.n_rows)
         return None
+    warn_of_other_versions(saved, store.path)
     count = int(saved["n_draws"])
     chain.draws = store.rewind(count, model.n_rows)
     chain.snapshots = store.snapshots()
@@ -160,7 +167,10 @@ def _resume(chain: Chain, model: Model[StateT], engine: Engine, store: ChainStor
 
 @contextmanager
 def _stop_flag() -> Iterator[threading.Event]:
-    """Ctrl-C sets a flag that is read between rounds, where the state is whole; a second one interrupts at once."""
+    """Ctrl-C sets a flag that is read between rounds, where the state is whole; a second one interrupts at once.
+
+    So do SIGTERM and SIGHUP, which schedulers send before they kill, unless somebody else has an answer to them.
+    """
     flag = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield flag
@@ -171,8 +181,11 @@ def _stop_flag() -> Iterator[threading.Event]:
             raise KeyboardInterrupt
         flag.set()
 
-    previous = signal.signal(signal.SIGINT, ask)
+    wishes = [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
+    free = [one for one in wishes if one == signal.SIGINT or signal.getsignal(one) == signal.SIG_DFL]
+    previous = {one: signal.signal(one, ask) for one in free}
     try:
         yield flag
     finally:
-        signal.signal(signal.SIGINT, previous)
+        for one, answer in previous.items():
+            signal.signal(one, answer)

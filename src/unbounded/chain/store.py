@@ -1,17 +1,18 @@
 """A run on disk: a folder with its configuration, and for each chain a trace, snapshots and a checkpoint.
 
     run.json                      what was asked, and the fingerprint of the data
+    lock.json                     who is writing, while somebody is (`lock`)
     chain-0/trace.jsonl           one line per draw, appended
     chain-0/assignments.bin       int32 labels of every draw, appended (only when asked for)
     chain-0/assignments/000012.ub the same for matrices Z, whose width changes from draw to draw
     chain-0/snapshots/000012.ub   whole draws, for prediction and point estimates
-    chain-0/checkpoint.ub         the last complete round
+    chain-0/checkpoint.ub         the last complete round, and digests of everything above
     about.json                    where the last session ran: engine, versions, size of the data; no chain reads it
     chain-0/timing.json           seconds in each phase up to the checkpoint, over all sessions; likewise
     labels/shard-00003.npy        of a source: the point estimate for the rows of a shard (features: Z/), with
     labels/shards.json            which rows these are
 
-`.ub` files are a magic line, a SHA-256 line and an .npz without pickles.
+`.ub` files are a magic line, a SHA-256 line and an .npz without pickles (docs/runs.md).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import hashlib
 import io
 import json
 import os
+import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import pairwise
@@ -29,6 +31,7 @@ from typing import IO, Any
 import numpy as np
 
 from unbounded.arrays import Array, Arrays
+from unbounded.chain.versions import versions
 from unbounded.disk import write_whole
 from unbounded.round import PHASES, Clock
 
@@ -39,13 +42,19 @@ class RunError(RuntimeError):
     """Something is wrong with a run directory; the message says what, where, and what to do."""
 
 
-def write_arrays(path: Path, arrays: Arrays) -> None:
+class RunWarning(UserWarning):
+    """A run goes on, but not as it would have gone on elsewhere."""
+
+
+def write_arrays(path: Path, arrays: Arrays) -> str:
+    """Returns the digest of the content."""
     payload = io.BytesIO()
     named: dict[str, Any] = {name.replace("/", "|"): value for name, value in arrays.items()}
     np.savez(payload, allow_pickle=False, **named)
     content = payload.getbuffer()
-    digest = hashlib.sha256(content).hexdigest().encode() + b"\n"
-    _write(path, lambda file: file.writelines((_MAGIC, digest, content)))
+    digest = hashlib.sha256(content).hexdigest()
+    _write(path, lambda file: file.writelines((_MAGIC, digest.encode() + b"\n", content)))
+    return digest
 
 
 def _write(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
@@ -77,6 +86,8 @@ def read_arrays(path: Path) -> dict[str, Array]:
         raise RunError(f"could not read {path}: {error.strerror or error}.") from error
     magic, digest = len(_MAGIC), 65
     payload = content[magic + digest :]
+    if content[:magic] != _MAGIC and content.startswith(b"unbounded "):
+        raise RunError(f"{path} was written by a later version of unbounded; go on with that one.")
     if content[:magic] != _MAGIC:
         raise RunError(f"{path} was not written by this program; point to a run directory of `unbounded fit`.")
     if hashlib.sha256(payload).hexdigest().encode() + b"\n" != content[magic : magic + digest]:
@@ -140,35 +151,62 @@ class RunStore:
 
 
 class ChainStore:
-    """The folder of one chain; its checkpoints say which run they belong to."""
+    """The folder of one chain; its checkpoints say which run they belong to, and what else the folder must hold."""
 
     def __init__(self, path: Path, run: str = ""):
         self.path = path
         self._run = np.frombuffer(hashlib.sha256(run.encode()).digest(), np.uint8)
+        self._appended = {name: _Appended() for name in ("trace.jsonl", "assignments.bin")}
+        self._whole: dict[str, str] = {}  # digests of snapshots and matrices, by name
         try:
             (path / "snapshots").mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise RunError(f"cannot write to the run directory {path}: {error.strerror or error}.") from error
 
+    # ---- checkpoints, and what they know of the other files
+
     def checkpoint(self) -> dict[str, Array] | None:
+        """The last one, if there is any, and if all that it knows of is as it was."""
         path = self.path / "checkpoint.ub"
         if not path.exists():
             return None
         arrays = read_arrays(path)
         if not np.array_equal(arrays.get("run", ()), self._run):
-            raise RunError(f"{path} belongs to another run; restore the run's own checkpoint or fit again.")
+            raise RunError(
+                f"{path} belongs to another run, or run.json was changed; restore the run's own files or fit again."
+            )
+        if "files" in arrays:  # older checkpoints know of none
+            self._check(json.loads(arrays["files"].tobytes()), int(arrays["n_draws"]))
         return arrays
 
     def save_checkpoint(self, arrays: Arrays) -> None:
         """Everything that the checkpoint counts on reaches the disk before it does."""
         try:
-            for name in ("trace.jsonl", "assignments.bin"):
+            for name in self._appended:
                 if (self.path / name).exists():
                     with open(self.path / name, "rb") as file:
                         os.fsync(file.fileno())
         except OSError as error:
             raise RunError(f"could not write the trace in {self.path}: {error.strerror or error}.") from error
-        write_arrays(self.path / "checkpoint.ub", {**arrays, "run": self._run})
+        appended = {name: [file.length, file.digest.hexdigest()] for name, file in self._appended.items()}
+        about = {"files": {"appended": appended, "whole": self._whole}, "versions": versions()}
+        packed = {name: np.frombuffer(json.dumps(value).encode(), np.uint8) for name, value in about.items()}
+        write_arrays(self.path / "checkpoint.ub", {**arrays, **packed, "run": self._run})
+
+    def _check(self, files: Mapping[str, Any], count: int) -> None:
+        restore = "restore it from a backup or fit again."
+        for name, (length, digest) in files["appended"].items():
+            if length and _Appended.of(self.path / name, length).digest.hexdigest() != digest:
+                raise RunError(f"{self.path / name} is damaged: it was changed or cut; {restore}")
+        for name, digest in files["whole"].items():
+            if _digest_of(self.path / name) != digest:
+                raise RunError(f"{self.path / name} is damaged or missing; {restore}")
+        for folder in ("snapshots", "assignments"):
+            for draw, path in self._all_numbered(folder).items():
+                if draw < count and f"{folder}/{path.name}" not in files["whole"]:
+                    raise RunError(f"{path} is not of this run; remove it.")
+
+    # ---- the clock
 
     def clock(self) -> Clock:
         """The time that the chain has taken up to its checkpoint, as far as it was written down."""
@@ -181,18 +219,22 @@ class ChainStore:
         rounded = {name: round(value, 6) for name, value in clock.seconds.items()}
         write_json(self.path / "timing.json", {"rounds": clock.rounds, "seconds": rounded})
 
+    # ---- draws
+
     def append_draw(self, draw: int, scalars: Mapping[str, float], assignments: Array | None) -> None:
+        self._append("trace.jsonl", json.dumps({"draw": draw, **scalars}).encode() + b"\n")
+        if assignments is not None and assignments.ndim == 1:
+            self._append("assignments.bin", np.ascontiguousarray(assignments, dtype="<i4").tobytes())
+        if assignments is not None and assignments.ndim == 2:
+            self._save_whole("assignments", draw, {"Z": assignments})
+
+    def _append(self, name: str, content: bytes) -> None:
         try:
-            with open(self.path / "trace.jsonl", "a") as file:
-                file.write(json.dumps(dict(scalars)) + "\n")
-            if assignments is not None and assignments.ndim == 1:
-                with open(self.path / "assignments.bin", "ab") as raw:
-                    raw.write(np.ascontiguousarray(assignments, dtype="<i4").tobytes())
-            if assignments is not None and assignments.ndim == 2:
-                (self.path / "assignments").mkdir(exist_ok=True)
-                write_arrays(self._numbered("assignments", draw), {"Z": assignments})
+            with open(self.path / name, "ab") as file:
+                file.write(content)
         except OSError as error:
             raise RunError(f"could not write the trace in {self.path}: {error.strerror or error}.") from error
+        self._appended[name].add(content)
 
     def draws(self, count: int | None = None) -> list[dict[str, float]]:
         """The first `count` draws of the trace, or all complete lines."""
@@ -203,6 +245,8 @@ class ChainStore:
             raise RunError(f"{self.path / 'trace.jsonl'} is damaged: {error}.") from error
         if not all(isinstance(draw, dict) for draw in draws):
             raise RunError(f"{self.path / 'trace.jsonl'} is damaged: a line is not a draw.")
+        if any(draw.pop("draw", number) != number for number, draw in enumerate(draws)):
+            raise RunError(f"{self.path / 'trace.jsonl'} is damaged: a draw is missing or twice there.")
         return draws
 
     def _lines(self, count: int | None) -> list[bytes]:
@@ -217,7 +261,7 @@ class ChainStore:
         """Those of the first `count` draws: labels, or matrices Z."""
         path = self.path / "assignments.bin"
         if not path.exists() and self._all_numbered("assignments"):
-            return [read_arrays(self._numbered("assignments", draw))["Z"] for draw in range(count)]
+            return [read_arrays(self._name("assignments", draw))["Z"] for draw in range(count)]
         if count == 0:
             return []
         if not path.exists() or path.stat().st_size < 4 * n_rows * count:
@@ -225,7 +269,7 @@ class ChainStore:
         return list(np.fromfile(path, dtype="<i4", count=n_rows * count).reshape(count, n_rows))
 
     def rewind(self, count: int, n_rows: int) -> list[dict[str, float]]:
-        """Cut the trace back to the draws that the checkpoint knows: the rest will be made again, bit for bit."""
+        """Cut everything back to the draws that the checkpoint knows: the rest will be made again, bit for bit."""
         kept = self.draws(count)
         lengths = {"trace.jsonl": sum(map(len, self._lines(count))), "assignments.bin": 4 * n_rows * count}
         try:
@@ -233,21 +277,85 @@ class ChainStore:
                 path = self.path / name
                 if path.exists() and path.stat().st_size > length:
                     os.truncate(path, length)
-            for path in (*self._all_numbered("snapshots"), *self._all_numbered("assignments")):
-                if int(path.stem) >= count:
-                    path.unlink()
+                self._appended[name] = _Appended.of(path, length)
+            for folder in ("snapshots", "assignments"):
+                for draw, path in self._all_numbered(folder).items():
+                    if draw >= count:
+                        path.unlink()
+                    else:
+                        self._whole[f"{folder}/{path.name}"] = _digest_of(path)
         except OSError as error:
             raise RunError(f"could not write the trace in {self.path}: {error.strerror or error}.") from error
         return kept
 
-    def _numbered(self, folder: str, draw: int) -> Path:
-        return self.path / folder / f"{draw:06d}.ub"
-
-    def _all_numbered(self, folder: str) -> list[Path]:
-        return sorted((self.path / folder).glob("*.ub"))
+    # ---- snapshots
 
     def save_snapshot(self, draw: int, arrays: Arrays) -> None:
-        write_arrays(self._numbered("snapshots", draw), arrays)
+        self._save_whole("snapshots", draw, arrays)
 
     def snapshots(self) -> dict[int, dict[str, Array]]:
-        return {int(path.stem): read_arrays(path) for path in self._all_numbered("snapshots")}
+        return {draw: read_arrays(path) for draw, path in self._all_numbered("snapshots").items()}
+
+    def _save_whole(self, folder: str, draw: int, arrays: Arrays) -> None:
+        path = self._name(folder, draw)
+        try:
+            path.parent.mkdir(exist_ok=True)
+        except OSError as error:
+            raise RunError(f"could not write {path}: {error.strerror or error}.") from error
+        self._whole[f"{folder}/{path.name}"] = write_arrays(path, arrays)
+
+    def _name(self, folder: str, draw: int) -> Path:
+        return self.path / folder / f"{draw:06d}.ub"
+
+    def _all_numbered(self, folder: str) -> dict[int, Path]:
+        """Files by draw."""
+        found = sorted(self.path.glob(f"{folder}/*.ub"))
+        for path in found:
+            if not path.stem.isdecimal():
+                raise RunError(f"{path} is not of this run; remove it.")
+        return {int(path.stem): path for path in found}
+
+
+class _Appended:
+    """How much of a file is the chain's, and a digest of that."""
+
+    def __init__(self) -> None:
+        self.length, self.digest = 0, hashlib.sha256()
+
+    def add(self, content: bytes) -> None:
+        self.length += len(content)
+        self.digest.update(content)
+
+    @classmethod
+    def of(cls, path: Path, length: int) -> _Appended:
+        """The first so many bytes of a file, if there are so many."""
+        known = cls()
+        try:
+            with open(path, "rb") as file:
+                while known.length < length and (content := file.read(min(1 << 20, length - known.length))):
+                    known.add(content)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise RunError(f"could not read {path}: {error.strerror or error}.") from error
+        return known
+
+
+def _digest_of(path: Path) -> str:
+    """As its header says; whoever reads the content compares it with that."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(_MAGIC) + 64)[len(_MAGIC) :].decode(errors="replace")
+    except FileNotFoundError:
+        return ""
+
+
+def warn_of_other_versions(saved: Arrays, path: Path) -> None:
+    """Other libraries may round otherwise: the chain stays right, but is not that of an uninterrupted run."""
+    before = json.loads(saved["versions"].tobytes()) if "versions" in saved else versions()
+    changed = [f"{name} {before[name]}, now {now}" for name, now in versions().items() if before.get(name, now) != now]
+    if changed:
+        warnings.warn(
+            f"{path} was written with {', '.join(changed)}; from here on draws may differ in their last digits from "
+            "those of an uninterrupted run.", RunWarning, stacklevel=2,
+        )  # fmt: skip

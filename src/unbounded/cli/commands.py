@@ -24,11 +24,29 @@ from unbounded.contracts import Command
 from unbounded.engines.recovery import EngineError
 from unbounded.models.families import FAMILIES, MODELS, family_named
 from unbounded.sources.files import absolute
+from unbounded.version import __version__
 
 app = typer.Typer(
     help="Exact, parallel MCMC for Bayesian nonparametric models.", no_args_is_help=True, add_completion=False
 )
 console = Console()
+
+
+def _say_version(asked: bool) -> None:
+    if asked:
+        print(f"unbounded {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    pass
+
+
 _LIKELIHOODS = "; ".join(
     f"of {family.atoms} {', '.join(member.name for member in family.choices.likelihoods)}" for family in FAMILIES
 )
@@ -92,6 +110,7 @@ def fit(
     device: Annotated[str, typer.Option(help="Where kernels run.")] = "cpu",
     holdout: Annotated[float, typer.Option(help="Share of the data held out for a score.")] = 0.0,
     keep_assignments: bool = False,
+    checkpoint_seconds: Annotated[float, typer.Option(help="Seconds between checkpoints.")] = 20.0,
     seed: int = 0,
     quiet: Annotated[bool, typer.Option(help="No progress bar.")] = False,
     **others: Any,
@@ -103,7 +122,7 @@ def fit(
         "n_shards": shards, "sweeps_per_round": sweeps, "n_warmup": warmup, "n_draws": draws, "thin": thin,
         "n_chains": chains, "engine": engine, "n_workers": workers, "instantiate": instantiate, "dtype": dtype,
         "sampler": sampler, "sampler_options": dict(map(_option, sampler_option or [])),
-        "keep_assignments": keep_assignments, "random_state": seed,
+        "keep_assignments": keep_assignments, "checkpoint_seconds": checkpoint_seconds, "random_state": seed,
     }  # fmt: skip
     settings |= {} if device == "cpu" else {"device": device}
     wishes = {"likelihood": likelihood, "init": int(init) if init and init.isdecimal() else init}
@@ -150,6 +169,7 @@ def _run(run: Path, command: Command, quiet: bool) -> None:
     print((run / "summary.txt").read_text(), end="")
     if estimator.interrupted_:
         console.print(f"Interrupted; this is what there is so far. Go on with: unbounded resume {run}")
+        raise typer.Exit(130)
 
 
 @app.command()

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from unbounded.chain.lock import only_writer
 from unbounded.chain.store import RunError, RunStore
 from unbounded.cli import COMMAND
 from unbounded.contracts import Command, Training
@@ -78,6 +79,11 @@ def fitted(run: Path, command: Command, quiet: bool) -> tuple[ChainEstimator, Tr
 
 def perform(run: Path, command: Command, quiet: bool) -> ChainEstimator:
     """Fit or go on, and write everything there is to say; a command that is refused leaves no trace."""
+    with only_writer(run):
+        return _perform(run, command, quiet)
+
+
+def _perform(run: Path, command: Command, quiet: bool) -> ChainEstimator:
     path = run / COMMAND
     before = path.read_text() if path.exists() else None
     try:

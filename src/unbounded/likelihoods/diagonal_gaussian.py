@@ -41,7 +41,7 @@ class DiagonalGaussian:
     def bind(self, columns: Columns) -> BoundDiagonalGaussian:
         size = columns.size
         spread = columns.spread()
-        centre = np.where(np.isfinite(columns.mean), columns.mean, 0.0)
+        centre = np.where(np.isfinite(columns.centre), columns.centre, 0.0)
         shape = positive(self.shape, "shape")
         mean = np.zeros(size) if self.mean is None else (vector(self.mean, size, "mean") - centre) / spread
         if self.scale is None:

@@ -36,7 +36,7 @@ from unbounded.likelihoods.gaussian_compiled import (
 class Gaussian:
     """Clusters with any covariance: x ~ N(mu, Sigma), mu ~ N(mean, Sigma / kappa), Sigma ~ IW(dof, scale).
 
-    mean: prior mean of a cluster's centre; default the column means.
+    mean: prior mean of a cluster's centre; default the column means (of most rows, where a few are far away).
     kappa: how many observations the prior mean is worth; default 0.05.
     dof: degrees of freedom, above D - 1; default D + 2.
     scale: the prior scale matrix (D x D), its diagonal, or one number; by default a cluster is expected to have half of
@@ -53,7 +53,7 @@ class Gaussian:
     def bind(self, columns: Columns) -> BoundGaussian:
         size = columns.size
         spread = columns.spread()
-        centre = np.where(np.isfinite(columns.mean), columns.mean, 0.0)
+        centre = np.where(np.isfinite(columns.centre), columns.centre, 0.0)
         dof = float(size + 2 if self.dof is None else self.dof)
         if dof <= size - 1:
             raise ValueError(f"Gaussian: dof must be above the number of columns minus one ({size - 1}), got {dof}.")
@@ -99,7 +99,7 @@ class BoundGaussian(Bound):
 
     def terms(self, X: Array) -> Array:
         x = (X[:, self.columns.index] - self.shift) * self.inverse_scale
-        a, b = np.triu_indices(self.size)
+        a, b = self._pairs
         return np.concatenate([x[:, a] * x[:, b], x], axis=1)
 
     def log_base(self, X: Array) -> Array:
@@ -173,13 +173,13 @@ class BoundGaussian(Bound):
         shape = max(0.5 * (self.dof0 - self.size + 1.0), 1.5)
         scale = np.diag(self.scale0) / max(self.dof0 - self.size - 1.0, 1.0) * (shape - 1.0)
         coarse = BoundDiagonalGaussian(columns, self.shift, self.inverse_scale, self.mean0, self.kappa0, shape, scale)
-        a, b = np.triu_indices(self.size)
+        a, b = self._pairs
         return coarse, np.append(np.flatnonzero(a == b), len(a) + np.arange(self.size))
 
     def natural(self, parameters: Parameters) -> tuple[Array, Array]:
         mu, factor = parameters["mean"], parameters["factor"]
         precision = factor @ np.swapaxes(factor, 1, 2)
-        a, b = np.triu_indices(self.size)
+        a, b = self._pairs
         pull = np.einsum("kij,kj->ki", precision, mu)
         quadratic = np.where(a == b, -0.5, -1.0) * precision[:, a, b]
         log_det = np.linalg.slogdet(factor)[1]
@@ -221,13 +221,13 @@ class BoundGaussian(Bound):
         white = np.linalg.solve(np.swapaxes(parameters["factor"], 1, 2)[labels], noise)[:, :, 0]
         return (parameters["mean"][labels] + white) / self.inverse_scale + self.shift
 
+    @cached_property
+    def _factor0(self) -> Array:
+        return np.ascontiguousarray(np.linalg.cholesky(self.scale0).T)
+
     def family(self, first: int = 0) -> tuple[Any, ...]:
-        factor = np.ascontiguousarray(np.linalg.cholesky(self.scale0).T)
-        return (
-            GaussianFamily(
-                self.columns.index, first, self.shift, self.inverse_scale, self.mean0, self.kappa0, self.dof0, factor
-            ),
-        )
+        prior = self.mean0, self.kappa0, self.dof0, self._factor0
+        return (GaussianFamily._make([self.columns.index, first, self.shift, self.inverse_scale, *prior]),)
 
     def tail(self, slots: int, lanes: int) -> tuple[Any, ...]:
         d = self.size

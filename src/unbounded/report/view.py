@@ -16,7 +16,7 @@ import numpy as np
 
 from unbounded.arrays import Array, Arrays
 from unbounded.chain.run import Chain
-from unbounded.chain.store import ChainStore, RunError, RunStore, read_json
+from unbounded.chain.store import RunError, RunStore, read_json
 from unbounded.contracts import Family, Shown, WholeDraws
 from unbounded.models.families import family_of
 from unbounded.round import Clock
@@ -65,7 +65,9 @@ def read(path: str | os.PathLike[str], at_hand: Mapping[str, Any] | None = None)
     """at_hand: what the family can show beside the run directory, such as the rows of the fit."""
     store = RunStore(path)
     config = store.config()
-    stores = [ChainStore(folder) for folder in _folders(store.path)]
+    stores = [store.chain(index) for index in _chains(store.path)]
+    for own in stores:
+        own.checkpoint()  # which knows what the other files must hold
     chains = [Chain(True, own.draws(), own.snapshots()) for own in stores]
     clocks = [own.clock() for own, chain in zip(stores, chains, strict=True) if chain.draws]
     chains = [chain for chain in chains if chain.draws]
@@ -80,9 +82,9 @@ def read(path: str | os.PathLike[str], at_hand: Mapping[str, Any] | None = None)
     return replace(view, atoms=shown, notes=shown.notes)
 
 
-def _folders(path: Path) -> list[Path]:
+def _chains(path: Path) -> list[int]:
     found = [folder for folder in path.glob("chain-*") if folder.is_dir() and folder.name[6:].isdecimal()]
-    return sorted(found, key=lambda folder: int(folder.name[6:]))
+    return sorted(int(folder.name[6:]) for folder in found)
 
 
 def _whole_draws(chains: list[Chain]) -> list[tuple[Arrays, Mapping[str, float]]]:

@@ -14,7 +14,7 @@ from typing import IO, Any
 import numpy as np
 from scipy import sparse
 
-from unbounded.arrays import Array, block_rows
+from unbounded.arrays import Array, block_rows, checked_csr
 from unbounded.sources import files
 from unbounded.sources.files import SourceError
 
@@ -45,6 +45,8 @@ class Reader:
         if len(shape) != 2:
             raise SourceError(f"{self.path} holds an array of shape {shape}; a source needs rows and columns.")
         self.n_rows, self.n_columns = int(shape[0]), int(shape[1])
+        if self.n_rows < 0 or self.n_columns < 0:
+            raise SourceError(f"{self.path} holds an array of shape {shape}; it is damaged.")
         self.dtype = served(np.dtype(dtype), self.path)
 
 
@@ -96,7 +98,6 @@ class Npz(Reader):
     def _matrix(self) -> Any:
         with files.open_binary(self.path) as file:
             matrix = read_csr(file).astype(self.dtype, copy=False)
-        matrix.check_format(full_check=True)
         matrix.sum_duplicates()
         return matrix
 
@@ -242,7 +243,21 @@ def read_csr(file: Any) -> Any:
     """The matrix in an .npz that scipy.sparse.save_npz wrote."""
     with np.load(file, allow_pickle=False) as parts:
         shape = csr_shape(parts)
-        return sparse.csr_matrix(tuple(parts[name] for name in ("data", "indices", "indptr")), shape=shape)
+        _check_sizes(parts, shape)
+        names = ("data", "indices", "indptr")
+        return checked_csr(sparse.csr_matrix(tuple(parts[name] for name in names), shape=shape))
+
+
+def _check_sizes(parts: Any, shape: tuple[int, int]) -> None:
+    """Before anything is unpacked: headers that fit together, and no promises beyond what the archive holds."""
+    lengths = {}
+    for name in ("data", "indices", "indptr"):
+        with parts.zip.open(f"{name}.npy") as entry:
+            (lengths[name],), _, dtype = npy_header(entry)
+            if lengths[name] * dtype.itemsize > parts.zip.getinfo(f"{name}.npy").file_size:
+                raise ValueError(f"{name} is truncated")
+    if lengths["indptr"] != shape[0] + 1 or lengths["indices"] != lengths["data"]:
+        raise ValueError("its parts do not fit together")
 
 
 def csr_shape(parts: Any) -> tuple[int, int]:
@@ -250,7 +265,10 @@ def csr_shape(parts: Any) -> tuple[int, int]:
     layout = parts["format"].item() if "format" in parts else b"csr"
     if layout != b"csr":
         raise ValueError(f"its format is {layout.decode()}")
-    return int(parts["shape"][0]), int(parts["shape"][1])
+    rows, columns = (int(size) for size in parts["shape"])
+    if rows < 0 or columns < 0:
+        raise ValueError(f"its shape is {(rows, columns)}")
+    return rows, columns
 
 
 def csv_header(path: Any) -> Any:

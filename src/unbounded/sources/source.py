@@ -19,6 +19,7 @@ from unbounded.sources.files import SourceError, reading
 from unbounded.sources.formats import FORMATS, Reader
 
 MANIFEST = "pieces.json"
+_LONGEST = 1 << 26  # bytes of a manifest: a million pieces
 UNFINISHED = "unfinished.json"  # in a folder that `unbounded shard` still writes to
 
 
@@ -239,17 +240,26 @@ def _open_folder(folder: str) -> Source:
 def _trusted(folder: str, path: str) -> Source:
     """The source that a manifest describes; its pieces are not looked at before they are needed."""
     try:
+        if files.size(path) > _LONGEST:
+            raise ValueError("it is too long")
         about = json.loads(files.read_all(path))
-        pieces = [
-            Piece(f"{folder}/{each['name']}", int(each["rows"]), int(each["bytes"]), int(each["crc"]))
-            for each in about["pieces"]
-        ]
-        source = Source(about["format"], int(about["columns"]), about["dtype"], pieces)
-        if source.n_rows != about["rows"]:
+        pieces = [_listed(folder, each) for each in about["pieces"]]
+        source = Source(about["format"], int(about["columns"]), str(np.dtype(about["dtype"])), pieces)
+        known = source.format in FORMATS and source.dtype in (np.float32, np.float64)
+        if not known or source.shape[1] < 1 or source.n_rows != about["rows"]:
             raise ValueError("its pieces do not add up")
         return source
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise SourceError(f"{path} is damaged; delete it to open the pieces without it.") from error
+
+
+def _listed(folder: str, each: Any) -> Piece:
+    """A piece of a manifest: a file in its folder, and nowhere else."""
+    name, sizes = each["name"], [int(each[key]) for key in ("rows", "bytes", "crc")]
+    plain = isinstance(name, str) and name not in ("", ".", "..") and not set(name) & set("/\\\0")
+    if not plain or not 0 <= min(sizes) <= max(sizes) < 2**53:
+        raise ValueError("a piece is not a file of the folder")
+    return Piece(f"{folder}/{name}", *sizes)
 
 
 def _check_like(reader: Reader, n_columns: int, dtype: np.dtype[Any]) -> None:

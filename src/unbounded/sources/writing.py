@@ -15,7 +15,7 @@ import numpy as np
 from scipy import sparse
 
 from unbounded.arrays import Array, block_rows
-from unbounded.disk import write_whole
+from unbounded.disk import tidy, write_whole
 from unbounded.sources.files import SourceError
 from unbounded.sources.source import MANIFEST, UNFINISHED, Source, scan
 
@@ -68,6 +68,7 @@ def _prepare(folder: Path, plan: str) -> None:
             raise SourceError(
                 f"{folder} holds unfinished pieces of other data or settings; delete it or choose another."
             )
+        tidy(folder)
     elif any(folder.iterdir()):
         raise SourceError(f"{folder} is not empty; choose another folder.")
     else:

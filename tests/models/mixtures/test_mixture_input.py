@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
+from sklearn.metrics import adjusted_rand_score
 
 from unbounded import (
     Bernoulli,
@@ -465,3 +466,22 @@ def test_fortran_order_and_strides():
 def test_labels_of_any_kind_to_start_from():
     works(dp(init=np.where(np.arange(40) < 20, -7, 10**12)), X)
     works(dp(init=(np.arange(40) < 20).astype(np.uint8)), X)
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", "diagonal_gaussian"])
+@pytest.mark.parametrize("far", [1e2, 1e4, 1e6])
+def test_one_far_row_hides_no_clusters(likelihood, far):
+    rng = np.random.default_rng(1)
+    truth = rng.integers(0, 4, 200)
+    X = np.array([[-5.0, -5.0], [-5.0, 5.0], [5.0, -5.0], [5.0, 5.0]])[truth] + rng.normal(size=(200, 2))
+    X[7] = far
+    labels = DirichletProcessMixture(likelihood, n_warmup=20, n_draws=20, random_state=0).fit(X).labels_
+    assert np.sum(labels == labels[7]) == 1
+    assert adjusted_rand_score(np.delete(truth, 7), np.delete(labels, 7)) > 0.95
+
+
+def test_a_row_out_of_sight_is_warned_of():
+    X = np.random.default_rng(2).normal(size=(100, 2))
+    X[3, 1] = 1e9
+    with pytest.warns(UserWarning, match="column 1 has values more than 1,000,000 times as far out as most"):
+        DirichletProcessMixture(n_warmup=1, n_draws=1, init="one", random_state=0).fit(X)

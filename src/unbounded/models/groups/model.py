@@ -243,7 +243,7 @@ class GroupsState:
             "owner": self.table.owner, **packed(self.table.statistics),
         }  # fmt: skip
 
-    @property
+    @cached_property
     def occupied(self) -> Array:
         return np.flatnonzero(self.table.counts > 0)
 
@@ -457,7 +457,7 @@ class HybridGroups(Groups):
     ) -> list[GroupShare]:
         """What every shard needs of its own; parameters: of all private atoms, when holes are imputed."""
         n_mobile, n_shared = len(chosen.mobile) + chosen.n_extra, len(weights.masses)
-        new_code = np.full(len(state.table.counts), -1)
+        new_code = np.full(len(state.table.counts), -1, np.int32)
         new_code[chosen.mobile] = np.arange(len(chosen.mobile))
         new_code[chosen.frozen] = n_mobile + np.arange(len(chosen.frozen))
         owner = state.table.owner[chosen.private]
@@ -468,6 +468,6 @@ class HybridGroups(Groups):
             code[chosen.private[mine]] = n_shared + np.arange(len(mine))
             usable = n_shared if plan.lone == p else n_mobile  # mutant: global step n own 2
             own = None if parameters is None else {name: value[mine] for name, value in parameters.items()}
-            codes = recode(state, np.arange(len(code)), code, p)
+            codes = recode(state, code, p)
             shares.append(GroupShare(codes, usable, len(mine), weights.share, weights.sticks[p], own))
         return shares

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from unbounded.arrays import Array
+from unbounded.arrays import Array, checked_csr
 from unbounded.randomness import generator
 from unbounded.sources import Source
 
@@ -63,7 +63,7 @@ def count_words(documents: Sequence[Sequence[str]], vocabulary: Sequence[str]) -
 
 def checked_counts(X: Any) -> sparse.csr_matrix:
     """A CSR table of counts, words in order."""
-    counts = sparse.csr_matrix(X)
+    counts = checked_csr(sparse.csr_matrix(X))
     if counts.data.size and counts.data.min() < 0:
         raise ValueError("counts of words cannot be negative.")
     if (counts.data != np.rint(counts.data)).any():

@@ -26,8 +26,10 @@ def draw_parameters(
     likelihood: Bound, counts: Array, statistics: Array, n_extra: int, position: int, rng: np.random.Generator
 ) -> Parameters:
     """Parameters of atoms given their rows; n_extra ghost-only atoms, from the prior, stand at `position`."""
-    counts = np.insert(counts, position, np.zeros(n_extra))
-    statistics = np.insert(statistics, position, np.zeros((n_extra, statistics.shape[1])), axis=0)
+    if n_extra:
+        counts = np.concatenate([counts[:position], np.zeros(n_extra), counts[position:]])
+        none = np.zeros((n_extra, statistics.shape[1]))
+        statistics = np.concatenate([statistics[:position], none, statistics[position:]])
     return likelihood.draw(counts, statistics, rng)
 
 
@@ -98,19 +100,23 @@ class LabelShard:
             self.data[tuple(self.holes.T)] = arrays["holes"]
 
 
-def recode(state: Any, live: Array, code: Array, p: int) -> Array:
-    """Old label code of shard p -> new one, given those of the live atoms (-1 for atoms without rows)."""
-    new = np.full(len(state.table.counts), -1, np.int32)
-    new[live] = code
+def numbered(state: Any) -> Array:
+    """0 .. K-1 for the occupied atoms of the table, -1 for the others."""
+    number = np.full(len(state.table.counts), -1, np.int32)
+    number[state.occupied] = np.arange(len(state.occupied))
+    return number
+
+
+def recode(state: Any, code: Array, p: int) -> Array:
+    """Old label code of shard p -> new one, given the new codes of all atoms of the table."""
     first = state.n_shared + int(state.n_private[:p].sum())
-    return np.concatenate([new[: state.n_shared], new[first : first + int(state.n_private[p])]])
+    return np.concatenate([code[: state.n_shared], code[first : first + int(state.n_private[p])]])
 
 
 def all_labels(state: Any, engine: Engine) -> Array:
     """Labels 0 .. K-1 of all rows, in the order of the occupied atoms of the table."""
-    position = np.full(len(state.table.counts), -1, np.int32)
-    position[state.occupied] = np.arange(len(state.occupied))
-    codes = [recode(state, np.arange(len(position)), position, p) for p in range(len(state.n_private))]
+    number = numbered(state)
+    codes = [recode(state, number, p) for p in range(len(state.n_private))]
     return np.concatenate(engine.map(LabelShard.coded, codes))
 
 

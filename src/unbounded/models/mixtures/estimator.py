@@ -220,7 +220,9 @@ class DirichletProcessMixture(MixtureEstimator):
     keep_assignments : bool, default False
         Keep the labels of every draw in `posterior_["assignments"]`.
     checkpoint : path, default None
-        A run directory; a run that was interrupted there is resumed.
+        A run directory; a run that was interrupted there is resumed (docs/runs.md).
+    checkpoint_seconds : float, default 20
+        Time between checkpoints: what is lost when the process is killed, and made again.
     random_state : int, RandomState or None
     progress : bool, default False
 

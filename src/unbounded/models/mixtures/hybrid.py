@@ -114,21 +114,22 @@ class HybridMixture(Mixture[PartitionMeasure]):
     ) -> list[MixtureShare]:
         """Every shard's codes, what it may do and, when holes are imputed, parameters of its private atoms."""
         live = state.occupied
-        owner = state.table.owner[live][roles.private]
-        code = np.full(len(live), -1)
-        code[roles.mobile] = np.arange(len(roles.mobile))
-        code[roles.frozen] = roles.n_mobile + np.arange(len(roles.frozen))
+        private = live[roles.private]
+        owner = state.table.owner[private]
+        code = np.full(len(state.table.counts), -1, np.int32)
+        code[live[roles.mobile]] = np.arange(len(roles.mobile))
+        code[live[roles.frozen]] = roles.n_mobile + np.arange(len(roles.frozen))
         shares = []
         for p in range(self.n_shards):
             mine = np.flatnonzero(owner == p)
             own_code = code.copy()
-            own_code[roles.private[mine]] = roles.n_shared + np.arange(len(mine))
+            own_code[private[mine]] = roles.n_shared + np.arange(len(mine))
             own = None
             if parameters is not None:
                 own = {name: value[roles.n_shared + mine] for name, value in parameters.items()}
             usable = roles.n_shared if plan.lone == p else roles.n_mobile  # mutant: shares usable
             is_open = bool(plan.open[p])
-            shares.append(MixtureShare(recode(state, live, own_code, p), usable, len(mine), is_open, own))
+            shares.append(MixtureShare(recode(state, own_code, p), usable, len(mine), is_open, own))
         return shares
 
 

@@ -28,7 +28,7 @@ from unbounded.contracts import Engine, Message, Summary
 from unbounded.likelihoods.base import Bound
 from unbounded.models.labelled import labels as labelled
 from unbounded.models.labelled.halves import Cuts, Sides
-from unbounded.models.labelled.labels import Atoms, LabelShard, recode
+from unbounded.models.labelled.labels import Atoms, LabelShard, numbered, recode
 from unbounded.models.mixtures.model import AtomTable, Mixture, MixtureState
 from unbounded.randomness import generator, key
 from unbounded.rows import boundaries, some_rows
@@ -97,8 +97,7 @@ class Edit:
         self.statistics = np.concatenate([table.statistics[live], np.zeros((n_cuts, table.statistics.shape[1]))])
         self.owner = np.append(table.owner[live], np.full(n_cuts, -1))
         self.code = np.arange(self.size + n_cuts)
-        self._position = np.full(len(table.counts), -1)
-        self._position[live] = np.arange(self.size)
+        self._position = numbered(state)
 
     @property
     def alive(self) -> Array:
@@ -106,7 +105,7 @@ class Edit:
 
     def positions(self, p: int) -> Array:
         """The atom of each of shard p's codes, or -1."""
-        return recode(self.state, np.arange(len(self._position)), self._position, p)
+        return recode(self.state, self._position, p)
 
     def wholes(self, proposals: Sequence[Proposal]) -> Atoms:
         """What every set would be as one atom."""

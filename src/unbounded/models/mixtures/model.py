@@ -53,7 +53,7 @@ class MixtureState:
         scalars = {"round": np.array(self.round), "n_shared": np.array(self.n_shared), "hyper": np.array(self.hyper)}
         return {**scalars, "n_private": self.n_private, **self.table._asdict()}
 
-    @property
+    @cached_property
     def occupied(self) -> Array:
         return np.flatnonzero(self.table.counts > 0)
 

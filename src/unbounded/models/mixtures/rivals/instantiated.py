@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from unbounded.arrays import Array
 from unbounded.contracts import Message
-from unbounded.models.labelled.labels import draw_parameters, recode
+from unbounded.models.labelled.labels import draw_parameters, numbered, recode
 from unbounded.models.mixtures.measure import PartitionHyper, PitmanYor, TailLaw
 from unbounded.models.mixtures.message import MixtureRound, MixtureShare
 from unbounded.models.mixtures.model import Mixture, MixtureState
@@ -31,5 +29,5 @@ def message(
     imputed = parameters if model.likelihood.imputes else None
     none = None if imputed is None else {name: value[:0] for name, value in imputed.items()}
     shared = MixtureRound(state.round, hyper, model.finite(parameters, log_weights), n, (law, law), imputed)
-    own = [MixtureShare(recode(state, live, np.arange(k), p), n, 0, False, none) for p in range(model.n_shards)]
+    own = [MixtureShare(recode(state, numbered(state), p), n, 0, False, none) for p in range(model.n_shards)]
     return Message(shared, own)

@@ -20,7 +20,7 @@ import numpy as np
 from unbounded.arrays import Array
 from unbounded.contracts import Engine, Message, Spread, Summary, alone
 from unbounded.likelihoods.base import Parameters
-from unbounded.models.labelled.labels import LabelShard, recode
+from unbounded.models.labelled.labels import LabelShard, numbered, recode
 from unbounded.models.mixtures.measure import PitmanYor
 from unbounded.models.mixtures.message import MixtureRound, MixtureShare
 from unbounded.models.mixtures.model import Mixture, MixtureState
@@ -61,7 +61,7 @@ class Slice(Mixture[PitmanYor]):
         hyper, live = instantiated.update_hyper(self, state), state.occupied
         rng = generator(self.seed, "weights", state.round)
         weights = np.exp(self.measure.log_weights(hyper, state.table.counts[live].astype(float), rng))
-        own = [weights[recode(state, live, np.arange(len(live)), p)] for p in range(self.n_shards)]
+        own = [weights[recode(state, numbered(state), p)] for p in range(self.n_shards)]
         lowest = min(engine.map(partial(self.slices.smallest, slices=self._key(state.round)), own))
         rest = self.measure.rest_weights(hyper, len(live), lowest, rng)  # mutant: jump rest
         weights = np.concatenate([weights, rest])

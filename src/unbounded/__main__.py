@@ -1,0 +1,5 @@
+"""`python -m unbounded` is the command `unbounded`."""
+
+from unbounded.cli import app
+
+app()

@@ -1,0 +1,134 @@
+"""One writer at a time for a run directory: a lock that names its owner, and that a crash leaves open.
+
+Where the file system has locks, the system itself frees that of a dead process. Some shared file systems have none, or
+none that other machines see; there, an owner counts as gone when it has given no sign of life for a while.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import platform
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from unbounded.chain.store import RunError
+from unbounded.disk import tidy
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+NAME = "lock.json"
+BEAT = 5.0  # seconds between signs of life
+SILENT = 60.0  # without one for so long, an owner whose lock cannot be seen is gone
+
+_held: dict[str, int] = {}  # by directory: the thread that writes there
+
+
+@contextmanager
+def only_writer(folder: Path) -> Iterator[None]:
+    """Hold the directory; a thread that does already may ask again."""
+    where, thread = os.path.abspath(folder), threading.get_ident()
+    if _held.get(where) == thread:
+        yield
+        return
+    is_new = not folder.exists()
+    descriptor, done = _claimed(folder), threading.Event()
+    beats = threading.Thread(target=_beat, args=(descriptor, done), daemon=True, name="unbounded-lock")
+    beats.start()
+    _held[where] = thread
+    try:
+        tidy(folder)
+        yield
+    finally:
+        del _held[where]
+        done.set()
+        beats.join()
+        (folder / NAME).unlink(missing_ok=True)
+        os.close(descriptor)
+        if is_new:
+            with suppress(OSError):  # it is not empty: something was written
+                folder.rmdir()
+
+
+def _claimed(folder: Path) -> int:
+    """The lock's file, ours and open."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder / NAME, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise RunError(f"cannot write to the run directory {folder}: {error.strerror or error}.") from error
+    try:
+        _claim(descriptor, folder)
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(descriptor), os.stat(folder / NAME)):
+                return descriptor
+    except BaseException:
+        os.close(descriptor)
+        raise
+    os.close(descriptor)
+    return _claimed(folder)  # the owner has just left, and its file with it
+
+
+def _claim(descriptor: int, folder: Path) -> None:
+    free = _lock(descriptor)
+    owner = _owner(descriptor)
+    mine = _machine()
+    seen = free is True and owner.get("machine") in (None, mine)  # the system's lock tells of this owner
+    if free is False or (owner and not seen and _silence(descriptor, folder) < SILENT):
+        who = f"process {owner.get('process', '?')} on {owner.get('host', 'another machine')}"
+        raise RunError(
+            f"{folder} is being written by {who} since {owner.get('since', 'a moment ago')}; wait for it, stop it or "
+            f"choose another directory. (If it is gone, this is noticed within {SILENT:.0f} seconds.)"
+        )
+    about = {"host": platform.node(), "process": os.getpid(), "since": time.strftime("%Y-%m-%d %H:%M:%S %z")}
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, json.dumps(about | {"machine": mine}).encode() + b"\n", 0)
+
+
+def _lock(descriptor: int) -> bool | None:
+    """Whether the file system's lock is ours now; None where there is no such thing."""
+    if fcntl is None:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    except OSError as error:
+        return False if error.errno in (errno.EWOULDBLOCK, errno.EACCES) else None
+
+
+def _owner(descriptor: int) -> dict[str, Any]:
+    try:
+        said = json.loads(os.pread(descriptor, 4096, 0))
+    except ValueError:
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def _machine() -> str:
+    """A name for all processes that see each other's locks."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return platform.node()
+
+
+def _silence(descriptor: int, folder: Path) -> float:
+    """Seconds since the owner's last sign of life, by the clock of the file system."""
+    probe = folder / f".clock-{os.getpid()}-{threading.get_ident()}"
+    probe.touch()
+    now = probe.stat().st_mtime
+    probe.unlink()
+    return now - os.fstat(descriptor).st_mtime
+
+
+def _beat(descriptor: int, done: threading.Event) -> None:
+    while not done.wait(BEAT):
+        os.utime(descriptor)

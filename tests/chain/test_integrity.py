@@ -1,0 +1,181 @@
+"""Whatever is changed in a run directory is noticed, by a resumed fit and by a report, or makes no difference."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import warnings
+from pathlib import Path
+
+import pytest
+from runs import WARMUP, at_round, cut_the_power, everything, model, press_ctrl_c, rows
+
+from unbounded import RunError
+from unbounded.chain import store
+from unbounded.chain.store import RunWarning, read_arrays, write_arrays
+from unbounded.report import view
+
+X = rows()
+DOCS = Path(__file__).parents[2] / "docs" / "runs.md"
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory):
+    path = tmp_path_factory.mktemp("begun") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        at_round(patch, 14, press_ctrl_c)
+        assert model(path).fit(X).interrupted_
+    return path
+
+
+@pytest.fixture
+def run(begun, tmp_path):
+    return shutil.copytree(begun, tmp_path / "run")
+
+
+def edit_a_line(run):
+    path = run / "chain-0" / "trace.jsonl"
+    path.write_text(path.read_text().replace('"n_clusters": ', '"n_clusters": 1', 1))
+    return "trace.jsonl is damaged: it was changed or cut"
+
+
+def drop_a_line(run):
+    path = run / "chain-0" / "trace.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[:1] + lines[2:]))
+    return "trace.jsonl is damaged"
+
+
+def flip_a_label(run):
+    path = run / "chain-0" / "assignments.bin"
+    content = bytearray(path.read_bytes())
+    content[100] ^= 1
+    path.write_bytes(content)
+    return "assignments.bin is damaged: it was changed or cut"
+
+
+def delete_a_snapshot(run):
+    path = sorted((run / "chain-0" / "snapshots").iterdir())[0]
+    path.unlink()
+    return f"{path.name} is damaged or missing"
+
+
+def flip_a_snapshot(run):
+    path = sorted((run / "chain-0" / "snapshots").iterdir())[0]
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    return f"{path.name} is damaged"
+
+
+def exchange_snapshots(run):
+    one, other = sorted((run / "chain-0" / "snapshots").iterdir())[:2]
+    shutil.copy(one, other)
+    return f"{other.name} is damaged or missing"
+
+
+def add_a_snapshot(run):
+    path = run / "chain-0" / "snapshots" / "notes.ub"
+    shutil.copy(sorted((run / "chain-0" / "snapshots").iterdir())[0], path)
+    return "notes.ub is not of this run; remove it"
+
+
+def remove_a_key(run):
+    config = json.loads((run / "run.json").read_text())
+    del config["seed"]
+    (run / "run.json").write_text(json.dumps(config))
+    return "seed|run.json was changed"
+
+
+def change_a_setting(run):
+    config = json.loads((run / "run.json").read_text())
+    config["thin"] = 1
+    (run / "run.json").write_text(json.dumps(config))
+    return "thin|run.json was changed"
+
+
+def come_from_the_future(run):
+    path = run / "chain-0" / "checkpoint.ub"
+    path.write_bytes(path.read_bytes().replace(b"unbounded 1", b"unbounded 2", 1))
+    return "written by a later version"
+
+
+CHANGES = (
+    edit_a_line, drop_a_line, flip_a_label, delete_a_snapshot, flip_a_snapshot, exchange_snapshots, add_a_snapshot,
+    remove_a_key, change_a_setting, come_from_the_future,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+def test_what_was_changed_is_said(run, change):
+    said = change(run)
+    for read in (lambda: model(run).fit(X), lambda: view.read(run)):
+        with pytest.raises(RunError, match=said) as error:
+            read()
+        assert "\n" not in str(error.value)
+        assert str(error.value).endswith(".")
+
+
+def test_files_that_are_nobodys_business(run):
+    undisturbed = everything(model().fit(X))
+    (run / "notes.txt").write_text("do not touch")
+    (run / "chain-0" / "snapshots" / "notes.txt").write_text("do not touch")
+    (run / "chain-0" / "timing.json").write_text("{")
+    (run / "about.json").unlink()
+    assert everything(model(run).fit(X)) == undisturbed
+
+
+def test_other_versions_are_a_warning(run, monkeypatch):
+    known = store.versions()
+    monkeypatch.setattr(store, "versions", lambda: known | {"numpy": "9.9"})
+    with pytest.warns(RunWarning, match=f"written with numpy {known['numpy']}, now 9.9; from here on"):
+        model(run).fit(X)
+
+
+def test_checkpoints_that_know_of_no_files_are_read(run):
+    """Those of older versions."""
+    for chain in ("chain-0", "chain-1"):
+        path = run / chain / "checkpoint.ub"
+        if path.exists():
+            arrays = read_arrays(path)
+            write_arrays(path, {name: value for name, value in arrays.items() if name not in ("files", "versions")})
+        trace = run / chain / "trace.jsonl"
+        if trace.exists():
+            lines = [json.loads(line) for line in trace.read_text().splitlines()]
+            trace.write_text("".join(json.dumps({k: v for k, v in x.items() if k != "draw"}) + "\n" for x in lines))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert everything(model(run).fit(X)) == everything(model().fit(X))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_schedulers_are_heard(tmp_path, monkeypatch, number):
+    """What they send before they kill does what Ctrl-C does; an answer that somebody else has is left alone."""
+    before = signal.getsignal(number)
+    with monkeypatch.context() as patch:
+        at_round(patch, WARMUP + 5, lambda: signal.raise_signal(number))
+        assert model(tmp_path).fit(X).interrupted_
+    assert signal.getsignal(number) == before
+    assert everything(model(tmp_path).fit(X)) == everything(model().fit(X))
+
+
+def test_the_first_checkpoint_is_that_of_the_start(tmp_path, monkeypatch):
+    """A run that dies at once does not have to start again."""
+    with monkeypatch.context() as patch:
+        at_round(patch, 1, cut_the_power)
+        with pytest.raises(RuntimeError, match="power"):
+            model(tmp_path).fit(X)
+    assert int(read_arrays(tmp_path / "chain-0" / "checkpoint.ub")["state/round"]) == 0
+    assert everything(model(tmp_path).fit(X)) == everything(model().fit(X))
+
+
+def test_the_format_is_as_documented(run):
+    """Twenty lines of NumPy, as docs/runs.md has them."""
+    page = DOCS.read_text().split("```python")[1].split("```")[0]
+    names: dict = {}
+    exec(page, names)
+    draws, snapshot, checkpoint = names["read"](run / "chain-0")
+    assert [draw["draw"] for draw in draws] == list(range(len(draws)))
+    assert snapshot["labels"].shape == (len(X),)
+    assert int(checkpoint["n_draws"]) == len(draws)
