@@ -321,10 +321,6 @@ MUTANTS = [
         "value += math.log(1.0 / MOST)", "absorptions",
     ),
     Mutant(
-        "features: any atom as likely to be absorbed", "absorption choice",
-        "value -= math.log(here.size)", "absorptions",
-    ),
-    Mutant(
         "features: the signs of a set that absorbs stay", "absorption sign",
         "loadings = change.old.loadings[1:]", "absorptions",
     ),

@@ -266,7 +266,7 @@ def _log_absorption(here: Place, change: Change) -> float:
         return value + math.log(_deaths(here)[absorbed])  # mutant: death choice
     chances, inclusion = _absorptions(here, change.sign)
     inside = np.isin(np.arange(here.size), change.gone[1:])
-    value += math.log(chances[absorbed])  # mutant: absorption choice
+    value += math.log(chances[absorbed])
     return value + float(np.log(np.where(inside, inclusion[absorbed], 1.0 - inclusion[absorbed])).sum())
 
 
