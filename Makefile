@@ -5,7 +5,7 @@ DATA ?=
 SOURCES := src tests benchmarks examples experiments docs/skeletons
 export OPENBLAS_NUM_THREADS = 1
 
-.PHONY: demo test tests types-and-engines lint style types hooks walk exactness faults mutants bench bench-speed bench-features bench-peers bench-million bench-topics bench-topic-peers bench-engines bench-compile bench-travel bench-mixing paper paper-quick paper-docs clean
+.PHONY: demo test tests types-and-engines lint style types hooks walk exactness faults mutants bench bench-speed bench-features bench-peers bench-million bench-topics bench-topic-peers bench-engines bench-compile bench-travel bench-travel-features bench-mixing paper paper-quick paper-docs clean
 
 demo: .setup-done
 	$(BIN)/python examples/demo.py
@@ -76,6 +76,10 @@ bench-travel: .setup-done
 bench-mixing: .setup-done
 	$(BIN)/python benchmarks/mixing.py agree -j 2
 	$(BIN)/python benchmarks/mixing.py quality
+
+bench-travel-features: .setup-done
+	$(BIN)/python benchmarks/travel_features.py cost
+	$(BIN)/python benchmarks/travel_features.py heal
 
 bench-million: .setup-done
 	$(BIN)/python benchmarks/million.py

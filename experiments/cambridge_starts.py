@@ -16,8 +16,9 @@ from experiments import data, figures
 from experiments.chains import GHOSTS, HOT, PUBLISHED, WARM, Plan, feature_trace
 from experiments.common import Experiment, Finding, Request, Rows, more, no_worse, save_rows, say
 from unbounded.arrays import Array
+from unbounded.models.features.jump import Jumps
 
-JUMPING = replace(GHOSTS, label="hybrid, ghosts with jumps (ours)", options={"jumps": True})
+JUMPING = replace(GHOSTS, label="hybrid, ghosts with jumps (ours)", options={"jumps": Jumps()})
 METHODS = (PUBLISHED, WARM, HOT, GHOSTS, JUMPING)
 SWEEPS, HIDDEN = 5, 0.1
 TRUE_FEATURES = 4

@@ -118,7 +118,7 @@ def features(X: Array, method: Method, plan: Plan, likelihood: Any = None) -> An
             dtype="float64",
         ),
         resolve(method.instantiate),
-        **({"jumps": False} if method.sampler == "hybrid" else {}) | method.options,
+        **({"jumps": None} if method.sampler == "hybrid" else {}) | method.options,
     )
 
 

@@ -21,6 +21,7 @@ from scipy.special import digamma
 from unbounded.columns import describe
 from unbounded.engines import build
 from unbounded.models.features.hybrid import HybridFeatures
+from unbounded.models.features.jump import Jumps
 from unbounded.models.features.linear_gaussian import LinearGaussian, Scales
 from unbounded.models.features.measure import FeatureHyper
 from unbounded.models.features.measures import BetaBernoulli, BetaNegativeBinomial, GammaPoisson
@@ -209,6 +210,7 @@ class Joint:
     replicates: int = 40
     rounds: int = 64
     seed: int = 0
+    jumps: Jumps | None = None
 
     def __str__(self) -> str:
         words = f"{self.kind}-{self.rows}-{self.rule}-P{self.n_shards}-L{self.sweeps}".replace("ghosts=", "")
@@ -238,6 +240,7 @@ def replicate(joint: Joint, seed: int) -> Array:
             sweeps=joint.sweeps,
         ),
         rule=joint.rule,
+        jumps=joint.jumps,
     )
     total: Any = 0.0
     for round_ in range(joint.rounds):
@@ -275,6 +278,7 @@ class Many:
     n_rows: int = 60
     chains: int = 50
     rounds: int = 30
+    jumps: Jumps | None = None
 
     def __str__(self) -> str:
         words = f"{self.law}-n{self.n_rows}-{self.rule}-P{self.n_shards}-lanes{self.lanes}"
@@ -304,7 +308,7 @@ def check_many(many: Many) -> Verdict:
     likelihood, measure_ = LinearGaussian(noise=2.0, loading=0.5).bind(describe(X)), many.law.measure
     engine = build("serial", FeatureShards(X, likelihood, many.n_shards, measure_.binary))
     for chain in range(many.chains):
-        model = HybridFeatures(Setup(measure_, likelihood, n, many.n_shards, chain), rule=many.rule)
+        model = HybridFeatures(Setup(measure_, likelihood, n, many.n_shards, chain), rule=many.rule, jumps=many.jumps)
         model = with_lanes(model, many.lanes) if many.lanes else model
         Z = buffet(many.law.kind, many.law.alpha, many.law.c, many.law.r, n, rng)
         X = rng.normal(Z @ rng.normal(0.0, 0.5, (Z.shape[1], 1)), 2.0)

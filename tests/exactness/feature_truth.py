@@ -23,6 +23,7 @@ from scipy.special import betaln, digamma, gammaln, logsumexp, softmax, xlogy
 
 from unbounded.columns import describe
 from unbounded.engines import build
+from unbounded.models.features.jump import Jumps
 from unbounded.models.features.kernel import CompiledFeatures
 from unbounded.models.features.kernels import KERNELS
 from unbounded.models.features.linear_gaussian import LinearGaussian
@@ -36,6 +37,7 @@ from unbounded.round import rounds
 Array = np.ndarray
 MISSING = 1e-6  # posterior mass that may be left out
 TOO_MANY = 400_000  # states: then the problem is not tiny
+SOME = Jumps(every=1, tries=1, folds=1, ahead=0.5)  # proposals are slow, and tiny data need both directions
 
 
 # ---- the prior: rates of columns
@@ -502,10 +504,10 @@ class FeatureRun(Run):
     chains: int = 50
     rounds: int = 50
     lanes: int | None = None  # rows per block
-    jumps: bool = True  # of whole atoms, before every round
+    jumps: Jumps | None = None  # of whole columns, before every round
 
     def __str__(self) -> str:
-        return super().__str__() + (f"-lanes{self.lanes}" if self.lanes else "") + "-jumps" * self.jumps
+        return super().__str__() + (f"-lanes{self.lanes}" if self.lanes else "") + "-jumps" * (self.jumps is not None)
 
 
 def on_device(model: Any, device: str) -> Any:

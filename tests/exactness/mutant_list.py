@@ -387,12 +387,60 @@ MUTANTS = [
         "taken = binomial(left, 0.5, stream(own, k))", "factors",
     ),
     Mutant(
-        "features: jumps forget the coins", "jump log ratio",
-        "log_ratio += math.log(size) + _log_set(len(chosen), new_size) - log_forward", "ghosts",
+        "features: folds forget the coins", "fold log ratio",
+        "log_ratio += math.log(size) + _log_set(len(chosen), new_size) - log_forward - LOG_FOLDS", "folds",
     ),
     Mutant(
-        "features: jumps forget the order of atoms", "jump log ratio",
-        "log_ratio += _log_set(len(chosen), new_size) + log_coins - log_forward", "ghosts",
+        "features: folds forget the order of atoms", "fold log ratio",
+        "log_ratio += _log_set(len(chosen), new_size) + log_coins - log_forward - LOG_FOLDS", "folds",
+    ),
+    Mutant(
+        "features: jumps forget how probable the old entries were", "jump entries",
+        'log_ratio -= float(found["log_q"][1])', "deaths",
+    ),
+    Mutant(
+        "features: jumps forget what was drawn of the columns that go", "jump terms",
+        "log_ratio += _log_terms(there, back)", "deaths",
+    ),
+    Mutant(
+        "features: jumps as if both directions were as likely", "jump ahead",
+        "pass", "deaths",
+    ),
+    Mutant(
+        "features: the pool decides twice", "jump decision",
+        "if not math.log(rng.random()) < log_ratio:", "promises",
+    ),
+    Mutant(
+        "features: any atom as likely to die", "death choice",
+        "return value - math.log(here.size)", "deaths",
+    ),
+    Mutant(
+        "features: one size of proposed loadings counted for all", "any spread",
+        "return float(logsumexp(each, axis=1).sum())", "deaths",
+    ),
+    Mutant(
+        "features: sets that emit an atom are never all there are", "emission set",
+        "value += math.log(1.0 / MOST)", "absorptions",
+    ),
+    Mutant(
+        "features: the signs of a set that absorbs stay", "absorption sign",
+        "loadings = change.old.loadings[1:]", "absorptions",
+    ),
+    Mutant(
+        "features: columns in one order only, of those that fit the pool", "discovery order",
+        "return value - _log_choices(here.size, k)", "discoveries",
+    ),
+    Mutant(
+        "features: any columns as likely to be replaced together", "similar choice",
+        "value += math.log(1.0 / np.count_nonzero(weight))", "discoveries",
+    ),
+    Mutant(
+        "features: loadings grow, and their volume does not", "multiple volume",
+        "return 0.0", "multiples",
+    ),
+    Mutant(
+        "features: jumps without the factors of counts", "jump counts",
+        "entries = state.table.entries", "multiples",
     ),
     Mutant(
         "hierarchical: no row joins a table with a private dish", "at table weight",

@@ -38,6 +38,7 @@ def battery() -> dict[str, Callable[[], Any]]:
     """Fast checks by name; together they use all that the mutants touch."""
     import answers
     import enumeration
+    import feature_jumps
     import feature_problems
     import feature_truth
     import flat
@@ -47,6 +48,7 @@ def battery() -> dict[str, Callable[[], Any]]:
     import geweke
     import jumps
     from enumeration import Run
+    from feature_jumps import Moves
     from feature_truth import FeatureRun
     from franchise_truth import GroupedRun
     from problems import problem
@@ -60,6 +62,9 @@ def battery() -> dict[str, Callable[[], Any]]:
 
     def columns(case: str, law: str, n: int, run: FeatureRun) -> Callable[[], Any]:
         return lambda: feature_truth.check(feature_problems.problem(case, law, n), run)
+
+    def moved(case: str, law: str, n: int, moves: Moves) -> Callable[[], Any]:
+        return lambda: feature_jumps.check(feature_problems.problem(case, law, n), moves)
 
     def seats(case: str, measure: str, run: GroupedRun) -> Callable[[], Any]:
         return lambda: franchise_truth.check(franchise_problems.problem(case, measure), run)
@@ -102,11 +107,17 @@ def battery() -> dict[str, Callable[[], Any]]:
         "shared": seats("words", "fixed", GroupedRun("direct", Ghosts(8), 2, rounds=800)),
         "tables": tables,
         "eta": seats("words-eta", "sampled", GroupedRun("direct", Ghosts(), 2)),
-        "buffet": columns("gaussian-3", "bb-1", 3, FeatureRun(Ghosts(0), jumps=False)),
-        "buffet-2": columns("gaussian-3", "bb-2", 3, FeatureRun(Ghosts(0), jumps=False)),
-        "order": columns("gaussian-holes", "bb-2", 3, FeatureRun(Ghosts(0), jumps=False, chains=400, rounds=400)),
+        "buffet": columns("gaussian-3", "bb-1", 3, FeatureRun(Ghosts(0))),
+        "buffet-2": columns("gaussian-3", "bb-2", 3, FeatureRun(Ghosts(0))),
+        "order": columns("gaussian-holes", "bb-2", 3, FeatureRun(Ghosts(0), chains=400, rounds=400)),
         "ghosts": columns("sharp", "bb-1", 3, FeatureRun(Ghosts(), 2, rounds=100)),
-        "sweeps": columns("gaussian-3", "bb-2", 3, FeatureRun(Ghosts(30), 2, 3, jumps=False, rounds=100)),
+        "folds": moved("gaussian-3", "bb-2", 3, Moves("fold", tries=0, folds=4, chains=60, rounds=100)),
+        "deaths": moved("gaussian-3", "bb-2", 3, Moves("death", ahead=0.75, chains=80, rounds=100)),
+        "absorptions": moved("gaussian-1", "bb-1", 3, Moves("absorption", 1, tries=4, chains=80, rounds=100)),
+        "discoveries": moved("gaussian-3", "bb-2", 3, Moves("discovery", 1, tries=2, chains=60, rounds=100)),
+        "multiples": moved("gaussian-3", "gp-2", 2, Moves("multiple", 1, rounds=100)),
+        "promises": moved("sharp", "bb-1", 3, Moves("death", 2, 2, strict=True, rounds=100)),
+        "sweeps": columns("gaussian-3", "bb-2", 3, FeatureRun(Ghosts(30), 2, 3, rounds=100)),
         "factors": columns("poisson", "bb-1", 3, FeatureRun(Ghosts(), 2)),
         "collapsed": cells("bernoulli", "py", Run(Ghosts(0))),
         "tail": cells("sharp", "dp", Run(Ghosts(0), 1, 2)),

@@ -18,7 +18,7 @@ import franchise_truth
 import numpy as np
 import pytest
 from enumeration import Run, check
-from feature_truth import FeatureRun, Posterior, Problem
+from feature_truth import SOME, FeatureRun, Posterior, Problem
 from franchise_truth import GroupedRun
 from problems import problem
 from scipy.special import betaln, gammaln, softmax
@@ -86,7 +86,7 @@ MORE = [
     ("hole", "fixed", gossip_groups(1, 2)),
     ("poisson", "bb-1", COLLAPSED),
     ("gaussian-holes", "bb-2", COLLAPSED),
-    ("sharp", "bb-1", FeatureRun(ANY, sampler="collapsed", options=(("jumps", True),))),
+    ("sharp", "bb-1", FeatureRun(ANY, sampler="collapsed", options=(("jumps", SOME),))),
     ("words-eta", "sampled", GroupedRun("direct", ANY, sampler="collapsed")),
     ("bernoulli", "fixed", GroupedRun("franchise", ANY, 2, sampler="collapsed")),
     ("gaussian", "fixed", GroupedRun("franchise", ANY, 1, 3, sampler="collapsed")),

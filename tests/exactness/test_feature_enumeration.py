@@ -10,6 +10,7 @@ import pytest
 from feature_problems import LAWS, problem
 from feature_truth import (
     MISSING,
+    SOME,
     FeatureRun,
     Law,
     PoissonTruth,
@@ -33,15 +34,15 @@ from unbounded.setup import Setup
 
 # Every measure with every likelihood; c, P, L, T, rule, engine, precision, holes, intercept and blocks at least once.
 SHORT = [
-    ("gaussian-3", "bb-1", 3, FeatureRun(Ghosts(0), jumps=False)),
-    ("gaussian-3", "bb-2", 3, FeatureRun(Ghosts(), 3, lanes=1)),
-    ("sharp", "bb-1", 3, FeatureRun(Ghosts(), 2, 3)),
+    ("gaussian-3", "bb-1", 3, FeatureRun(Ghosts(0))),
+    ("gaussian-3", "bb-2", 3, FeatureRun(Ghosts(), 3, lanes=1, jumps=SOME)),
+    ("sharp", "bb-1", 3, FeatureRun(Ghosts(), 2, 3, jumps=SOME)),
     ("gaussian-holes", "bb-2", 3, FeatureRun(Ghosts(1), 2)),
-    ("gaussian-intercept", "bb-1", 3, FeatureRun(OneOpen(), 3, jumps=False)),
+    ("gaussian-intercept", "bb-1", 3, FeatureRun(OneOpen(), 3)),
     ("gaussian-centred", "bb-2", 3, FeatureRun(Ghosts(), 2)),
     ("gaussian-2", "bb-2", 3, FeatureRun(Ghosts(30), 2, dtype="float32")),
     ("gaussian-3", "gp-2", 2, FeatureRun(Ghosts(0), 1, 3, lanes=1)),
-    ("gaussian-holes-intercept", "gp-1", 2, FeatureRun(Ghosts(), 2)),
+    ("gaussian-holes-intercept", "gp-1", 2, FeatureRun(Ghosts(), 2, jumps=SOME)),
     ("gaussian-3", "gp-5", 3, FeatureRun(Ghosts(30), 3, engine="threads")),
     ("gaussian-holes-intercept", "bnb-1", 2, FeatureRun(OneOpen(2), 2)),
     ("gaussian-holes-intercept", "bnb-2", 2, FeatureRun(Ghosts(), 1, dtype="float32")),
@@ -70,10 +71,10 @@ def test_chains_agree_with_enumeration(parameters):
 
 
 PUBLISHED = [
-    ("gaussian-3", "bb-2", 3, FeatureRun(AsPublished("cold"), jumps=False)),
-    ("gaussian-3", "gp-2", 2, FeatureRun(AsPublished("cold"), 2, jumps=False)),
-    ("poisson", "bb-2", 3, FeatureRun(AsPublished("cold"), 3, jumps=False, rounds=20)),
-    ("gaussian-3", "bb-2", 3, FeatureRun(AsPublished("hot"), 3, jumps=False)),
+    ("gaussian-3", "bb-2", 3, FeatureRun(AsPublished("cold"))),
+    ("gaussian-3", "gp-2", 2, FeatureRun(AsPublished("cold"), 2)),
+    ("poisson", "bb-2", 3, FeatureRun(AsPublished("cold"), 3, rounds=20)),
+    ("gaussian-3", "bb-2", 3, FeatureRun(AsPublished("hot"), 3)),
 ]
 
 
@@ -278,8 +279,8 @@ def ways(n: int, rounds: int) -> list[FeatureRun]:
     runs = []
     for n_shards in range(1, n + 1):
         for ghosts in (0, 1, n, 10 * n) if n_shards == 1 else (1, n, 10 * n):
-            runs.append(replace(some, rule=Ghosts(ghosts), n_shards=n_shards))
-            runs.append(replace(some, rule=Ghosts(ghosts), n_shards=n_shards, sweeps=3, lanes=1, jumps=False))
+            runs.append(replace(some, rule=Ghosts(ghosts), n_shards=n_shards, jumps=SOME))
+            runs.append(replace(some, rule=Ghosts(ghosts), n_shards=n_shards, sweeps=3, lanes=1))
             runs.append(replace(some, rule=OneOpen(ghosts), n_shards=n_shards, sweeps=2))
     return [replace(run, seed=i + 1) for i, run in enumerate(runs)]
 

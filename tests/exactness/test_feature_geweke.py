@@ -7,19 +7,19 @@ import pytest
 from enumeration import judge
 from feature_geweke import Joint, Many, buffet, check, check_many
 from feature_problems import LAWS
-from feature_truth import Law, patterns
+from feature_truth import SOME, Law, patterns
 
 from unbounded.instantiation import AsPublished, Ghosts, OneOpen
 
 SHORT = [
-    Joint("bb", "gaussian", Ghosts(), 3),
+    Joint("bb", "gaussian", Ghosts(), 3, jumps=SOME),
     Joint("gp", "gaussian", Ghosts(2), 2, holes=True),
     Joint("bnb", "intercept", Ghosts(), 1),
     Joint("bb", "poisson", Ghosts(), 2),
     Joint("gp", "poisson", OneOpen(), 3, holes=True),
 ]
 LONG = [
-    Joint(kind, rows, rule, n_shards, sweeps, holes, replicates=60, rounds=300, seed=1)
+    Joint(kind, rows, rule, n_shards, sweeps, holes, 60, 300, 1, SOME if n_shards > 1 else None)
     for kind in ("bb", "gp", "bnb")
     for rows in ("gaussian", "intercept", "poisson")
     for rule, n_shards, sweeps, holes in (

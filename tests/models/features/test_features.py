@@ -39,7 +39,7 @@ def _check_name(check):
 @pytest.fixture
 def short_pilots(monkeypatch):
     """The default start, in a tenth of its rounds: conventions do not care how far it gets."""
-    monkeypatch.setattr("unbounded.models.features.start.PILOT_ROUNDS", 20)
+    monkeypatch.setattr("unbounded.models.features.start.PILOTS", {True: (1, 5), False: (3, 20)})
 
 
 @pytest.mark.usefixtures("short_pilots")

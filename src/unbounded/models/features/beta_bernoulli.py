@@ -71,9 +71,16 @@ class BetaBernoulli(FeatureMeasure):
 
         return draws_by_ratio(rng.random(size), first, ratio)
 
-    def log_weights(self, hyper: FeatureHyper, amounts: Array, n: float, rng: np.random.Generator) -> Array:
-        """Log odds of Beta(amounts, n - amounts + c) draws."""
-        value: Array = log_gamma_draws(amounts, rng) - log_gamma_draws(n - amounts + hyper.c, rng)
+    def weight_shapes(self, hyper: FeatureHyper, amounts: Array, n: float) -> tuple[Array, Array]:
+        return amounts, n - amounts + hyper.c
+
+    def draw_weights(self, first: Array, second: Array, rng: np.random.Generator) -> Array:
+        """Log odds of beta draws."""
+        value: Array = log_gamma_draws(first, rng) - log_gamma_draws(second, rng)
+        return value
+
+    def log_weight_density(self, weights: Array, first: Array, second: Array) -> Array:
+        value: Array = first * weights - (first + second) * np.logaddexp(0.0, weights) - betaln(first, second)
         return value
 
     def law(self, hyper: FeatureHyper, n: float, open_: bool = True) -> BernoulliLaw:

@@ -8,7 +8,7 @@ from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import betaln, digamma, gammaln
+from scipy.special import betaln, digamma, gammaln, xlog1py
 
 from unbounded.arrays import Array
 from unbounded.compiled.draws import log_beta
@@ -84,10 +84,17 @@ class BetaNegativeBinomial(FeatureMeasure):
 
         return draws_by_ratio(rng.random(size), first, ratio)
 
-    def log_weights(self, hyper: FeatureHyper, amounts: Array, n: float, rng: np.random.Generator) -> Array:
-        x = log_gamma_draws(amounts, rng)
-        y = log_gamma_draws(np.full(len(amounts), hyper.c + n * self.failures), rng)
+    def weight_shapes(self, hyper: FeatureHyper, amounts: Array, n: float) -> tuple[Array, Array]:
+        return amounts, np.full(len(amounts), hyper.c + n * self.failures)
+
+    def draw_weights(self, first: Array, second: Array, rng: np.random.Generator) -> Array:
+        """Logs of beta draws."""
+        x, y = log_gamma_draws(first, rng), log_gamma_draws(second, rng)
         value: Array = x - np.logaddexp(x, y)
+        return value
+
+    def log_weight_density(self, weights: Array, first: Array, second: Array) -> Array:
+        value: Array = first * weights + xlog1py(second - 1.0, -np.exp(weights)) - betaln(first, second)
         return value
 
     def law(self, hyper: FeatureHyper, n: float, open_: bool = True) -> NegativeBinomialLaw:

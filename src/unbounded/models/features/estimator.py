@@ -20,6 +20,7 @@ from unbounded.models.features import start as feature_start
 from unbounded.models.features.beta_bernoulli import BetaBernoulli
 from unbounded.models.features.beta_negative_binomial import BetaNegativeBinomial
 from unbounded.models.features.gamma_poisson import GammaPoisson
+from unbounded.models.features.jump import Jumps
 from unbounded.models.features.kernels import KERNELS
 from unbounded.models.features.likelihood import FeatureBound
 from unbounded.models.features.likelihoods import LIKELIHOODS
@@ -55,8 +56,12 @@ class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChainE
     mass: float | Gamma | None = None
     concentration: float | Gamma | None = None
     init: str | ArrayLike = "grown"
+    jumps: bool = True
 
     _choices: ClassVar[Choices] = CHOICES
+
+    def _moves(self) -> dict[str, Jumps | None]:
+        return {"jumps": Jumps() if self.jumps else None} if self.sampler in ("hybrid", "collapsed") else {}
 
     def _hyper_priors(self) -> tuple[float | Gamma, float | Gamma]:
         mass, concentration = (Gamma() if v is None else v for v in (self.mass, self.concentration))
@@ -223,7 +228,7 @@ class BetaBernoulliFeatures(FeatureEstimator):
     init : str or array, default "grown"
         "grown", "one", "prior", or a matrix Z with a row for each row and a column for each feature.
     jumps : bool, default True
-        Propose to absorb whole features into others (linear Gaussian only). The paper's rules have no such moves.
+        Moves of whole features (linear Gaussian only; docs/features.md). The paper's rules have no such moves.
     dtype : {"float64", "float32"}
         Precision of the vectorised part; rounds that would lose accuracy in float32 run in float64.
     n_snapshots : int, default 32
@@ -248,13 +253,9 @@ class BetaBernoulliFeatures(FeatureEstimator):
     """
 
     likelihood: str | Likelihood = field(default="linear_gaussian", kw_only=False)
-    jumps: bool = True
 
     def _measure(self) -> FeatureMeasure:
         return BetaBernoulli(*self._hyper_priors())
-
-    def _moves(self) -> dict[str, bool]:
-        return {"jumps": bool(self.jumps)} if self.sampler in ("hybrid", "collapsed") else {}
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -62,8 +62,16 @@ class GammaPoisson(FeatureMeasure):
     def ghost_counts(self, hyper: FeatureHyper, n: int, total: int, size: int, rng: np.random.Generator) -> Array:
         return rng.logseries(total / (hyper.c + n + total), size) if size else np.empty(0, np.int64)
 
-    def log_weights(self, hyper: FeatureHyper, amounts: Array, n: float, rng: np.random.Generator) -> Array:
-        value: Array = log_gamma_draws(amounts, rng) - math.log(hyper.c + n)
+    def weight_shapes(self, hyper: FeatureHyper, amounts: Array, n: float) -> tuple[Array, Array]:
+        return amounts, np.full(len(amounts), hyper.c + n)
+
+    def draw_weights(self, first: Array, second: Array, rng: np.random.Generator) -> Array:
+        """Logs of gamma draws."""
+        value: Array = log_gamma_draws(first, rng) - np.log(second)
+        return value
+
+    def log_weight_density(self, weights: Array, first: Array, second: Array) -> Array:
+        value: Array = first * (weights + np.log(second)) - second * np.exp(weights) - gammaln(first)
         return value
 
     def law(self, hyper: FeatureHyper, n: float, open_: bool = True) -> PoissonLaw:

@@ -27,6 +27,14 @@ class FeatureStatistics(NamedTuple):
     n_rows: int
 
 
+class Loadings(NamedTuple):
+    """The law of Gaussian loadings given Z: columns of the data are independent and have the same covariance."""
+
+    mean: Array  # [K, D]
+    covariance: Array  # [K, K]
+    spread: float  # variance a priori
+
+
 class FeatureBound(ABC):
     """A feature likelihood with its prior, bound to columns."""
 
@@ -70,6 +78,10 @@ class FeatureBound(ABC):
     @abstractmethod
     def expected(self, scales: Any, statistics: FeatureStatistics) -> Array:
         """Posterior means of all loadings given Z and the data (or their parts)."""
+
+    def posterior(self, scales: Any, statistics: FeatureStatistics) -> Loadings:
+        """The law of all loadings given Z and the data, where they are Gaussian (`gram`)."""
+        raise NotImplementedError
 
     @abstractmethod
     def draw_prior(self, scales: Any, size: int, rng: np.random.Generator) -> Array:

@@ -16,7 +16,7 @@ from scipy.linalg import solve_triangular
 from unbounded.arrays import Array
 from unbounded.columns import Columns
 from unbounded.likelihoods.base import positive
-from unbounded.models.features.likelihood import FeatureBound, FeatureStatistics
+from unbounded.models.features.likelihood import FeatureBound, FeatureStatistics, Loadings
 from unbounded.models.features.linear_gaussian_compiled import NARROW, LinearGaussianFamily, LinearGaussianTail, impute
 from unbounded.priors import InverseGamma
 
@@ -137,6 +137,11 @@ class BoundLinearGaussian(FeatureBound):
         precision = statistics.products + scales.noise * np.diag(self._precision(scales, size))
         value: Array = np.linalg.solve(precision, statistics.sums)
         return value
+
+    def posterior(self, scales: Scales, statistics: FeatureStatistics) -> Loadings:
+        precision = statistics.products / scales.noise + np.diag(self._precision(scales, len(statistics.members)))
+        covariance = np.linalg.inv(precision)
+        return Loadings(covariance @ statistics.sums / scales.noise, covariance, scales.loading)
 
     def draw_prior(self, scales: Scales, size: int, rng: np.random.Generator) -> Array:
         return math.sqrt(scales.loading) * rng.standard_normal((size, self.columns.size))

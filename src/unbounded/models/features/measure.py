@@ -62,8 +62,16 @@ class FeatureMeasure(ABC):
         """Ghosts of atoms that only ghosts hold, given that they have some."""
 
     @abstractmethod
-    def log_weights(self, hyper: FeatureHyper, amounts: Array, n: float, rng: np.random.Generator) -> Array:
-        """Weights of mobile atoms, as kernels take them; amounts: how much rows and ghosts, n in all, use of each."""
+    def weight_shapes(self, hyper: FeatureHyper, amounts: Array, n: float) -> tuple[Array, Array]:
+        """The law of weights given how much rows and ghosts, n in all, use of each atom, as `draw_weights` takes it."""
+
+    @abstractmethod
+    def draw_weights(self, first: Array, second: Array, rng: np.random.Generator) -> Array:
+        """Weights as kernels take them. The smaller first and second, the broader their law."""
+
+    @abstractmethod
+    def log_weight_density(self, weights: Array, first: Array, second: Array) -> Array:
+        """Log density of what `draw_weights` draws."""
 
     @abstractmethod
     def law(self, hyper: FeatureHyper, n: float, open_: bool = True) -> Any:
@@ -134,6 +142,10 @@ class FeatureMeasure(ABC):
         i = np.searchsorted(ends, rng.random(size) * ends[-1], side="right").clip(1, n) - 1
         first = np.array([new_count(self.law(hyper, row + 1.0), rng.random()) for row in i], dtype=np.int64)
         return self.later_entries(hyper, first, i, n, rng)
+
+    def log_weights(self, hyper: FeatureHyper, amounts: Array, n: float, rng: np.random.Generator) -> Array:
+        """Weights of mobile atoms, as kernels take them; amounts: how much rows and ghosts, n in all, use of each."""
+        return self.draw_weights(*self.weight_shapes(hyper, amounts, n), rng)
 
     def scalars(self, hyper: FeatureHyper) -> dict[str, float]:
         named = {"alpha": (self.mass, hyper.alpha), "c": (self.concentration, hyper.c)}

@@ -1,8 +1,9 @@
 """Where a chain of features starts (docs/features.md, "The start"). It never affects exactness, only the wait.
 
-Growing an atom from a single row is a 1-in-n event, so with many rows the start decides. The default samples a pilot of
-up to a thousand rows first, with the model itself and more than once, takes the most probable result, goes on with four
-times as many rows, and then lets all rows choose among the atoms.
+The default samples a pilot of up to a thousand rows first, with the model itself, and then lets all rows choose among
+its atoms. Chains with jumps find the same from any start, only later: the pilot's rounds are short. Without jumps
+growing an atom from a single row is a 1-in-n event and the start decides, so that there are several pilots, the most
+probable of which goes on with four times as many rows.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from unbounded.round import rounds
 
 NAMES = ("grown", "one", "prior")
 PILOT_CELLS, PILOT_ROWS = 100_000, (300, 1_000)
-PILOT_ROUNDS, CHAINS = 200, 3
+PILOTS = {True: (1, 60), False: (3, 200)}  # chains and their rounds, with jumps and without
 SETTLING = 10  # sweeps of all rows over the pilot's atoms
 LARGEST_PRIOR = 50_000_000  # entries of Z
 
@@ -71,20 +72,24 @@ def _from_prior(model: Features, engine: Engine) -> FeatureState:
 
 
 def _grown(model: Features, engine: Engine, X: Any) -> FeatureState:
-    """Several short chains of a few rows, the most probable of which goes on with more rows, then with all."""
+    """A chain of a few rows, and all rows choose among its atoms.
+
+    Where there are no jumps: several chains, the most probable of which goes on with more rows first.
+    """
     rng = generator(model.seed, "start")
     most = max(PILOT_ROWS[0], min(PILOT_ROWS[1], PILOT_CELLS // X.shape[1]))
     order = rng.permutation(model.n_rows)
     few, more = np.sort(order[:most]), np.sort(order[: 4 * most])
-    seeds = [int(seed) for seed in rng.integers(2**62, size=CHAINS)]
+    n_chains, n_rounds = PILOTS[model.likelihood.gram]
+    seeds = [int(seed) for seed in rng.integers(2**62, size=n_chains)]
     chains = [_Pilot(model, X[few], seed) for seed in seeds]
-    best = max(chains, key=lambda chain: chain.run(PILOT_ROUNDS))
-    if len(few) < model.n_rows:
+    best = max(chains, key=lambda chain: chain.run(n_rounds))
+    if n_chains > 1 and len(few) < model.n_rows:
         wider = _Pilot(model, X[more], seeds[0])
         wider.state = _settle(wider.model, wider.engine, best.atoms())
-        wider.run(PILOT_ROUNDS // 3)
+        wider.run(n_rounds // 3)
         best = wider
-    if len(more) < model.n_rows:
+    if best.model.n_rows < model.n_rows:
         return _settle(model, engine, best.atoms())
     return model.begin(engine, best.assignments(), best.state.hyper, best.state.scales)
 
@@ -97,7 +102,8 @@ class _Pilot:
         setup = replace(model.setup, extent=n, n_shards=1, sweeps=2, seed=seed)
         self.model = HybridFeatures(setup)
         self.engine = Serial(self.model.recipe(X))
-        self.state = self.model.begin(self.engine, np.ones((n, 1), np.int64))
+        # An intercept is a feature that all rows have: another one would stay for long.
+        self.state = self.model.begin(self.engine, np.ones((n, 1 - model.likelihood.fixed), np.int64))
 
     def run(self, n_rounds: int) -> float:
         """Go on for some rounds; returns the log joint density."""

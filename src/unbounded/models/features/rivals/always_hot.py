@@ -15,4 +15,4 @@ from unbounded.setup import Setup
 
 def always_hot(setup: Setup[Any, Any, Any]) -> HybridFeatures:
     """Without jumps, which belong to the hybrid sampler."""
-    return HybridFeatures(setup, rule=AsPublished("hot"), jumps=False)
+    return HybridFeatures(setup, rule=AsPublished("hot"), jumps=None)

@@ -9,8 +9,9 @@ from typing import Any
 
 from unbounded.instantiation import Ghosts
 from unbounded.models.features.hybrid import HybridFeatures
+from unbounded.models.features.jump import Jumps
 from unbounded.setup import Setup
 
 
-def collapsed(setup: Setup[Any, Any, Any], jumps: bool = False) -> HybridFeatures:
+def collapsed(setup: Setup[Any, Any, Any], jumps: Jumps | None = None) -> HybridFeatures:
     return HybridFeatures(setup.on_one_shard(), rule=Ghosts(0), jumps=jumps)

@@ -1,0 +1,159 @@
+"""Folds of 0/1 columns (docs/features.md, "Folds"): an atom is folded into others, or unfolded from them.
+
+Where one atom stands for several (B = A_1 + A_2, used wherever one of them is there) and others take away what is too
+much (-A_1, -A_2), a fold takes B out and replaces the column z_l of every atom l of a set S by z_B xor z_l. Its reverse
+draws a set S and a new column B, and does the same. B is drawn by coins of unknown bias, one for each way in which a
+row may use the atoms of S, so that its probability is known in closed form.
+
+Both are accepted by the Metropolis-Hastings rule with loadings and weights integrated out; atoms have a random order.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import betaln, gammaln
+
+from unbounded.arrays import Array
+from unbounded.contracts import Engine, Message, Summary
+from unbounded.models.features.model import Features
+from unbounded.models.features.place import Place, place
+from unbounded.models.features.state import FeatureShard
+from unbounded.randomness import generator, key, uniforms
+
+FOLDS = 0.9  # chance of a fold; unfolding is needed for balance
+LIKELY, UNLIKELY = 0.9, 0.03  # chance that an atom whose loadings say so, or do not, is in S
+ALIKE, SAME = 0.3, 0.9  # cosines of loadings
+LOG_FOLDS = math.log(FOLDS) - math.log1p(-FOLDS)
+KINDS = 5
+PATTERN = 4  # atoms of S up to which every pattern of use has its own coin; beyond: none, some, all
+
+
+class Proposal(NamedTuple):
+    folded: int  # position among the occupied atoms, -1: unfold
+    chosen: Array  # positions of the atoms of S
+    coins: Array  # chance of a row to use the new atom, for each way in which it may use those of S
+    key: Any
+
+
+def fold(here: Place, engine: Engine, turn: int) -> Place:
+    """The place after one proposal."""
+    model, state = here.model, here.state
+    rng = generator(model.seed, "fold", state.round, turn)
+    size = len(state.occupied)
+    kind = int(rng.integers(KINDS))
+    folds = bool(rng.random() < FOLDS)
+    if folds and size == 0:
+        return here
+    if folds:
+        folded = int(rng.integers(size))
+        inclusion = _inclusion(here, folded, kind)
+        chosen = np.flatnonzero(rng.random(size) < inclusion)
+        log_forward = _log_choice(inclusion, chosen, folded)
+    else:
+        folded = -1
+        chosen = np.sort(rng.permutation(size)[: _set_size(size, rng)])
+        log_forward = _log_set(len(chosen), size)
+    proposal = Proposal(folded, chosen, rng.random(2**PATTERN), key(model.seed, "unfold", state.round, turn))
+    own = [state.sources(p) for p in range(model.n_shards)]
+    gathered = engine.run(partial(_propose, model), Message(proposal, own))
+    new_size = size - 1 if folds else size + 1
+    after = model.assemble(state.round, state.hyper, state.scales, gathered)
+    if len(after.occupied) < new_size:  # an atom lost its last row
+        return here
+    there = place(model, after)
+    log_ratio = there.log_target - here.log_target
+    log_coins = _log_coins(gathered.shared["coins"])
+    if folds:
+        # mutant: fold log ratio
+        log_ratio += math.log(size) + _log_set(len(chosen), new_size) + log_coins - log_forward - LOG_FOLDS
+    else:
+        inclusion = _inclusion(there, size, kind)
+        log_ratio += _log_choice(inclusion, chosen, size) - math.log(new_size) - log_forward - log_coins + LOG_FOLDS
+    if math.log(rng.random()) >= log_ratio:
+        return here
+    engine.map(partial(_accept, model, proposal), own)
+    return there
+
+
+# ---- which atoms
+
+
+def _inclusion(here: Place, folded: int, kind: int) -> Array:
+    """Chance of every atom to be in S, by its loadings: those that take away from B (kind 0), say a part of what B says
+    (1), either (2), the same as B (3), or none in particular (4)."""
+    loadings, size = here.loadings.mean, here.size
+    lengths = np.linalg.norm(loadings[:size], axis=1, keepdims=True)
+    unit = loadings[:size] / np.where(lengths > 0.0, lengths, 1.0)
+    cosines = unit @ unit[folded]
+    low, high = ((-ALIKE, 2.0), (-2.0, ALIKE), (-ALIKE, ALIKE), (-2.0, SAME), (-2.0, 2.0))[kind]
+    likely = (cosines < low) | (cosines > high)
+    chance = np.where(likely, LIKELY, min(UNLIKELY, 0.5 / size))
+    chance[folded] = 0.0
+    return chance
+
+
+def _log_choice(inclusion: Array, chosen: Array, folded: int) -> float:
+    inside = np.zeros(len(inclusion), bool)
+    inside[chosen] = True
+    others = np.arange(len(inclusion)) != folded
+    return float(np.log(np.where(inside, inclusion, 1.0 - inclusion)[others]).sum())
+
+
+def _set_size(size: int, rng: np.random.Generator) -> int:
+    return min(int(rng.geometric(0.5)) - 1, size)
+
+
+def _log_set(count: int, size: int) -> float:
+    """Log probability that unfolding chooses a given set of `count` among `size` atoms."""
+    log_count = -(count + 1.0 if count < size else count) * math.log(2.0)
+    return float(log_count - (gammaln(size + 1.0) - gammaln(count + 1.0) - gammaln(size - count + 1.0)))
+
+
+def _log_coins(counts: Array) -> float:
+    """Log probability of the column B: coins with uniform bias; counts [coin, no or yes]."""
+    return float(betaln(counts[:, 0] + 1.0, counts[:, 1] + 1.0).sum())
+
+
+# ---- on a shard
+
+
+def _propose(model: Features, shard: FeatureShard, proposal: Proposal, sources: Array) -> Summary:
+    """Statistics of the shard's Z after the jump."""
+    Z, coin, moved = _jumped(model, shard, proposal, sources)
+    counts = np.bincount(2 * coin + moved, minlength=2 ** (PATTERN + 1)).reshape(-1, 2).astype(float)
+    summary = model.kernel.of_candidate(shard, Z)
+    return Summary({**summary.shared, "coins": counts}, summary.private)
+
+
+def _accept(model: Features, proposal: Proposal, shard: FeatureShard, sources: Array) -> None:
+    """Jump once more, for good: a candidate kept aside would be state that no checkpoint knows."""
+    shard.Z, _, _ = _jumped(model, shard, proposal, sources)
+
+
+def _jumped(model: Features, shard: FeatureShard, proposal: Proposal, sources: Array) -> tuple[Array, Array, Array]:
+    """(Z after the jump, which coin decides for each row, column B)."""
+    old = shard.columns(sources)
+    if proposal.folded >= 0:
+        moved = old[proposal.folded].copy()
+        old[proposal.chosen] ^= moved
+        coin = _coins(old[proposal.chosen])
+        new = np.delete(old, proposal.folded, axis=0)
+    else:
+        coin = _coins(old[proposal.chosen])
+        tossed = uniforms(proposal.key, shard.first + np.arange(old.shape[1]))
+        moved = (tossed < proposal.coins[coin]).astype(old.dtype)
+        old[proposal.chosen] ^= moved
+        new = np.concatenate([old, moved[None]])
+    return np.concatenate([new, np.ones((model.likelihood.fixed, len(moved)), new.dtype)]), coin, moved
+
+
+def _coins(columns: Array) -> Array:
+    """Which coin decides for a row."""
+    if len(columns) <= PATTERN:
+        return np.asarray((columns.astype(np.int64) << np.arange(len(columns))[:, None]).sum(axis=0))
+    used = columns.sum(axis=0, dtype=np.int64)
+    return np.asarray((used > 0).astype(np.int64) + (used == len(columns)))

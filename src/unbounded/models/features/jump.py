@@ -1,0 +1,403 @@
+"""Moves of whole columns of Z together with their loadings and weights (docs/features.md, "Jumps").
+
+Row by row, a column follows its loadings and they follow it: a column of noise keeps a direction of its own for
+thousands of rounds, and where one atom stands for several and others take back what is too much, every way out passes
+through improbable states. A jump replaces some columns R by others R' at once:
+
+1. loadings and weights t of R are drawn from their law h given Z, all others integrated out;
+2. they are changed into those of R', t', with a chance c;
+3. a launch (launch.py), which sees t' and all other columns, draws the entries of R'; another one, which sees t, tells
+   how probable those of R are.
+
+Both ways the probability q of the entries is known, and with it the ratio of Metropolis and Hastings:
+
+    p(Z', X) h(t' | Z') c(t' -> t) q(R | t) / p(Z, X) h(t | Z) c(t -> t') q(R' | t')
+
+Whether t' can be better than t is asked of a random pool of rows first; most proposals end there.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import gammaln, logsumexp
+
+from unbounded.arrays import Array, Arrays
+from unbounded.contracts import Engine, Message
+from unbounded.models.features.fold import fold
+from unbounded.models.features.launch import Guide, Launches, Pool, Terms, apply, find, fit, launch, look, of_columns
+from unbounded.models.features.model import Features
+from unbounded.models.features.place import Place, place
+from unbounded.models.features.state import FeatureState
+from unbounded.randomness import generator, key
+
+DEATH, ABSORPTION, DISCOVERY, MULTIPLE = range(4)
+FITS = (0, 1), (1, 1), (1, 2), (1, 4), (2, 2), (2, 4), (3, 2), (3, 4), (4, 3), (4, 4)  # columns, and what replaces them
+FIRST = 0.3  # chance of the first of these
+MOST = 4  # atoms that absorb another one
+LIKELY, UNLIKELY = 0.9, 0.03  # chance that an atom whose loadings say so, or do not, is among them
+ALIKE = 0.3  # cosine of loadings
+NEAR = 0.05  # relative distance from a sum of loadings that counts as none
+STRICT = 10.0  # how much rather atoms with a larger cosine are replaced together
+SPREADS = 8  # standard deviations of proposed loadings, each half of the one before
+FACTORS = (2.0, 1.5, 3.0)  # of loadings, while counts get smaller
+BROAD = 0.2  # shapes of the law of any weight
+MANY_ROWS, EARLY = 100_000, (100, 50)  # rounds that have jumps each, for so many rows at most, and beyond
+EVERY, EVERY_ROWS = (24, 64), 1_200_000  # rounds from one to the next after these: so many rows in all
+TINY = 0.02  # nats a row; an atom that is worth less than this counts as worth nothing
+
+
+@dataclass(frozen=True)
+class Jumps:
+    """How much is tried in a round; nothing of it depends on Z.
+
+    early: rounds that have jumps each. every: rounds from one to the next that has them, after these; by default both
+    are more where rows are fewer and rounds shorter. tries, folds: proposals in such a round. pool: rows that the
+    driver sees. ahead: chance of the direction in which a proposal knows what it does; the way back is hardly ever
+    taken, and needed for balance. kinds: chances of deaths, absorptions, discoveries and multiples. slack, doubt: nats,
+    and nats a row, by which the pool may be wrong.
+    """
+
+    early: int | None = None
+    every: int | None = None
+    tries: int = 6
+    folds: int = 3
+    pool: int = 500
+    ahead: float = 0.95
+    kinds: tuple[float, float, float, float] = (0.25, 0.3, 0.4, 0.05)
+    slack: float = 50.0
+    doubt: float = 0.05
+
+    def due(self, round_: int, n_rows: int) -> bool:
+        early = EARLY[n_rows > MANY_ROWS] if self.early is None else self.early
+        every = max(EVERY[0], min(EVERY[1], EVERY_ROWS // n_rows)) if self.every is None else self.every
+        return round_ < early or round_ % every == 0
+
+
+class Change(NamedTuple):
+    """Columns that go, and what comes in their place; an atom that is absorbed comes first."""
+
+    kind: int
+    ahead: bool
+    gone: Array  # positions among the occupied atoms
+    old: Terms
+    new: Terms
+    sign: float  # of loadings that absorb
+    guide: Guide | None = None  # of a discovery
+
+
+def jump(model: Features, state: FeatureState, engine: Engine, jumps: Jumps) -> FeatureState:
+    """The state after some proposals, one after another."""
+    if not jumps.due(state.round, model.n_rows):
+        return state
+    rng, n = generator(model.seed, "jump", state.round), model.n_rows
+    chosen = np.arange(n) if n <= jumps.pool else np.unique(rng.integers(0, n, jumps.pool))
+    here = place(model, state)
+    for turn in range(jumps.folds if model.measure.binary else 0):
+        here = fold(here, engine, turn)
+    pool = look(model, here.state, engine, chosen)
+    for turn in range(jumps.tries):
+        there = _try(here, engine, pool, jumps, turn)
+        if there is not here:
+            here, pool = there, look(model, there.state, engine, chosen)
+    return here.state
+
+
+def _try(here: Place, engine: Engine, pool: Pool, jumps: Jumps, turn: int) -> Place:
+    """The place after one proposal."""
+    model, state = here.model, here.state
+    rng = generator(model.seed, "try", state.round, turn)
+    change = _propose(here, pool, jumps, rng)
+    if change is None:
+        return here
+    kept = here.without(change.gone)
+    others, seen = of_columns(here.statistics, kept), pool._replace(Z=pool.Z[kept])
+    (old, before), (new, after) = (launch(model, state, seen, others, terms) for terms in (change.old, change.new))
+    promise = _promise(after - before, jumps.slack + jumps.doubt * model.n_rows)
+    if not math.log(rng.random()) < promise:
+        return here
+    launches = Launches(change.gone, old, new, key(model.seed, "entries", state.round, turn))
+    own = [state.sources(p) for p in range(model.n_shards)]
+    found = engine.run(partial(find, model), Message(launches, own)).shared
+    there = _there(here, kept, found)
+    if there is None:
+        return here
+    back = _reverse(change, there.size)
+    log_ratio = there.log_target - here.log_target
+    log_ratio += float(found["log_q"][0] - found["log_q"][1])  # mutant: jump entries
+    log_ratio += _log_terms(there, back) - _log_terms(here, change)  # mutant: jump terms
+    log_ratio += _log_chance(there, back) - _log_chance(here, change)
+    log_ahead = math.log(jumps.ahead) - math.log1p(-jumps.ahead)
+    log_ratio += -log_ahead if change.ahead else log_ahead  # mutant: jump ahead
+    if not math.log(rng.random()) < log_ratio - promise:  # mutant: jump decision
+        return here
+    gathered = engine.run(partial(apply, model), Message(launches, own))
+    return place(model, model.assemble(state.round, state.hyper, state.scales, gathered))
+
+
+def _promise(gain: float, doubt: float) -> float:
+    """Log ratio of a first decision, by what the pool lets expect: the opposite for the way back."""
+    return math.copysign(max(abs(gain) - doubt, 0.0), gain)
+
+
+def _there(here: Place, kept: Array, found: Arrays) -> Place | None:
+    """The place that is proposed, with the old table: the columns that stay, then new ones, then always-on ones."""
+    if not found["members"].all():
+        return None  # a column without rows is none
+    state, before = here.state, of_columns(here.statistics, kept)
+    size, k = len(kept) - state.fixed, len(found["members"])
+    order = np.concatenate([np.arange(size), np.arange(len(kept), len(kept) + k), np.arange(size, len(kept))])
+    products = np.block([[before.products, found["cross"]], [found["cross"].T, found["products"]]])
+    every = before._replace(
+        members=np.append(before.members, found["members"]),
+        products=products,
+        sums=np.concatenate([before.sums, found["sums"]]),
+    )
+    statistics = of_columns(every, order)
+    # mutant: jump counts
+    entries = state.table.entries - float(found["entries"][0]) + float(found["entries"][1])
+    return Place(here.model, state, statistics, entries)
+
+
+def _reverse(change: Change, size: int) -> Change:
+    k = len(change.new.weights)
+    return change._replace(ahead=not change.ahead, gone=np.arange(size - k, size), old=change.new, new=change.old)
+
+
+# ---- what is proposed
+
+
+def _propose(here: Place, pool: Pool, jumps: Jumps, rng: np.random.Generator) -> Change | None:
+    """A change, if there are columns for it."""
+    chances = np.array(jumps.kinds) * ([1, 1, 1, 0] if here.model.measure.binary else 1)
+    kind, ahead = int(rng.choice(4, p=chances / chances.sum())), bool(rng.random() < jumps.ahead)
+    none = Terms(np.empty((0, here.statistics.sums.shape[1])), np.empty(0))
+    change = Change(kind, ahead, np.empty(0, np.int64), none, none, 1.0 if rng.random() < 0.5 else -1.0)
+    if kind == DISCOVERY:
+        return _discover(here, pool, change, rng)
+    gone = _choose(here, change, rng)
+    if gone is None:
+        return None
+    change = change._replace(gone=gone, old=_draw_terms(here, gone, rng) if len(gone) else none)
+    if kind == MULTIPLE:
+        factor = FACTORS[rng.integers(len(FACTORS))] ** (1.0 if ahead else -1.0)
+        return change._replace(new=Terms(factor * change.old.loadings, change.old.weights - math.log(factor)))
+    return change._replace(new=(_absorbed if ahead else _emitted)(here, change, rng))
+
+
+def _choose(here: Place, change: Change, rng: np.random.Generator) -> Array | None:
+    """Columns that go: an atom that dies or is absorbed, with those that absorb it; or those that emit one."""
+    size = here.size
+    if change.kind == DEATH and not change.ahead:
+        return change.gone
+    if size == 0:
+        return None
+    if change.kind == MULTIPLE:
+        return rng.integers(size, size=1)
+    if change.kind == DEATH:
+        return rng.choice(size, 1, p=_deaths(here))
+    if not change.ahead:
+        return np.sort(rng.permutation(size)[: rng.integers(1, MOST + 1)])
+    chances, inclusion = _absorptions(here, change.sign)
+    absorbed = int(rng.choice(size, p=chances))
+    chosen = np.flatnonzero(rng.random(size) < inclusion[absorbed])
+    return np.append(absorbed, chosen) if 0 < len(chosen) <= MOST else None
+
+
+def _absorbed(here: Place, change: Change, rng: np.random.Generator) -> Terms:
+    """All but the first stay, perhaps with another sign, with weights by what Z lets expect."""
+    weights = here.model.measure.log_weights(here.state.hyper, _amounts(here, change), here.model.n_rows, rng)
+    loadings = change.sign * change.old.loadings[1:]  # mutant: absorption sign
+    return Terms(loadings, weights)
+
+
+def _emitted(here: Place, change: Change, rng: np.random.Generator) -> Terms:
+    """One more, around the sum of those that emit it, which perhaps change sign; any weights."""
+    old = change.old.loadings
+    spread = math.sqrt(here.state.scales.loading) * 0.5 ** rng.integers(SPREADS)
+    first = old.sum(axis=0) + spread * rng.standard_normal(old.shape[1])
+    broad = np.full(1 + len(old), BROAD)
+    return Terms(np.vstack([first, change.sign * old]), here.model.measure.draw_weights(broad, broad, rng))
+
+
+def _discover(here: Place, pool: Pool, change: Change, rng: np.random.Generator) -> Change | None:
+    """Columns replaced by those that fit the pool beside all others; or, on the way back, by any."""
+    measure, state = here.model.measure, here.state
+    sizes = FITS[0 if rng.random() < FIRST else rng.integers(1, len(FITS))]
+    k, k_new = sizes if change.ahead else sizes[::-1]
+    if k > here.size:
+        return None
+    gone = change.gone
+    if k > 0:
+        gone = _similar(here, k, rng) if change.ahead else rng.permutation(here.size)[:k]
+    guide = fit(here.model, state, pool._replace(Z=pool.Z[here.without(gone)]), sizes[1], rng)
+    noise = rng.standard_normal((k_new, pool.rows.shape[1]))
+    if change.ahead:
+        loadings = guide.loadings + np.sqrt(guide.variances)[:, None] * noise
+        new = Terms(loadings, measure.draw_weights(*guide.shapes, rng))
+    else:
+        spreads = math.sqrt(state.scales.loading) * 0.5 ** rng.integers(SPREADS, size=(k_new, 1))
+        broad = np.full(k_new, BROAD)
+        new = Terms(spreads * noise, measure.draw_weights(broad, broad, rng))
+    old = _draw_terms(here, gone, rng) if k else change.old
+    return change._replace(gone=gone, old=old, new=new, guide=guide)
+
+
+def _log_chance(here: Place, change: Change) -> float:
+    """Log density of a change, given what is drawn of the columns that go; but for that of its kind and direction."""
+    if change.kind == MULTIPLE:
+        # The volume of loadings grows by factor^D: half of it is here, half on the way back.
+        # mutant: multiple volume
+        return 0.5 * change.old.loadings.size * float(change.new.weights[0] - change.old.weights[0])
+    if change.kind == DISCOVERY:
+        return _log_discovery(here, change)
+    return (_log_absorption if change.ahead else _log_emission)(here, change)
+
+
+def _log_absorption(here: Place, change: Change) -> float:
+    shapes = here.model.measure.weight_shapes(here.state.hyper, _amounts(here, change), here.model.n_rows)
+    value = float(here.model.measure.log_weight_density(change.new.weights, *shapes).sum())
+    absorbed = change.gone[0]
+    if change.kind == DEATH:
+        return value + math.log(_deaths(here)[absorbed])  # mutant: death choice
+    chances, inclusion = _absorptions(here, change.sign)
+    inside = np.isin(np.arange(here.size), change.gone[1:])
+    value += math.log(chances[absorbed])
+    return value + float(np.log(np.where(inside, inclusion[absorbed], 1.0 - inclusion[absorbed])).sum())
+
+
+def _log_emission(here: Place, change: Change) -> float:
+    old, new, broad = change.old, change.new, np.full(len(change.new.weights), BROAD)
+    value = float(here.model.measure.log_weight_density(new.weights, broad, broad).sum())
+    value += _log_any(here, new.loadings[:1] - old.loadings.sum(axis=0))
+    if change.kind == DEATH:
+        return value
+    count = len(old.weights)
+    value += math.log((MOST - count + 1.0 if count == here.size else 1.0) / MOST)  # mutant: emission set
+    return value - _log_choices(here.size, count)
+
+
+def _log_discovery(here: Place, change: Change) -> float:
+    """The order of the columns that go is part of it."""
+    k, (loadings, weights) = len(change.gone), change.new
+    if not change.ahead:
+        broad = np.full(len(weights), BROAD)
+        value = _log_any(here, loadings) + float(here.model.measure.log_weight_density(weights, broad, broad).sum())
+        return value - _log_choices(here.size, k) - float(gammaln(k + 1.0))  # mutant: discovery order
+    assert change.guide is not None
+    apart, variances = loadings - change.guide.loadings, change.guide.variances
+    value = float(here.model.measure.log_weight_density(weights, *change.guide.shapes).sum())
+    value -= 0.5 * float(np.sum(apart.shape[1] * np.log(2.0 * math.pi * variances) + np.sum(apart**2, 1) / variances))
+    return value + _log_similar(here, change.gone)
+
+
+def _log_choices(size: int, count: int) -> float:
+    """Log of the number of sets."""
+    return float(gammaln(size + 1.0) - gammaln(count + 1.0) - gammaln(size - count + 1.0))
+
+
+def _log_any(here: Place, loadings: Array) -> float:
+    """Log density of loadings of any size: a mixture of spherical Gaussians for each of them."""
+    variances = here.state.scales.loading * 0.25 ** np.arange(SPREADS)
+    squares = np.sum(loadings**2, axis=1, keepdims=True)
+    each = -0.5 * (loadings.shape[1] * np.log(2.0 * math.pi * variances) + squares / variances)
+    return float((logsumexp(each, axis=1) - math.log(SPREADS)).sum())  # mutant: any spread
+
+
+def _amounts(here: Place, change: Change) -> Array:
+    """How much there may be of the atoms that absorb: where they or the absorbed one are, or one of the two."""
+    products, members = here.statistics.products, here.statistics.members
+    first, rest = change.gone[0], change.gone[1:]
+    both = products[first, rest] * (1.0 if change.sign > 0 else 2.0)
+    return np.clip(members[first] + members[rest] - both, 1.0, here.statistics.n_rows)
+
+
+def _deaths(here: Place) -> Array:
+    """Chance of every atom to be the one that dies: the less its loadings say, the more."""
+    loadings = here.loadings
+    own = np.diagonal(loadings.covariance)[: here.size]
+    squares = np.sum(loadings.mean[: here.size] ** 2, axis=1)
+    gain = 0.5 * (squares / own - loadings.mean.shape[1] * np.log(here.state.scales.loading / own))
+    weight = 1.0 / (TINY + np.maximum(gain, 0.0) / here.model.n_rows)
+    return np.asarray(weight / weight.sum())
+
+
+def _similar(here: Place, count: int, rng: np.random.Generator) -> Array:
+    """Any atom, and others one after another, those first whose loadings are in line with its own."""
+    first = int(rng.integers(here.size))
+    weight = _in_line(here, first)
+    if count == 1:
+        return np.array([first])
+    others = rng.choice(here.size, count - 1, replace=False, p=weight / weight.sum())
+    return np.append(first, others)
+
+
+def _log_similar(here: Place, chosen: Array) -> float:
+    """Log probability of what `_similar` chooses, in this order."""
+    if not len(chosen):
+        return 0.0
+    weight, value = _in_line(here, chosen[0]), -math.log(here.size)
+    for atom in chosen[1:]:
+        value += math.log(weight[atom] / weight.sum())  # mutant: similar choice
+        weight[atom] = 0.0
+    return value
+
+
+def _in_line(here: Place, atom: int) -> Array:
+    weight = np.exp(STRICT * np.abs(_cosines(here, atom)))
+    weight[atom] = 0.0
+    return np.asarray(weight)
+
+
+def _cosines(here: Place, atom: int) -> Array:
+    loadings = here.loadings.mean[: here.size]
+    lengths = np.linalg.norm(loadings, axis=1, keepdims=True)
+    unit = loadings / np.where(lengths > 0.0, lengths, 1.0)
+    return np.asarray(unit @ unit[atom])
+
+
+def _absorptions(here: Place, sign: float) -> tuple[Array, Array]:
+    """(chance of every atom to be absorbed, chance of every other one to be among those that absorb it).
+
+    Those that say a part of what it says, or (negative) take away from it; an atom that is their sum comes first.
+    """
+    loadings, size = here.loadings.mean[: here.size], here.size
+    likely = sign * np.stack([_cosines(here, atom) for atom in range(size)]) > ALIKE
+    np.fill_diagonal(likely, False)
+    apart = np.sum((loadings - sign * likely @ loadings) ** 2, axis=1)
+    weight = 1.0 / (NEAR + apart / np.maximum(np.sum(loadings**2, axis=1), 1e-300))
+    inclusion = np.where(likely, LIKELY, min(UNLIKELY, 0.5 / size))
+    np.fill_diagonal(inclusion, 0.0)
+    return weight / weight.sum(), inclusion
+
+
+# ---- loadings and weights
+
+
+def _draw_terms(here: Place, columns: Array, rng: np.random.Generator) -> Terms:
+    """From their law given Z, all other loadings and weights integrated out."""
+    state = here.state
+    loadings = here.loadings
+    lower = np.linalg.cholesky(loadings.covariance[np.ix_(columns, columns)])
+    drawn = loadings.mean[columns] + lower @ rng.standard_normal((len(columns), loadings.mean.shape[1]))
+    members = here.statistics.members[columns].astype(float)
+    return Terms(drawn, here.model.measure.log_weights(state.hyper, members, here.model.n_rows, rng))
+
+
+def _log_terms(here: Place, change: Change) -> float:
+    """Log density of what `_draw_terms` draws of the columns that go."""
+    state, measure, columns = here.state, here.model.measure, change.gone
+    if not len(columns):
+        return 0.0
+    loadings = here.loadings
+    covariance = loadings.covariance[np.ix_(columns, columns)]
+    apart = change.old.loadings - loadings.mean[columns]
+    log_det = np.linalg.slogdet(2.0 * math.pi * covariance)[1]
+    value = -0.5 * (apart.shape[1] * log_det + np.sum(apart * np.linalg.solve(covariance, apart)))
+    members = here.statistics.members[columns].astype(float)
+    shapes = measure.weight_shapes(state.hyper, members, here.model.n_rows)
+    return float(value + measure.log_weight_density(change.old.weights, *shapes).sum())

@@ -1,0 +1,71 @@
+"""Moves of whole columns of Z, alone, against brute force; in the round they are in test_feature_enumeration.py."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from feature_jumps import Moves, check
+from feature_problems import problem
+from scipy import integrate
+
+from unbounded.models.features.jump import Jumps
+from unbounded.models.features.measure import FeatureHyper
+from unbounded.models.features.measures import BetaBernoulli, BetaNegativeBinomial, GammaPoisson
+
+SHORT = [
+    ("gaussian-3", "bb-2", 3, Moves("all", 2, ahead=0.6, folds=1)),
+    ("gaussian-holes-intercept", "gp-1", 2, Moves("all", 1, chains=30, rounds=30)),
+]
+WAYS = [
+    ("gaussian-3", "bb-1", 3, Moves("fold", 2, tries=0, folds=4)),
+    ("gaussian-3", "bb-2", 3, Moves("death", 1)),
+    ("gaussian-3", "bb-1", 3, Moves("absorption", 2, tries=4)),
+    ("gaussian-3", "bb-2", 3, Moves("discovery", 3, tries=2)),
+    ("gaussian-3", "gp-2", 2, Moves("multiple", 2)),
+    ("gaussian-intercept", "bb-2", 3, Moves("all", 3, 2, strict=True)),
+    ("gaussian-holes-intercept", "bnb-1", 2, Moves("all", 2, ahead=0.7)),
+    ("sharp", "bb-1", 3, Moves("all", 1, ahead=0.8, engine="threads")),
+    ("gaussian-3", "gp-5", 3, Moves("all", 3, 2, strict=True)),
+]
+LONG = [(*way[:3], replace(way[3], chains=300, rounds=120, seed=1)) for way in WAYS]
+
+
+def names(parameters: tuple) -> str:
+    case, law, n, moves = parameters
+    return f"{case}-{law}-n{n}-{moves.kind}-P{moves.n_shards}"
+
+
+@pytest.mark.parametrize(
+    "parameters", [*SHORT, *(pytest.param(way, marks=pytest.mark.long) for way in LONG)], ids=names
+)
+def test_jumps_alone_agree_with_enumeration(parameters):
+    case, law, n, moves = parameters
+    verdict = check(problem(case, law, n), moves)
+    print(names(parameters), verdict)
+    assert verdict.passed, str(verdict)
+
+
+@pytest.mark.parametrize("measure", [BetaBernoulli(), GammaPoisson(), BetaNegativeBinomial(failures=0.7)], ids=str)
+def test_weights_have_the_density_that_is_said(measure):
+    """By quadrature: it integrates to one, and to the mean of draws."""
+    hyper, rng = FeatureHyper(1.0, 1.7), np.random.default_rng(0)
+    first, second = measure.weight_shapes(hyper, np.array([3.0]), 5.0)
+
+    def density(w: float) -> float:
+        return float(np.exp(measure.log_weight_density(np.array([w]), first, second)[0]))
+
+    top = 0.0 if isinstance(measure, BetaNegativeBinomial) else 20.0
+    assert integrate.quad(density, -40.0, top)[0] == pytest.approx(1.0, abs=1e-6)
+    mean = integrate.quad(lambda w: w * density(w), -40.0, top)[0]
+    draws = measure.draw_weights(np.repeat(first, 40_000), np.repeat(second, 40_000), rng)
+    assert abs(draws.mean() - mean) < 5.0 * draws.std() / 200.0
+
+
+def test_jumps_are_in_the_first_rounds_and_then_rare():
+    jumps = Jumps()
+    for n, early, every in ((1_000, 100, 64), (50_000, 100, 24), (1_000_000, 50, 24)):
+        due = [jumps.due(round_, n) for round_ in range(early + 640)]
+        assert all(due[:early])
+        assert abs(sum(due[early:]) - 640 / every) <= 1
