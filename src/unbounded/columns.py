@@ -96,7 +96,7 @@ def _describe_dense(X: Any) -> Columns:
         low = np.minimum(low, np.where(there, x, np.inf).min(0))
         high = np.maximum(high, np.where(there, x, -np.inf).max(0))
         whole &= (filled == np.rint(filled)).all(0)
-        some.append(x[-rows.start % (n // SAMPLE + 1) :: n // SAMPLE + 1])
+        some.append(x[-rows.start % (n // SAMPLE + 1) :: n // SAMPLE + 1].copy())
     mean = total / np.maximum(seen, 1)
     reach = np.maximum(high - mean, mean - low)
     unit = np.where((reach > 0) & np.isfinite(reach), reach, 1.0)  # squares of very large or small gaps would be lost

@@ -152,11 +152,14 @@ def test_checkpoints_that_know_of_no_files_are_read(run):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_schedulers_are_heard(tmp_path, monkeypatch, number):
     """What they send before they kill does what Ctrl-C does; an answer that somebody else has is left alone."""
-    before = signal.getsignal(number)
-    with monkeypatch.context() as patch:
-        at_round(patch, WARMUP + 5, lambda: signal.raise_signal(number))
-        assert model(tmp_path).fit(X).interrupted_
-    assert signal.getsignal(number) == before
+    before = signal.signal(number, signal.SIG_DFL)  # whatever the tests themselves were started with
+    try:
+        with monkeypatch.context() as patch:
+            at_round(patch, WARMUP + 5, lambda: signal.raise_signal(number))
+            assert model(tmp_path).fit(X).interrupted_
+        assert signal.getsignal(number) == signal.SIG_DFL
+    finally:
+        signal.signal(number, before)
     assert everything(model(tmp_path).fit(X)) == everything(model().fit(X))
 
 

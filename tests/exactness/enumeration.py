@@ -209,10 +209,11 @@ class Run:
         return words.replace("ghosts=", "").replace("schedule=", "")
 
     def model(self, members: dict[str, Any], measure: Any, likelihood: Any, extent: Any, seed: int, **more: Any) -> Any:
-        """The sampler of this name among the members."""
+        """The sampler of this name among the members; without jumps, if nobody asks for them (test_jumps.py does)."""
+        more = ({"jumps": None} if self.sampler == "hybrid" else {}) | more | dict(self.options)
         length = (4 * self.rounds, self.sweeps)
         setup = Setup(measure, likelihood, extent, self.n_shards, seed, *length, self.dtype, self.device)
-        return build_sampler(members, self.sampler, setup, self.rule, **more, **dict(self.options))
+        return build_sampler(members, self.sampler, setup, self.rule, **more)
 
 
 @dataclass(frozen=True)

@@ -65,8 +65,8 @@ import unbounded as ub
 
 def fit(path):
     return ub.DirichletProcessMixture(
-        "diagonal_gaussian", dtype="float32", n_shards=8, n_warmup=1, n_draws=2, n_snapshots=1, random_state=0,
-        engine="processes", n_workers=2, checkpoint=sys.argv[2],
+        "diagonal_gaussian", dtype="float32", n_shards=8, n_warmup=1, n_draws=2, n_snapshots=1, n_chains=1,
+        random_state=0, engine="processes", n_workers=2, checkpoint=sys.argv[2],
     ).fit(ub.open_source(path))
 
 if __name__ == "__main__":

@@ -281,7 +281,7 @@ def test_a_run_with_other_settings(begun):
 
 def test_a_draw_that_is_gone(begun):
     (begun / "chain-0" / "assignments" / "000000.ub").unlink()
-    assert "could not read" in sentence(said(again, begun, error=RunError))
+    assert "000000.ub is damaged or missing" in sentence(said(again, begun, error=RunError))
 
 
 # ---- odd but fine

@@ -49,6 +49,7 @@ class Chain:
             Setup(HierarchicalMeasure(), likelihood, SIZES, P, seed, n_rounds=ROUNDS, sweeps=2),
             rule=RULES[rule],
             form=form,
+            jumps=None,  # they have checks of their own
         )
         self.engine = build(engine, GroupShards(X, SIZES, likelihood, P, form), workers)
 

@@ -22,6 +22,7 @@ from unbounded.models.labelled.halves import Cuts, Sides
 from unbounded.models.labelled.labels import Atoms, LabelShard, numbered, recode
 from unbounded.models.mixtures.model import AtomTable, Mixture, MixtureState
 
+EARLY = 64  # rounds
 LONG_SWEEP, MOST_ROUNDS = 3_600_000, 32  # cells of a sweep that is long beside what a jump takes anyway; rounds
 
 
@@ -56,10 +57,12 @@ class Jumps:
                 raise ValueError(f"Jumps: {name} must be between 0 and 1, got {value!r}.")
 
     def due(self, round_: int, n_rows: int, n_columns: int = 1) -> bool:
-        """By default by the square root of a sweep's length: short rounds have costs of their own, too."""
+        """By default by the square root of a sweep's length, since short rounds have costs of their own, too; and in
+        every second of the first rounds, which may have come from anywhere."""
         every = self.every
         if every is None:
             every = max(1, min(MOST_ROUNDS, round(math.sqrt(LONG_SWEEP / (n_rows * (2 + n_columns))))))
+            every = min(every, 2) if round_ < EARLY else every
         return round_ % every == every - 1
 
 
