@@ -544,13 +544,15 @@ def simulate(problem: Problem, run: FeatureRun, asked: Questions) -> Array:
     return seen
 
 
-def compare(problem: Problem, seen: Array, n_rounds: int, asked: Questions) -> Verdict:
+def compare(problem: Problem, seen: Array, n_rounds: int, asked: Questions, least: float = 0.0) -> Verdict:
     """Judge chains against the exact posterior, by the questions that they answer often enough either way.
 
-    Visits to a rare state come in runs: Student's t needs some in most chains, or many in all chains together.
+    Visits to a rare state come in runs: Student's t needs some in most chains, or many in all chains together. least:
+    the rarest answer that counts, for chains that stay in a state for a long time.
     """
     chains, truth = len(seen), asked.truth(problem)
-    often = np.minimum(truth, 1.0 - truth) * chains * n_rounds >= min(2 * chains, 200)
+    rarer = np.minimum(truth, 1.0 - truth)
+    often = (rarer * chains * n_rounds >= min(2 * chains, 200)) & (rarer >= least)
     share, seen = truth[often], seen[:, often]
     names = [name for name, ask in zip(asked.names, often, strict=True) if ask]
     slowness = np.median(seen.var(axis=0, ddof=1) * n_rounds / (share * (1.0 - share)))
