@@ -5,7 +5,7 @@ DATA ?=
 SOURCES := src tests benchmarks examples experiments docs/skeletons
 export OPENBLAS_NUM_THREADS = 1
 
-.PHONY: demo test tests types-and-engines lint style types hooks walk exactness faults mutants bench bench-speed bench-features bench-peers bench-million bench-topics bench-topic-peers bench-engines bench-compile bench-travel bench-travel-features bench-mixing paper paper-quick paper-docs clean
+.PHONY: demo test tests types-and-engines lint style types hooks walk exactness faults mutants bench bench-speed bench-features bench-peers bench-million bench-topics bench-topic-peers bench-topic-quality bench-engines bench-compile bench-travel bench-travel-features bench-mixing paper paper-quick paper-docs clean
 
 demo: .setup-done
 	$(BIN)/python examples/demo.py
@@ -59,6 +59,10 @@ bench-topics: .setup-done
 bench-topic-peers: .setup-done
 	$(BIN)/python -m pip install --quiet -e ".[peers]"
 	$(BIN)/python benchmarks/topic_peers.py synthetic $(if $(DATA),--data $(DATA) ap bbc_news 20newsgroups)
+
+bench-topic-quality: .setup-done
+	$(BIN)/python benchmarks/topic_quality.py run ap bbc_news --data $(DATA) --seeds 2 -j 2
+	$(BIN)/python benchmarks/topic_quality.py table topic_quality.jsonl
 
 bench-engines: .setup-done
 	$(BIN)/python benchmarks/engines.py serial threads processes ray

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import sparse
 from scipy.special import logsumexp
 
+from topic_measures import HELD_OUT, Corpus, perplexity, split, tokens
 from unbounded import HierarchicalDirichletProcess, datasets, engines
 from unbounded.models.groups.hybrid import HybridGroups
 from unbounded.models.groups.predictive import Gibbs, Newcomers, completion, gibbs
@@ -30,52 +30,12 @@ from unbounded.randomness import key
 from unbounded.round import rounds
 from unbounded.setup import Setup
 
-HELD_OUT = 500
 
-
-class Corpus(NamedTuple):
-    train: Any  # CSR
-    seen: Any
-    rest: Any
-    truth: float | None = None  # perplexity of the true topics
-
-    @property
-    def n_tokens(self) -> int:
-        return int(self.train.sum())
-
-
-def split(X: Any, truth: Any = None, seed: int = 0) -> Corpus:
-    rng = np.random.default_rng(seed)
-    X = sparse.csr_matrix(X)[rng.permutation(X.shape[0])]
-    n_out = min(HELD_OUT, X.shape[0] // 10)
-    train, held = X[n_out:], X[:n_out].tocoo()
-    known = np.asarray(train.sum(0)).ravel() > 0
-    row, word = (np.repeat(v, held.data.astype(int)) for v in (held.row, held.col))
-    kept = known[word]
-    row, word = row[kept], word[kept]
-    first = rng.random(len(row)) < 0.5
-
-    def table(chosen: Any) -> Any:
-        ones = np.ones(int(chosen.sum()))
-        return sparse.coo_matrix((ones, (row[chosen], word[chosen])), shape=(n_out, X.shape[1])).tocsr()
-
-    corpus = Corpus(train, table(first), table(~first))
-    if truth is None:
-        return corpus
+def with_truth(corpus: Corpus, truth: Any) -> Corpus:
     masses, shares_of = truth.weights * truth.concentration, np.ascontiguousarray(truth.topics.T)
     words, sizes = tokens(corpus.seen)
     _, shares = gibbs(Newcomers(shares_of, words, sizes), masses, Gibbs(100, 50, key(0, "truth")))
     return corpus._replace(truth=perplexity(corpus.rest, shares, truth.topics))
-
-
-def tokens(X: Any) -> tuple[Any, Any]:
-    return np.repeat(X.indices, X.data.astype(int)).astype(np.int32), np.asarray(X.sum(1)).ravel().astype(int)
-
-
-def perplexity(rest: Any, shares: Any, phi: Any) -> float:
-    cells = rest.tocoo()
-    p = np.einsum("ik,ki->i", shares[cells.row], phi[:, cells.col])
-    return float(np.exp(-(cells.data @ np.log(np.maximum(p, 1e-12))) / cells.data.sum()))
 
 
 class Result(NamedTuple):
@@ -91,14 +51,7 @@ def ours(corpus: Corpus, seconds: float) -> Result:
 
     def fit(n_warmup: int, n_draws: int) -> tuple[Any, float]:
         began = time.process_time()
-        settings = {
-            "n_chains": 1,
-            "n_warmup": n_warmup,
-            "n_draws": n_draws,
-            "n_snapshots": 16,
-            "n_workers": 1,
-            "random_state": 1,
-        }
+        settings = {"n_warmup": n_warmup, "n_draws": n_draws, "n_snapshots": 16, "n_workers": 1, "random_state": 1}
         return HierarchicalDirichletProcess(**settings).fit(corpus.train), time.process_time() - began
 
     fit(1, 1)
@@ -187,7 +140,7 @@ def as_words(X: Any) -> list[list[str]]:
 
 def synthetic() -> Corpus:
     data = datasets.topics(20_000 + HELD_OUT, seed=1)
-    return split(data.X, data)
+    return with_truth(split(data.X), data)
 
 
 def main() -> None:
