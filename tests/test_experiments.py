@@ -134,7 +134,15 @@ def test_a_timed_chain_is_the_chain():
     both = with_wall(rows, model, X, "one")
     assert [{name: row[name] for name in rows[0]} for row in both] == rows
     assert both[0]["wall_s"] == 0.0 < both[1]["wall_s"] < both[5]["wall_s"]
-    options = {"concentration": 1.0, "n_shards": 3, "n_chains": 1, "n_warmup": 0, "n_draws": 5, "init": "one"}
+    options = {
+        "concentration": 1.0,
+        "n_shards": 3,
+        "n_chains": 1,
+        "n_warmup": 0,
+        "n_draws": 5,
+        "init": "one",
+        "jumps": False,
+    }
     fit = ub.DirichletProcessMixture(random_state=0, **options).fit(X, holdout=X[:7])
     reseeded = trace(model.reseeded(_chain_seed(0)), X, "one", 5, of_mixture(model, X[:7]))
     np.testing.assert_allclose([row["score"] for row in reseeded[1:]], fit.posterior_["holdout"].values[0], rtol=1e-12)

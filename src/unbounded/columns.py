@@ -13,7 +13,7 @@ from unbounded.arrays import Array, is_sparse
 from unbounded.rows import row_blocks
 
 FARTHEST = 1e-6  # of the distance of the farthest row is the least scale: sums of squares have sixteen digits
-SAMPLE = 10_000  # rows, evenly spaced, that tell how wide most of a column is
+SAMPLE, CELLS = 10_000, 2**21  # rows (fewer of wide ones), evenly spaced, that tell how wide most of a column is
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def _describe_sparse(X: Any) -> Columns:
 
 def _describe_dense(X: Any) -> Columns:
     n, d = X.shape
-    seen, total, some = np.zeros(d), np.zeros(d), []
+    seen, total, some, step = np.zeros(d), np.zeros(d), [], n // min(SAMPLE, CELLS // d + 100) + 1
     low, high, whole = np.full(d, np.inf), np.full(d, -np.inf), np.ones(d, bool)
     for rows in row_blocks(X):
         x = np.asarray(X[rows], dtype=np.float64)
@@ -96,7 +96,7 @@ def _describe_dense(X: Any) -> Columns:
         low = np.minimum(low, np.where(there, x, np.inf).min(0))
         high = np.maximum(high, np.where(there, x, -np.inf).max(0))
         whole &= (filled == np.rint(filled)).all(0)
-        some.append(x[-rows.start % (n // SAMPLE + 1) :: n // SAMPLE + 1].copy())
+        some.append(x[-rows.start % step :: step].copy())
     mean = total / np.maximum(seen, 1)
     reach = np.maximum(high - mean, mean - low)
     unit = np.where((reach > 0) & np.isfinite(reach), reach, 1.0)  # squares of very large or small gaps would be lost
@@ -117,8 +117,7 @@ def _of_most(mean: Array, sd: Array, sample: Array, reach: Array) -> tuple[Array
     it then. (To a prior as wide as the distance of one row, all the others would be one cluster.) Columns with less
     than 5% other than one value keep theirs.
     """
-    there = np.isfinite(sample).any(0)
-    low, middle, high = np.nanquantile(np.where(there, sample, 0.0), [0.025, 0.5, 0.975], axis=0)
+    low, middle, high = _quantiles(sample)
     width = high - low
     far = (width > 0) & (sd > width) & np.isfinite(reach)
     least = FARTHEST * reach
@@ -129,3 +128,12 @@ def _of_most(mean: Array, sd: Array, sample: Array, reach: Array) -> tuple[Array
             "which differences are lost; remove them, or set them to NaN.", stacklevel=2,
         )  # fmt: skip
     return np.where(far, middle, mean), np.where(far, np.maximum(width / 4, least), sd)
+
+
+def _quantiles(sample: Array) -> Array:
+    """The 2.5%, 50% and 97.5% quantiles of every column without its holes; zeros where nothing is left."""
+    found = np.quantile(np.nan_to_num(sample), [0.025, 0.5, 0.975], axis=0)
+    for column in np.flatnonzero(np.isnan(sample).any(0)):
+        seen = sample[~np.isnan(sample[:, column]), column]
+        found[:, column] = np.quantile(seen, [0.025, 0.5, 0.975]) if len(seen) else 0.0
+    return found
