@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 
 from unbounded import PitmanYorMixture
 from unbounded.models.mixtures.model import Mixture
@@ -50,6 +51,14 @@ def at_round(monkeypatch: Any, when: int, action: Callable[[], None]) -> None:
         return state
 
     monkeypatch.setattr(Mixture, "gather", watched)
+
+
+def stopped(path: Any, when: int) -> Any:
+    """The run directory of a fit in which Ctrl-C was pressed in the when-th round."""
+    with pytest.MonkeyPatch.context() as patch:
+        at_round(patch, when, press_ctrl_c)
+        assert model(path).fit(rows()).interrupted_
+    return path
 
 
 def press_ctrl_c() -> None:

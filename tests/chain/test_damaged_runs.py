@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from runs import at_round, everything, model, press_ctrl_c, rows
+from runs import everything, model, rows, stopped
 
 from damage import check_sentence, damage
 from unbounded import RunError
@@ -18,11 +18,7 @@ HARMLESS = ("about.json", "timing.json")
 
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory):
-    path = tmp_path_factory.mktemp("begun") / "run"
-    with pytest.MonkeyPatch.context() as patch:
-        at_round(patch, 25, press_ctrl_c)  # in the second chain
-        model(path).fit(X)
-    return path
+    return stopped(tmp_path_factory.mktemp("begun") / "run", 25)  # in the second chain
 
 
 @pytest.mark.parametrize("n", [60, pytest.param(10_000, marks=pytest.mark.long)])

@@ -9,7 +9,7 @@ import warnings
 from pathlib import Path
 
 import pytest
-from runs import WARMUP, at_round, cut_the_power, everything, model, press_ctrl_c, rows
+from runs import WARMUP, at_round, cut_the_power, everything, model, rows, stopped
 
 from unbounded import RunError
 from unbounded.chain import store
@@ -22,11 +22,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "runs.md"
 
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory):
-    path = tmp_path_factory.mktemp("begun") / "run"
-    with pytest.MonkeyPatch.context() as patch:
-        at_round(patch, 14, press_ctrl_c)
-        assert model(path).fit(X).interrupted_
-    return path
+    return stopped(tmp_path_factory.mktemp("begun") / "run", 14)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import shutil
 
 import numpy as np
 import pytest
-from runs import at_round, everything, model, press_ctrl_c, rows
+from runs import everything, model, rows, stopped
 
 from unbounded import RunError
 from unbounded.chain import store
@@ -23,11 +23,7 @@ ARRAYS = {"state/round": np.array(7), "shard0/labels": np.arange(5, dtype=np.int
 @pytest.fixture(scope="module")
 def begun(tmp_path_factory):
     """A run that was stopped half-way: checkpoint, trace, assignments, snapshots."""
-    path = tmp_path_factory.mktemp("begun") / "run"
-    with pytest.MonkeyPatch.context() as patch:
-        at_round(patch, 12, press_ctrl_c)
-        assert model(path).fit(X).interrupted_
-    return path
+    return stopped(tmp_path_factory.mktemp("begun") / "run", 12)
 
 
 @pytest.fixture
