@@ -1,4 +1,4 @@
-"""Folds of 0/1 columns (docs/features.md, "Folds"): an atom is folded into others, or unfolded from them.
+"""Folds and flips of 0/1 columns (docs/features.md, "Folds"): an atom is folded into others, or unfolded from them.
 
 Where one atom stands for several (B = A_1 + A_2, used wherever one of them is there) and others take away what is too
 much (-A_1, -A_2), a fold takes B out and replaces the column z_l of every atom l of a set S by z_B xor z_l. Its reverse
@@ -6,6 +6,9 @@ draws a set S and a new column B, and does the same. B is drawn by coins of unkn
 row may use the atoms of S, so that its probability is known in closed form.
 
 Both are accepted by the Metropolis-Hastings rule with loadings and weights integrated out; atoms have a random order.
+
+Where there is an intercept, a flip says the same the other way round: z_l becomes 1 - z_l, the rows that had the atom
+are those that have not. It is a fold of the always-on column, and all that decides about it is at the driver.
 """
 
 from __future__ import annotations
@@ -77,6 +80,39 @@ def fold(here: Place, engine: Engine, turn: int) -> Place:
         return here
     engine.map(partial(_accept, model, proposal), own)
     return there
+
+
+def flips(here: Place, engine: Engine) -> Place:
+    """The place after the flip of every column was tried once; rows are touched once, if any was accepted."""
+    model, state = here.model, here.state
+    rng = generator(model.seed, "flip", state.round)
+    there, turned = here, np.zeros(here.size, bool)
+    for k in rng.permutation(here.size) if state.fixed else ():
+        other = _flipped(there, int(k))
+        if other is not None and math.log(rng.random()) < other.log_target - there.log_target:  # mutant: flip decision
+            there = other
+            turned[k] = True
+    if there is here:
+        return here
+    own = [state.sources(p) for p in range(model.n_shards)]
+    gathered = engine.run(partial(_flip, model), Message(turned, own))
+    return place(model, model.assemble(state.round, state.hyper, state.scales, gathered))
+
+
+def _flipped(here: Place, k: int) -> Place | None:
+    """The place with 1 - z in the column k, if its entries are 0 and 1, both of them."""
+    members, products, sums = (part.copy() for part in here.statistics[:3])
+    n, m, entry = here.statistics.n_rows, members[k], np.array([[1]])
+    if m == n or products[k, k] != m:  # mutant: flip of counts
+        return None
+    members[k] = n - m
+    products[k] = products[-1] - products[k]  # the last column is always on
+    products[:, k] = products[k]
+    products[k, k] = n - m
+    sums[k] = sums[-1] - sums[k]
+    entries = here.entries + float(n - 2 * m) * here.model.measure.log_entries(entry)  # mutant: flip entries
+    statistics = here.statistics._replace(members=members, products=products, sums=sums)
+    return Place(here.model, here.state, statistics, entries)
 
 
 # ---- which atoms
@@ -157,3 +193,10 @@ def _coins(columns: Array) -> Array:
         return np.asarray((columns.astype(np.int64) << np.arange(len(columns))[:, None]).sum(axis=0))
     used = columns.sum(axis=0, dtype=np.int64)
     return np.asarray((used > 0).astype(np.int64) + (used == len(columns)))
+
+
+def _flip(model: Features, shard: FeatureShard, turned: Array, sources: Array) -> Summary:
+    Z = shard.columns(sources)
+    Z[turned] = 1 - Z[turned]
+    shard.Z = np.concatenate([Z, np.ones((model.likelihood.fixed, Z.shape[1]), Z.dtype)])
+    return model.kernel.of_candidate(shard, shard.Z)

@@ -28,7 +28,7 @@ from scipy.special import gammaln, logsumexp
 
 from unbounded.arrays import Array, Arrays
 from unbounded.contracts import Engine, Message
-from unbounded.models.features.fold import fold
+from unbounded.models.features.fold import flips, fold
 from unbounded.models.features.launch import Guide, Launches, Pool, Terms, apply, find, fit, launch, look, of_columns
 from unbounded.models.features.model import Features
 from unbounded.models.features.place import Place, place
@@ -99,6 +99,7 @@ def jump(model: Features, state: FeatureState, engine: Engine, jumps: Jumps) -> 
     here = place(model, state)
     for turn in range(jumps.folds if model.measure.binary else 0):
         here = fold(here, engine, turn)
+    here = flips(here, engine)
     pool = look(model, here.state, engine, chosen)
     for turn in range(jumps.tries):
         there = _try(here, engine, pool, jumps, turn)
