@@ -54,7 +54,7 @@ def large_features(model: HybridFeatures, state: Any) -> tuple[int, bool]:
     """(features of more than 1% of the rows, whether they are the true ones)."""
     everything = model.everything(state)
     loadings = model.likelihood.expected(state.scales, everything)
-    large = loadings[everything.members > 0.01 * model.n_rows]
+    large = loadings[: len(state.occupied)][everything.members[: len(state.occupied)] > 0.01 * model.n_rows]
     truth = cambridge_features()
     near = np.abs(large[:, None] - truth[None]).max(axis=2) < 0.25
     return len(large), len(large) == len(truth) and bool((near.sum(axis=0) == 1).all())

@@ -428,11 +428,35 @@ MUTANTS = [
     ),
     Mutant(
         "features: columns in one order only, of those that fit the pool", "discovery order",
-        "return value - _log_choices(here.size, k)", "discoveries",
+        "return value - _log_choices(here.size, k)", "choices",
     ),
     Mutant(
         "features: any columns as likely to be replaced together", "similar choice",
-        "value += math.log(1.0 / np.count_nonzero(weight))", "discoveries",
+        "value += math.log(1.0 / np.count_nonzero(weight))", "choices",
+    ),
+    Mutant(
+        "features: loadings of counts change sign with any weights", "turned weights",
+        "return 0.0", "turned",
+    ),
+    Mutant(
+        "features: every column is flipped", "flip decision",
+        "if other is not None:", "turns",
+    ),
+    Mutant(
+        "features: flips without the factors of counts", "flip entries",
+        "entries = here.entries", "flips",
+    ),
+    Mutant(
+        "features: flips forget the rows that had the column", "flip sums",
+        "sums[k] = -sums[k]", "flips",
+    ),
+    Mutant(
+        "features: an intercept around zero, whatever its level", "intercept level",
+        "return -self.centre, scales.base", "level",
+    ),
+    Mutant(
+        "features: the scale of loadings counts the intercept", "free loadings",
+        "free = A", "level",
     ),
     Mutant(
         "features: loadings grow, and their volume does not", "multiple volume",

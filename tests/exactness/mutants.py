@@ -38,6 +38,7 @@ def battery() -> dict[str, Callable[[], Any]]:
     """Fast checks by name; together they use all that the mutants touch."""
     import answers
     import enumeration
+    import feature_geweke
     import feature_jumps
     import feature_problems
     import feature_truth
@@ -115,6 +116,11 @@ def battery() -> dict[str, Callable[[], Any]]:
         "deaths": moved("gaussian-3", "bb-2", 3, Moves("death", ahead=0.75, chains=80, rounds=100)),
         "absorptions": moved("gaussian-1", "bb-1", 3, Moves("absorption", 1, tries=4, chains=320, rounds=100)),
         "discoveries": moved("gaussian-3", "bb-2", 3, Moves("discovery", 1, tries=2, chains=240, rounds=100)),
+        "choices": feature_jumps.choices,
+        "flips": lambda: feature_jumps.flipped("bnb-6"),
+        "turned": moved("gaussian-intercept", "gp-2", 2, Moves("multiple", 1, chains=160, rounds=100)),
+        "turns": moved("gaussian-intercept", "bb-2", 3, Moves("death", ahead=0.75, chains=80, rounds=60)),
+        "level": lambda: feature_geweke.check(feature_geweke.Joint("bb", "level", Ghosts(), 2, replicates=60)),
         "multiples": moved("gaussian-3", "gp-2", 2, Moves("multiple", 1, chains=160, rounds=100)),
         "promises": moved("sharp", "bb-1", 3, Moves("death", 2, 2, strict=True, rounds=100)),
         "sweeps": columns("gaussian-3", "bb-2", 3, FeatureRun(Ghosts(30), 2, 3, rounds=100)),

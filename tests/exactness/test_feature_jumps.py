@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from feature_jumps import Moves, check
+from feature_jumps import Moves, check, choices, flipped
 from feature_problems import problem
 from scipy import integrate
 
@@ -44,6 +44,19 @@ def test_jumps_alone_agree_with_enumeration(parameters):
     case, law, n, moves = parameters
     verdict = check(problem(case, law, n), moves)
     print(names(parameters), verdict)
+    assert verdict.passed, str(verdict)
+
+
+@pytest.mark.parametrize("law", ["bb-2", "gp-5", "bnb-6"])
+def test_a_flip_changes_what_the_driver_says(law):
+    """Statistics that are worked out without rows are those of the rows after a flip, and so is the log joint."""
+    verdict = flipped(law)
+    assert verdict.passed, str(verdict)
+
+
+def test_columns_are_chosen_as_often_as_is_said():
+    """Two or three columns that are replaced together: moves that tiny data hardly ever accept."""
+    verdict = choices()
     assert verdict.passed, str(verdict)
 
 

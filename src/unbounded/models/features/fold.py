@@ -103,13 +103,13 @@ def _flipped(here: Place, k: int) -> Place | None:
     """The place with 1 - z in the column k, if its entries are 0 and 1, both of them."""
     members, products, sums = (part.copy() for part in here.statistics[:3])
     n, m, entry = here.statistics.n_rows, members[k], np.array([[1]])
-    if m == n or products[k, k] != m:  # mutant: flip of counts
+    if m == n or products[k, k] != m:
         return None
     members[k] = n - m
     products[k] = products[-1] - products[k]  # the last column is always on
     products[:, k] = products[k]
     products[k, k] = n - m
-    sums[k] = sums[-1] - sums[k]
+    sums[k] = sums[-1] - sums[k]  # mutant: flip sums
     entries = here.entries + float(n - 2 * m) * here.model.measure.log_entries(entry)  # mutant: flip entries
     statistics = here.statistics._replace(members=members, products=products, sums=sums)
     return Place(here.model, here.state, statistics, entries)

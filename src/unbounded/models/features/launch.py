@@ -24,6 +24,7 @@ from unbounded.randomness import uniforms
 from unbounded.rows import boundaries
 
 STEPS = 3  # in which the loadings of other columns learn what those of a launch take from them
+FEW = 10.0  # uses of a column in the pool that count as much as what all rows have on average
 LARGEST = (0, 31, 9, 5, 3, 2)  # entries that are considered, by the number of columns
 FITTING, HOT = 14, 4.0  # steps of EM, and by how much the noise is larger at first
 _CHUNK = 4096
@@ -107,9 +108,14 @@ def launch(model: Features, state: FeatureState, pool: Pool, kept: FeatureStatis
         log_chances, log_total = _normalised(rest @ slopes.T, patterns, cost)
         if step < STEPS - 1:
             inside = np.exp(log_chances) @ patterns
-            middle = inside.mean(axis=0)  # whose part is known from all rows
-            cross = np.outer(kept.members, middle) + pool.share * pool.Z @ (inside - middle)
+            cross = kept.members[:, None] * _beside(pool.Z, inside)
     return odds, pool.share * float(log_total.sum() - 0.5 * np.sum(rest**2) / noise)
+
+
+def _beside(Z: Array, inside: Array) -> Array:
+    """[columns, k]: entries that are expected in rows that use a column. The pool says little of those that few use."""
+    middle = inside.mean(axis=0)
+    return np.asarray(middle + Z @ (inside - middle) / (Z.sum(axis=1, keepdims=True) + FEW))
 
 
 def _patterns(model: Features, state: FeatureState, weights: Array) -> tuple[Array, Array]:

@@ -98,7 +98,7 @@ class LinearGaussian:
 
 def _say_constant(columns: Columns) -> None:
     """Columns share their noise, and a constant one has none."""
-    constant = np.flatnonzero(columns.low == columns.high)
+    constant = np.flatnonzero((columns.low == columns.high) & (columns.n_rows - columns.holes > 1))
     if len(constant) and len(constant) < columns.size:
         some = ", ".join(str(c) for c in constant[:8]) + ", ..." * (len(constant) > 8)
         warnings.warn(
@@ -187,7 +187,7 @@ class BoundLinearGaussian(FeatureBound):
             errors = statistics.square - np.sum(A * (2.0 * statistics.sums - statistics.products @ A))
             noise = self.noise.given(statistics.n_rows * d, max(float(errors), 0.0)).draw(rng)
         if isinstance(self.loading, InverseGamma):
-            free = A[: size - self.fixed]
+            free = A[: size - self.fixed]  # mutant: free loadings
             loading = self.loading.given(free.size, float(np.sum(free**2))).draw(rng)
         if isinstance(self.intercept, Intercept):
             level, base = self.intercept.given(A[-1] + self.centre, base, rng)
@@ -219,7 +219,7 @@ class BoundLinearGaussian(FeatureBound):
         value -= 0.5 * (statistics.square / scales.noise - float(np.sum(white**2)))
         if self.fixed:
             mean, variance = self._base(scales)
-            value -= 0.5 * float(mean @ mean) / variance  # mutant: intercept square
+            value -= 0.5 * float(mean @ mean) / variance
         for prior_, scale in ((self.noise, scales.noise), (self.loading, scales.loading)):
             value += prior_.log_density(scale) if isinstance(prior_, InverseGamma) else 0.0
         if isinstance(self.intercept, Intercept):
