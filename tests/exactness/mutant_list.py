@@ -435,10 +435,6 @@ MUTANTS = [
         "value += math.log(1.0 / np.count_nonzero(weight))", "choices",
     ),
     Mutant(
-        "features: loadings of counts change sign with any weights", "turned weights",
-        "return 0.0", "turned",
-    ),
-    Mutant(
         "features: every column is flipped", "flip decision",
         "if other is not None:", "turns",
     ),

@@ -118,7 +118,6 @@ def battery() -> dict[str, Callable[[], Any]]:
         "discoveries": moved("gaussian-3", "bb-2", 3, Moves("discovery", 1, tries=2, chains=240, rounds=100)),
         "choices": feature_jumps.choices,
         "flips": lambda: feature_jumps.flipped("bnb-6"),
-        "turned": moved("gaussian-intercept", "gp-2", 2, Moves("multiple", 1, chains=160, rounds=100)),
         "turns": moved("gaussian-intercept", "bb-2", 3, Moves("death", ahead=0.75, chains=80, rounds=60)),
         "level": lambda: feature_geweke.check(feature_geweke.Joint("bb", "level", Ghosts(), 2, replicates=60)),
         "multiples": moved("gaussian-3", "gp-2", 2, Moves("multiple", 1, chains=160, rounds=100)),

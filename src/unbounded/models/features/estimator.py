@@ -98,8 +98,8 @@ class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChainE
         pairs = [(snap, chain.draws[d]) for chain in chains for d, snap in sorted(chain.snapshots.items())]
         estimate = point_estimate([FeatureDraw.of(snap, scalars["log_joint"]) for snap, scalars in pairs])
         self._snapshots = [
-            {name: value for name, value in snap.items() if name != "Z"} | {"matches": own, "turned": turned}
-            for (snap, _), own, turned in zip(pairs, estimate.matches, estimate.turned, strict=True)
+            {name: value for name, value in snap.items() if name != "Z"} | {"matches": own, "tops": tops}
+            for (snap, _), own, tops in zip(pairs, estimate.matches, estimate.tops, strict=True)
         ]
         self.components_, self.assignments_ = estimate.components, estimate.assignments
         self.n_atoms_ = len(self.components_)
@@ -173,8 +173,8 @@ class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChainE
 
     def _base(self, s: int) -> Array:
         """Expectation of a row without features, these turned round as those of `components_` are."""
-        draw, turned = self._draw(s), self._snapshots[s]["turned"]
-        value: Array = draw.base + draw.loadings[: draw.size][turned].sum(axis=0)
+        draw = self._draw(s)
+        value: Array = draw.base + self._snapshots[s]["tops"] @ draw.loadings[: draw.size]
         return value
 
     def _blocks(self, X: Any) -> Iterator[tuple[slice, int, Draw]]:
@@ -186,8 +186,8 @@ class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChainE
 
     def _add_entries(self, out: Array, Z: Array, s: int) -> None:
         """Add a draw's entries to those of the components that they belong to."""
-        own, turned = self._snapshots[s]["matches"], self._snapshots[s]["turned"]
-        entries = np.where(turned, 1.0 - Z, Z)
+        own, tops = self._snapshots[s]["matches"], self._snapshots[s]["tops"]
+        entries = np.where(tops > 0, tops - Z, Z)
         out[:, own[own >= 0]] += entries[:, own >= 0] / len(self._snapshots)
 
     @property
@@ -250,7 +250,7 @@ class BetaBernoulliFeatures(FeatureEstimator):
     assignments_ : array of shape (n_rows, n_atoms_)
         Posterior mean of Z, in terms of `components_`.
     intercept_ : array of shape (n_columns,)
-        Expectation of a row that has no feature. With an intercept a 0/1 feature says the same turned round, with the
+        Expectation of a row that has no feature. With an intercept a feature says the same turned round, with the
         opposite loadings and in the other rows; draws are turned as the most probable one is.
     posterior_ : xarray.Dataset
         Every scalar trace, with dimensions (chain, draw).

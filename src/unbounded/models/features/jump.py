@@ -45,7 +45,6 @@ NEAR = 0.05  # relative distance from a sum of loadings that counts as none
 STRICT = 10.0  # how much rather atoms with a larger cosine are replaced together
 SPREADS = 8  # standard deviations of proposed loadings, each half of the one before
 FACTORS = (2.0, 1.5, 3.0)  # of loadings, while counts get smaller
-TURNED = 0.5  # chance that loadings change their sign instead, where there is an intercept to make up for it
 BROAD = 0.2  # shapes of the law of any weight
 MANY_ROWS, EARLY = 100_000, (100, 50)  # rounds that have jumps each, for so many rows at most, and beyond
 EVERY, EVERY_ROWS = (24, 64), 1_200_000  # rounds from one to the next after these: so many rows in all
@@ -69,7 +68,7 @@ class Jumps:
     folds: int = 3
     pool: int = 500
     ahead: float = 0.95
-    kinds: tuple[float, float, float, float] = (0.25, 0.3, 0.4, 0.1)
+    kinds: tuple[float, float, float, float] = (0.25, 0.3, 0.4, 0.05)
     slack: float = 50.0
     doubt: float = 0.05
 
@@ -186,7 +185,8 @@ def _propose(here: Place, pool: Pool, jumps: Jumps, rng: np.random.Generator) ->
         return None
     change = change._replace(gone=gone, old=_draw_terms(here, gone, rng) if len(gone) else none)
     if kind == MULTIPLE:
-        return change._replace(new=_multiplied(here, change, rng))
+        factor = FACTORS[rng.integers(len(FACTORS))] ** (1.0 if ahead else -1.0)
+        return change._replace(new=Terms(factor * change.old.loadings, change.old.weights - math.log(factor)))
     return change._replace(new=(_absorbed if ahead else _emitted)(here, change, rng))
 
 
@@ -207,16 +207,6 @@ def _choose(here: Place, change: Change, rng: np.random.Generator) -> Array | No
     absorbed = int(rng.choice(size, p=chances))
     chosen = np.flatnonzero(rng.random(size) < inclusion[absorbed])
     return np.append(absorbed, chosen) if 0 < len(chosen) <= MOST else None
-
-
-def _multiplied(here: Place, change: Change, rng: np.random.Generator) -> Terms:
-    """The same direction with counts that are larger or smaller; or the opposite one, for the rows that have none."""
-    loadings, weights = change.old
-    if here.state.fixed and rng.random() < TURNED:
-        weights = here.model.measure.log_weights(here.state.hyper, _others(here, change), here.model.n_rows, rng)
-        return Terms(-loadings, weights)
-    factor = FACTORS[rng.integers(len(FACTORS))] ** (1.0 if change.ahead else -1.0)
-    return Terms(factor * loadings, weights - math.log(factor))
 
 
 def _absorbed(here: Place, change: Change, rng: np.random.Generator) -> Terms:
@@ -260,9 +250,6 @@ def _discover(here: Place, pool: Pool, change: Change, rng: np.random.Generator)
 
 def _log_chance(here: Place, change: Change) -> float:
     """Log density of a change, given what is drawn of the columns that go; but for that of its kind and direction."""
-    if change.kind == MULTIPLE and _turns(change):
-        shapes = here.model.measure.weight_shapes(here.state.hyper, _others(here, change), here.model.n_rows)
-        return float(here.model.measure.log_weight_density(change.new.weights, *shapes)[0])  # mutant: turned weights
     if change.kind == MULTIPLE:
         # The volume of loadings grows by factor^D: half of it is here, half on the way back.
         # mutant: multiple volume
@@ -328,17 +315,6 @@ def _amounts(here: Place, change: Change) -> Array:
     first, rest = change.gone[0], change.gone[1:]
     both = products[first, rest] * (1.0 if change.sign > 0 else 2.0)
     return np.clip(members[first] + members[rest] - both, 1.0, here.statistics.n_rows)
-
-
-def _others(here: Place, change: Change) -> Array:
-    """How much there may be of an atom that is used where it is not: a twentieth of the rows at least."""
-    n = here.statistics.n_rows
-    return np.clip(n - here.statistics.members[change.gone], 0.05 * n, n)
-
-
-def _turns(change: Change) -> bool:
-    """Whether loadings change their sign, and are not multiplied."""
-    return bool(np.array_equal(change.new.loadings, -change.old.loadings))
 
 
 def _deaths(here: Place) -> Array:

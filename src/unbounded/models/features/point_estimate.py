@@ -4,9 +4,9 @@ Draws are compared by what a feature contributes to the data, the matrix z_k A_k
 feature j of another leaves |z_k A_k - w_j B_j|^2 unexplained, so the best matching of two draws has the largest sum of
 (z_k . w_j)(A_k . B_j): an assignment problem. All draws are matched with one of them, the reference.
 
-Where there is an intercept, it takes whatever all rows have: contributions are compared around their means, and a 0/1
-feature, used in other rows, with the opposite loadings, is the same feature turned round. Draws are turned as the
-reference is.
+Where there is an intercept, it takes whatever all rows have: contributions are compared around their means, and a
+feature with the opposite loadings, which the other rows use, is the same feature turned round: z A = t A + (t - z)(-A)
+for any number t, which is 1 where entries are 0 or 1. Draws are turned as the reference is.
 """
 
 from __future__ import annotations
@@ -35,14 +35,13 @@ class FeatureDraw(NamedTuple):
         known, always = np.split(snapshot["loadings"], [Z.shape[1]])
         return cls(Z, known, always, log_joint)
 
-    def turned(self, which: Array) -> FeatureDraw:
-        """The same with these 0/1 features used in the other rows."""
-        if not which.any():
+    def turned(self, tops: Array) -> FeatureDraw:
+        """The same with some features used in the other rows: t - z times, 0 if it stays."""
+        if not tops.any():
             return self
-        Z, loadings = self.Z.copy(), self.loadings.copy()
-        Z[:, which] = 1 - Z[:, which]
-        loadings[which] = -loadings[which]
-        return self._replace(Z=Z, loadings=loadings, always=self.always + self.loadings[which].sum(0))
+        Z = np.where(tops > 0, tops - self.Z.astype(np.int32), self.Z)
+        loadings = np.where(tops[:, None] > 0, -self.loadings, self.loadings)
+        return self._replace(Z=Z, loadings=loadings, always=self.always + tops @ self.loadings)
 
 
 class Estimate(NamedTuple):
@@ -51,14 +50,14 @@ class Estimate(NamedTuple):
     components: Array  # [K, D] means over the draws that have the feature
     assignments: Array  # [n, K] posterior mean of Z: draws that do not have the feature count as 0
     matches: list[Array]  # for each draw, which component each of its atoms is; -1: none of them
-    turned: list[Array]  # for each draw, which of its atoms are turned round
+    tops: list[Array]  # for each draw, t of those of its atoms that are turned round, and 0
 
 
 def point_estimate(draws: Sequence[FeatureDraw]) -> Estimate:
     reference = _reference(draws)
     pairs = [match(reference, draw) for draw in draws]
-    matches, turned = [own for own, _ in pairs], [other for _, other in pairs]
-    draws = [draw.turned(other) for draw, other in zip(draws, turned, strict=True)]
+    matches, tops = [own for own, _ in pairs], [top for _, top in pairs]
+    draws = [draw.turned(top) for draw, top in zip(draws, tops, strict=True)]
     size = len(reference.loadings)
     found = np.zeros(size)
     components = np.zeros_like(reference.loadings)
@@ -73,7 +72,7 @@ def point_estimate(draws: Sequence[FeatureDraw]) -> Estimate:
     place = np.full(size + 1, -1)
     place[kept] = np.arange(len(kept))
     matches = [place[own] for own in matches]  # the last place, -1, is also that of no match
-    return Estimate(components[kept] / found[kept, None], _mean(draws, matches, len(kept)), matches, turned)
+    return Estimate(components[kept] / found[kept, None], _mean(draws, matches, len(kept)), matches, tops)
 
 
 def _reference(draws: Sequence[FeatureDraw]) -> FeatureDraw:
@@ -84,21 +83,21 @@ def _reference(draws: Sequence[FeatureDraw]) -> FeatureDraw:
 
 
 def match(reference: FeatureDraw, draw: FeatureDraw) -> tuple[Array, Array]:
-    """(which feature of the reference each feature of the draw is, -1: none of them; which of them to turn round)."""
+    """(which feature of the reference each feature of the draw is, -1: none of them; how to turn it round)."""
     shared = np.zeros((len(reference.loadings), len(draw.loadings)))
     for start in range(0, len(draw.Z), _BLOCK):
         rows = slice(start, start + _BLOCK)
         shared += reference.Z[rows].T.astype(float) @ draw.Z[rows].astype(float)
+    means = [part.Z.mean(0, dtype=float) for part in (reference, draw)]
     if len(draw.always):
-        shared -= np.outer(reference.Z.sum(0, dtype=float), draw.Z.mean(0, dtype=float))
-        binary = [part.Z.max(axis=0, initial=0) <= 1 for part in (reference, draw)]
-        shared[(shared < 0.0) & ~np.logical_and.outer(*binary)] = 0.0
+        shared -= len(draw.Z) * np.outer(*means)
     gain = shared * (reference.loadings @ draw.loadings.T)
-    out, other = np.full(len(draw.loadings), -1), np.zeros(len(draw.loadings), bool)
+    out, tops = np.full(len(draw.loadings), -1), np.zeros(len(draw.loadings), np.int64)
     for k, j in zip(*linear_sum_assignment(np.maximum(gain, 0.0), maximize=True), strict=True):
         if gain[k, j] > 0:
-            out[j], other[j] = k, shared[k, j] < 0.0
-    return out, other
+            out[j] = k
+            tops[j] = max(round(means[0][k] + means[1][j]), 1) if shared[k, j] < 0.0 else 0
+    return out, tops
 
 
 def _mean(draws: Sequence[FeatureDraw], matches: Sequence[Array], size: int) -> Array:
