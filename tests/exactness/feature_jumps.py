@@ -22,7 +22,6 @@ from unbounded.models.features.hybrid import HybridFeatures
 from unbounded.models.features.jump import Jumps
 from unbounded.models.features.linear_gaussian import LinearGaussian
 from unbounded.models.features.measures import BetaBernoulli
-from unbounded.models.features.place import place
 from unbounded.setup import Setup
 
 LEAST = 0.01  # of the rounds
@@ -109,10 +108,10 @@ def flipped(law: str) -> Verdict:
         Z = rng.integers(0, 2, (3, 4))
         Z[:2] = [[0, 0, 1, 1], [1, 0, 0, 1]]
         Z[2, [1, 3]] = 1, 0
-        here = place(model, model.begin(engine, Z))
+        here = launch.place(model, model.begin(engine, Z))
         for k in range(4):
             Z[:, k] = 1 - Z[:, k]
-            there = place(model, model.begin(engine, Z))
+            there = launch.place(model, model.begin(engine, Z))
             said.append(_numbers(fold._flipped(here, k)))
             counted.append(_numbers(there))
             here = there
@@ -131,7 +130,7 @@ def choices(size: int = 4, tries: int = 1500) -> Verdict:
     X = Z @ rng.normal(0.0, 1.0, (size, 3)) + 0.5 * rng.normal(size=(40, 3))
     model = HybridFeatures(Setup(BetaBernoulli(1.0, 1.0), LinearGaussian(0.5, 1.0).bind(describe(X)), 40, 1, 0))
     engine = build("serial", model.recipe(X))
-    here = place(model, model.begin(engine, Z))
+    here = launch.place(model, model.begin(engine, Z))
     pool = launch.look(model, here.state, engine, np.arange(40))
     names, seen, said = [], [], []
     for k, ahead in ((2, True), (3, True), (2, False), (3, False)):

@@ -435,6 +435,10 @@ MUTANTS = [
         "value += math.log(1.0 / np.count_nonzero(weight))", "choices",
     ),
     Mutant(
+        "features: the pool decides twice about folds", "fold decision",
+        "if math.log(rng.random()) >= log_ratio:", "foretold",
+    ),
+    Mutant(
         "features: every column is flipped", "flip decision",
         "if other is not None:", "turns",
     ),

@@ -22,8 +22,8 @@ from scipy.special import betaln, gammaln
 
 from unbounded.arrays import Array
 from unbounded.contracts import Engine, Message, Summary
+from unbounded.models.features.launch import Place, Pool, place, promise
 from unbounded.models.features.model import Features
-from unbounded.models.features.place import Place, place
 from unbounded.models.features.state import FeatureShard
 from unbounded.randomness import generator, key, uniforms
 
@@ -42,8 +42,8 @@ class Proposal(NamedTuple):
     key: Any
 
 
-def fold(here: Place, engine: Engine, turn: int) -> Place:
-    """The place after one proposal."""
+def fold(here: Place, engine: Engine, pool: Pool, doubt: float, turn: int) -> Place:
+    """The place after one proposal, which the pool decides about first."""
     model, state = here.model, here.state
     rng = generator(model.seed, "fold", state.round, turn)
     size = len(state.occupied)
@@ -61,6 +61,9 @@ def fold(here: Place, engine: Engine, turn: int) -> Place:
         chosen = np.sort(rng.permutation(size)[: _set_size(size, rng)])
         log_forward = _log_set(len(chosen), size)
     proposal = Proposal(folded, chosen, rng.random(2**PATTERN), key(model.seed, "unfold", state.round, turn))
+    first = promise(_gain(here, pool, proposal), doubt)
+    if not math.log(rng.random()) < first:
+        return here
     own = [state.sources(p) for p in range(model.n_shards)]
     gathered = engine.run(partial(_propose, model), Message(proposal, own))
     new_size = size - 1 if folds else size + 1
@@ -76,7 +79,7 @@ def fold(here: Place, engine: Engine, turn: int) -> Place:
     else:
         inclusion = _inclusion(there, size, kind)
         log_ratio += _log_choice(inclusion, chosen, size) - math.log(new_size) - log_forward - log_coins + LOG_FOLDS
-    if math.log(rng.random()) >= log_ratio:
+    if math.log(rng.random()) >= log_ratio - first:  # mutant: fold decision
         return here
     engine.map(partial(_accept, model, proposal), own)
     return there
@@ -154,6 +157,20 @@ def _log_coins(counts: Array) -> float:
     return float(betaln(counts[:, 0] + 1.0, counts[:, 1] + 1.0).sum())
 
 
+def _gain(here: Place, pool: Pool, proposal: Proposal) -> float:
+    """What the log likelihood of all rows would gain, if they were like those of the pool."""
+    always, old = pool.Z[here.size :], pool.Z[: here.size].astype(np.uint8)
+    new = np.concatenate([_moved(proposal, old, pool.chosen)[0], always])
+    before, after = (_log_joint(here, pool, Z) for Z in (pool.Z, new))
+    return after - before
+
+
+def _log_joint(here: Place, pool: Pool, Z: Array) -> float:
+    members, products, sums = (pool.share * part for part in (Z.sum(axis=1), Z @ Z.T, Z @ pool.rows))
+    statistics = here.statistics._replace(members=members, products=products, sums=sums)
+    return here.model.likelihood.log_joint(here.state.scales, statistics)
+
+
 # ---- on a shard
 
 
@@ -173,18 +190,20 @@ def _accept(model: Features, proposal: Proposal, shard: FeatureShard, sources: A
 def _jumped(model: Features, shard: FeatureShard, proposal: Proposal, sources: Array) -> tuple[Array, Array, Array]:
     """(Z after the jump, which coin decides for each row, column B)."""
     old = shard.columns(sources)
+    new, coin, moved = _moved(proposal, old, shard.first + np.arange(old.shape[1]))
+    return np.concatenate([new, np.ones((model.likelihood.fixed, len(moved)), new.dtype)]), coin, moved
+
+
+def _moved(proposal: Proposal, old: Array, numbers: Array) -> tuple[Array, Array, Array]:
+    """The same for the columns `old`, which are changed, of rows with these numbers."""
     if proposal.folded >= 0:
         moved = old[proposal.folded].copy()
         old[proposal.chosen] ^= moved
-        coin = _coins(old[proposal.chosen])
-        new = np.delete(old, proposal.folded, axis=0)
-    else:
-        coin = _coins(old[proposal.chosen])
-        tossed = uniforms(proposal.key, shard.first + np.arange(old.shape[1]))
-        moved = (tossed < proposal.coins[coin]).astype(old.dtype)
-        old[proposal.chosen] ^= moved
-        new = np.concatenate([old, moved[None]])
-    return np.concatenate([new, np.ones((model.likelihood.fixed, len(moved)), new.dtype)]), coin, moved
+        return np.delete(old, proposal.folded, axis=0), _coins(old[proposal.chosen]), moved
+    coin = _coins(old[proposal.chosen])
+    moved = (uniforms(proposal.key, numbers) < proposal.coins[coin]).astype(old.dtype)
+    old[proposal.chosen] ^= moved
+    return np.concatenate([old, moved[None]]), coin, moved
 
 
 def _coins(columns: Array) -> Array:

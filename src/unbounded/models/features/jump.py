@@ -29,9 +29,22 @@ from scipy.special import gammaln, logsumexp
 from unbounded.arrays import Array, Arrays
 from unbounded.contracts import Engine, Message
 from unbounded.models.features.fold import flips, fold
-from unbounded.models.features.launch import Guide, Launches, Pool, Terms, apply, find, fit, launch, look, of_columns
+from unbounded.models.features.launch import (
+    Guide,
+    Launches,
+    Place,
+    Pool,
+    Terms,
+    apply,
+    find,
+    fit,
+    launch,
+    look,
+    of_columns,
+    place,
+    promise,
+)
 from unbounded.models.features.model import Features
-from unbounded.models.features.place import Place, place
 from unbounded.models.features.state import FeatureState
 from unbounded.randomness import generator, key
 
@@ -96,19 +109,18 @@ def jump(model: Features, state: FeatureState, engine: Engine, jumps: Jumps) -> 
         return state
     rng, n = generator(model.seed, "jump", state.round), model.n_rows
     chosen = np.arange(n) if n <= jumps.pool else np.unique(rng.integers(0, n, jumps.pool))
-    here = place(model, state)
-    for turn in range(jumps.folds if model.measure.binary else 0):
-        here = fold(here, engine, turn)
-    here = flips(here, engine)
-    pool = look(model, here.state, engine, chosen)
-    for turn in range(jumps.tries):
-        there = _try(here, engine, pool, jumps, turn)
+    here = flips(place(model, state), engine)
+    pool, doubt = look(model, here.state, engine, chosen), jumps.slack + jumps.doubt * n
+    tries = [partial(fold, turn=turn) for turn in range(jumps.folds if model.measure.binary else 0)]
+    tries += [partial(_try, jumps=jumps, turn=turn) for turn in range(jumps.tries)]
+    for one in tries:
+        there = one(here, engine, pool, doubt)
         if there is not here:
             here, pool = there, look(model, there.state, engine, chosen)
     return here.state
 
 
-def _try(here: Place, engine: Engine, pool: Pool, jumps: Jumps, turn: int) -> Place:
+def _try(here: Place, engine: Engine, pool: Pool, doubt: float, jumps: Jumps, turn: int) -> Place:
     """The place after one proposal."""
     model, state = here.model, here.state
     rng = generator(model.seed, "try", state.round, turn)
@@ -118,8 +130,8 @@ def _try(here: Place, engine: Engine, pool: Pool, jumps: Jumps, turn: int) -> Pl
     kept = here.without(change.gone)
     others, seen = of_columns(here.statistics, kept), pool._replace(Z=pool.Z[kept])
     (old, before), (new, after) = (launch(model, state, seen, others, terms) for terms in (change.old, change.new))
-    promise = _promise(after - before, jumps.slack + jumps.doubt * model.n_rows)
-    if not math.log(rng.random()) < promise:
+    first = promise(after - before, doubt)
+    if not math.log(rng.random()) < first:
         return here
     launches = Launches(change.gone, old, new, key(model.seed, "entries", state.round, turn))
     own = [state.sources(p) for p in range(model.n_shards)]
@@ -134,15 +146,10 @@ def _try(here: Place, engine: Engine, pool: Pool, jumps: Jumps, turn: int) -> Pl
     log_ratio += _log_chance(there, back) - _log_chance(here, change)
     log_ahead = math.log(jumps.ahead) - math.log1p(-jumps.ahead)
     log_ratio += -log_ahead if change.ahead else log_ahead  # mutant: jump ahead
-    if not math.log(rng.random()) < log_ratio - promise:  # mutant: jump decision
+    if not math.log(rng.random()) < log_ratio - first:  # mutant: jump decision
         return here
     gathered = engine.run(partial(apply, model), Message(launches, own))
     return place(model, model.assemble(state.round, state.hyper, state.scales, gathered))
-
-
-def _promise(gain: float, doubt: float) -> float:
-    """Log ratio of a first decision, by what the pool lets expect: the opposite for the way back."""
-    return math.copysign(max(abs(gain) - doubt, 0.0), gain)
 
 
 def _there(here: Place, kept: Array, found: Arrays) -> Place | None:

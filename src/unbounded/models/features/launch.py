@@ -1,4 +1,4 @@
-"""What some columns of Z would be, given all other columns: the passes over rows that jumps are made of (jump.py).
+"""What jumps are made of: where they are, a pool of rows to ask first, and launches (docs/features.md, "Jumps").
 
 A launch knows the loadings and weights of some columns, and all other columns, but not the entries of its own. It says
 how probable these are: rows are independent, and log odds are linear in a row and in its other entries. The loadings of
@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from scipy.special import expit
 
 from unbounded.arrays import Array
 from unbounded.contracts import Engine, Summary
-from unbounded.models.features.likelihood import FeatureStatistics
+from unbounded.models.features.likelihood import FeatureStatistics, Loadings
 from unbounded.models.features.model import Features
 from unbounded.models.features.state import FeatureShard, FeatureState
 from unbounded.randomness import uniforms
@@ -28,6 +29,40 @@ FEW = 10.0  # uses of a column in the pool that count as much as what all rows h
 LARGEST = (0, 31, 9, 5, 3, 2)  # entries that are considered, by the number of columns
 FITTING, HOT = 14, 4.0  # steps of EM, and by how much the noise is larger at first
 _CHUNK = 4096
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a chain of jumps is: the statistics of occupied atoms and, after them, of always-on columns."""
+
+    model: Features
+    state: FeatureState
+    statistics: FeatureStatistics
+    entries: float  # log factors of the entries of Z
+
+    @property
+    def size(self) -> int:
+        return len(self.statistics.members) - self.state.fixed
+
+    def without(self, gone: Array) -> Array:
+        """Columns that stay, always-on ones included."""
+        return np.setdiff1d(np.arange(len(self.statistics.members)), gone)
+
+    @cached_property
+    def loadings(self) -> Loadings:
+        """Their law given Z."""
+        return self.model.likelihood.posterior(self.state.scales, self.statistics)
+
+    @cached_property
+    def log_target(self) -> float:
+        """Log density with loadings and weights integrated out."""
+        model, state = self.model, self.state
+        prior = model.measure.log_prob(state.hyper, self.statistics.members[: self.size].astype(float), model.n_rows)
+        return float(prior + self.entries + model.likelihood.log_joint(state.scales, self.statistics))
+
+
+def place(model: Features, state: FeatureState) -> Place:
+    return Place(model, state, model.everything(state), state.table.entries)
 
 
 class Terms(NamedTuple):
@@ -42,6 +77,7 @@ class Pool(NamedTuple):
 
     rows: Array
     Z: Array
+    chosen: Array  # their numbers
     share: float  # rows of the data for each of them
 
 
@@ -91,7 +127,12 @@ def look(model: Features, state: FeatureState, engine: Engine, chosen: Array) ->
     own = [(chosen[home == p] - edges[p], state.sources(p)) for p in range(model.n_shards)]
     parts = engine.map(partial(_look_at, model), own)
     rows, Z = (np.concatenate(part, axis=axis) for part, axis in zip(zip(*parts, strict=True), (0, 1), strict=True))
-    return Pool(rows - model.likelihood.centre, Z.astype(float), model.n_rows / len(chosen))
+    return Pool(rows - model.likelihood.centre, Z.astype(float), chosen, model.n_rows / len(chosen))
+
+
+def promise(gain: float, doubt: float) -> float:
+    """Log ratio of a first decision, by what the pool lets expect: the opposite for the way back."""
+    return math.copysign(max(abs(gain) - doubt, 0.0), gain)
 
 
 def launch(model: Features, state: FeatureState, pool: Pool, kept: FeatureStatistics, own: Terms) -> tuple[Odds, float]:
@@ -194,7 +235,9 @@ class _Fit:
 
 def _look_at(model: Features, shard: FeatureShard, own: tuple[Array, Array]) -> tuple[Array, Array]:
     chosen, sources = own
-    return shard.data[chosen], _with_fixed(model, shard.columns(sources)[:, chosen])
+    Z = np.zeros((len(sources), len(chosen)), shard.Z.dtype)
+    Z[sources >= 0] = shard.Z[np.ix_(sources[sources >= 0], chosen)]
+    return shard.data[chosen], _with_fixed(model, Z)
 
 
 def _with_fixed(model: Features, Z: Array) -> Array:

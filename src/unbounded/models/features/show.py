@@ -23,14 +23,15 @@ NOISE = "sigma_x"  # the scalar of likelihoods that have some
 
 
 def summary(estimator: FeatureEstimator) -> list[str]:
-    usage = estimator.assignments_.mean(0, dtype=float)
+    usage, posterior = estimator.assignments_.mean(0, dtype=float), estimator.posterior_
+    noise = [f"noise (posterior)    {_noise(posterior[NOISE].values)}"] if NOISE in posterior else []
     return [
         f"rows                 {len(estimator.assignments_):,}",
         f"features (estimate)  {counted(estimator.n_atoms_, estimator.n_above)}",
-        f"features (posterior) {interval(estimator.posterior_['n_features'])}",
-        f"above 1% (posterior) {interval(estimator.posterior_['above_1%'])}",
+        f"features (posterior) {interval(posterior['n_features'])}",
+        f"above 1% (posterior) {interval(posterior['above_1%'])}",
         f"uses per row         {listed([f'{share:.3g}' for share in usage])}",
-        *([f"noise (posterior)    {_noise(estimator.posterior_[NOISE].values)}"] if NOISE in estimator.posterior_ else []),
+        *noise,
     ]
 
 
