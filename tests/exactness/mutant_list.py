@@ -435,6 +435,10 @@ MUTANTS = [
         "value += math.log(1.0 / np.count_nonzero(weight))", "choices",
     ),
     Mutant(
+        "features: any column as likely to be replaced", "common choice",
+        "weight, value = _in_line(here, chosen[0]), -math.log(here.size)", "choices",
+    ),
+    Mutant(
         "features: the pool decides twice about folds", "fold decision",
         "if math.log(rng.random()) >= log_ratio:", "foretold",
     ),

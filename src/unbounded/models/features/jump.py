@@ -49,8 +49,9 @@ from unbounded.models.features.state import FeatureState
 from unbounded.randomness import generator, key
 
 DEATH, ABSORPTION, DISCOVERY, MULTIPLE = range(4)
-FITS = (0, 1), (1, 1), (1, 2), (1, 4), (2, 2), (2, 4), (3, 2), (3, 4), (4, 3), (4, 4)  # columns, and what replaces them
-FIRST = 0.3  # chance of the first of these
+FITS = (0, 1), (1, 1), (1, 2), (2, 2), (1, 4), (2, 4), (3, 2), (3, 4), (4, 3), (4, 4)  # columns, and what replaces them
+CHANCES = 0.25, 0.25, 0.1, 0.1, 0.05, 0.05, 0.05, 0.05, 0.05, 0.05  # of these
+RARE = 0.02  # share of the rows; an atom in fewer is as likely to be replaced as one that has as many
 MOST = 4  # atoms that absorb another one
 LIKELY, UNLIKELY = 0.9, 0.03  # chance that an atom whose loadings say so, or do not, is among them
 ALIKE = 0.3  # cosine of loadings
@@ -235,7 +236,7 @@ def _emitted(here: Place, change: Change, rng: np.random.Generator) -> Terms:
 def _discover(here: Place, pool: Pool, change: Change, rng: np.random.Generator) -> Change | None:
     """Columns replaced by those that fit the pool beside all others; or, on the way back, by any."""
     measure, state = here.model.measure, here.state
-    sizes = FITS[0 if rng.random() < FIRST else rng.integers(1, len(FITS))]
+    sizes = FITS[rng.choice(len(FITS), p=CHANCES)]
     k, k_new = sizes if change.ahead else sizes[::-1]
     if k > here.size:
         return None
@@ -335,8 +336,8 @@ def _deaths(here: Place) -> Array:
 
 
 def _similar(here: Place, count: int, rng: np.random.Generator) -> Array:
-    """Any atom, and others one after another, those first whose loadings are in line with its own."""
-    first = int(rng.integers(here.size))
+    """An atom that many rows use, and others one after another, those first whose loadings are in line with its own."""
+    first = int(rng.choice(here.size, p=_common(here)))
     weight = _in_line(here, first)
     if count == 1:
         return np.array([first])
@@ -348,11 +349,17 @@ def _log_similar(here: Place, chosen: Array) -> float:
     """Log probability of what `_similar` chooses, in this order."""
     if not len(chosen):
         return 0.0
-    weight, value = _in_line(here, chosen[0]), -math.log(here.size)
+    weight, value = _in_line(here, chosen[0]), math.log(_common(here)[chosen[0]])  # mutant: common choice
     for atom in chosen[1:]:
         value += math.log(weight[atom] / weight.sum())  # mutant: similar choice
         weight[atom] = 0.0
     return value
+
+
+def _common(here: Place) -> Array:
+    """Chance of every atom to be replaced, by how many rows use it."""
+    weight = np.maximum(here.statistics.members[: here.size] / here.statistics.n_rows, RARE)
+    return np.asarray(np.minimum(weight, 1.0) / np.minimum(weight, 1.0).sum())
 
 
 def _in_line(here: Place, atom: int) -> Array:

@@ -25,6 +25,7 @@ from unbounded.randomness import uniforms
 from unbounded.rows import boundaries
 
 STEPS = 3  # in which the loadings of other columns learn what those of a launch take from them
+SURE = 20.0  # nats
 FEW = 10.0  # uses of a column in the pool that count as much as what all rows have on average
 LARGEST = (0, 31, 9, 5, 3, 2)  # entries that are considered, by the number of columns
 FITTING, HOT = 14, 4.0  # steps of EM, and by how much the noise is larger at first
@@ -131,8 +132,12 @@ def look(model: Features, state: FeatureState, engine: Engine, chosen: Array) ->
 
 
 def promise(gain: float, doubt: float) -> float:
-    """Log ratio of a first decision, by what the pool lets expect: the opposite for the way back."""
-    return math.copysign(max(abs(gain) - doubt, 0.0), gain)
+    """Log ratio of a first decision, by what the pool lets expect: the opposite for the way back.
+
+    Never more than what settles it: a gain of a hundred thousand nats is known to a few percent only, and what the
+    first decision counted too much, the second one takes back.
+    """
+    return math.copysign(min(max(abs(gain) - doubt, 0.0), SURE), gain)
 
 
 def launch(model: Features, state: FeatureState, pool: Pool, kept: FeatureStatistics, own: Terms) -> tuple[Odds, float]:
