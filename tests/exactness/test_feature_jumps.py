@@ -78,7 +78,10 @@ def test_weights_have_the_density_that_is_said(measure):
 
 def test_jumps_are_in_the_first_rounds_and_then_rare():
     jumps = Jumps()
-    for n, early, every in ((1_000, 100, 64), (50_000, 100, 24), (1_000_000, 50, 24)):
-        due = [jumps.due(round_, n) for round_ in range(early + 640)]
-        assert all(due[:early])
-        assert abs(sum(due[early:]) - 640 / every) <= 1
+    for n, early, every in ((1_000, 50, 64), (50_000, 3, 24), (1_000_000, 3, 24)):
+        due = np.flatnonzero([jumps.due(round_, n) for round_ in range(early + 640)])
+        gaps = np.diff(due)
+        assert (due[:early] == np.arange(early)).all()
+        assert (np.diff(gaps) >= 0).all()
+        assert (gaps[-3:] == every).all()
+    assert np.flatnonzero([Jumps(every=1).due(round_, 1_000) for round_ in range(200)]).tolist() == list(range(200))

@@ -60,8 +60,9 @@ STRICT = 10.0  # how much rather atoms with a larger cosine are replaced togethe
 SPREADS = 8  # standard deviations of proposed loadings, each half of the one before
 FACTORS = (2.0, 1.5, 3.0)  # of loadings, while counts get smaller
 BROAD = 0.2  # shapes of the law of any weight
-MANY_ROWS, EARLY = 100_000, (100, 50)  # rounds that have jumps each, for so many rows at most, and beyond
-EVERY, EVERY_ROWS = (24, 64), 1_200_000  # rounds from one to the next after these: so many rows in all
+MANY_ROWS, EARLY = 10_000, (50, 3)  # rounds that have jumps each, for so many rows at most, and beyond
+EVERY, EVERY_ROWS = (24, 64), 1_200_000  # rounds from one to the next, in the end: so many rows in all
+FIRST = 3  # times as many proposals in the first round: columns that say nothing have not yet come to say something
 TINY = 0.02  # nats a row; an atom that is worth less than this counts as worth nothing
 
 
@@ -69,27 +70,32 @@ TINY = 0.02  # nats a row; an atom that is worth less than this counts as worth 
 class Jumps:
     """How much is tried in a round; nothing of it depends on Z.
 
-    early: rounds that have jumps each. every: rounds from one to the next that has them, after these; by default both
-    are more where rows are fewer and rounds shorter. tries, folds: proposals in such a round. pool: rows that the
-    driver sees. ahead: chance of the direction in which a proposal knows what it does; the way back is hardly ever
+    early: rounds that have jumps each. every: rounds from one to the next that has them, in the end; gaps double until
+    then. By default both are more where rows are fewer and rounds shorter. tries, folds: proposals in such a round, more
+    in the first one. pool: rows that the driver sees, one half to find columns with and one to judge them by. ahead: chance of the direction in which a proposal knows what it does; the way back is hardly ever
     taken, and needed for balance. kinds: deaths, absorptions, discoveries and, of counts, multiples, in proportion.
     slack, doubt: nats, and nats a row, by which the pool may be wrong.
     """
 
     early: int | None = None
     every: int | None = None
-    tries: int = 6
+    tries: int = 4
     folds: int = 3
-    pool: int = 500
+    pool: int = 1000
     ahead: float = 0.95
     kinds: tuple[float, float, float, float] = (0.25, 0.3, 0.4, 0.05)
     slack: float = 50.0
-    doubt: float = 0.05
+    doubt: float = 0.03
 
     def due(self, round_: int, n_rows: int) -> bool:
         early = EARLY[n_rows > MANY_ROWS] if self.early is None else self.early
         every = max(EVERY[0], min(EVERY[1], EVERY_ROWS // n_rows)) if self.every is None else self.every
-        return round_ < early or round_ % every == 0
+        if round_ < early:
+            return True
+        last, gap = early - 1, 2
+        while gap < every and last < round_:
+            last, gap = last + gap, 2 * gap
+        return round_ == last or (round_ > last and (round_ - last) % every == 0)
 
 
 class Change(NamedTuple):
@@ -113,7 +119,8 @@ def jump(model: Features, state: FeatureState, engine: Engine, jumps: Jumps) -> 
     here = flips(place(model, state), engine)
     pool, doubt = look(model, here.state, engine, chosen), jumps.slack + jumps.doubt * n
     tries = [partial(fold, turn=turn) for turn in range(jumps.folds if model.measure.binary else 0)]
-    tries += [partial(_try, jumps=jumps, turn=turn) for turn in range(jumps.tries)]
+    n_tries = jumps.tries * (FIRST if state.round == 0 else 1)
+    tries += [partial(_try, jumps=jumps, turn=turn) for turn in range(n_tries)]
     for one in tries:
         there = one(here, engine, pool, doubt)
         if there is not here:
@@ -129,7 +136,8 @@ def _try(here: Place, engine: Engine, pool: Pool, doubt: float, jumps: Jumps, tu
     if change is None:
         return here
     kept = here.without(change.gone)
-    others, seen = of_columns(here.statistics, kept), pool._replace(Z=pool.Z[kept])
+    others, seen = of_columns(here.statistics, kept), pool.half(1)
+    seen = seen._replace(Z=seen.Z[kept])
     (old, before), (new, after) = (launch(model, state, seen, others, terms) for terms in (change.old, change.new))
     first = promise(after - before, doubt)
     if not math.log(rng.random()) < first:
@@ -243,7 +251,8 @@ def _discover(here: Place, pool: Pool, change: Change, rng: np.random.Generator)
     gone = change.gone
     if k > 0:
         gone = _similar(here, k, rng) if change.ahead else rng.permutation(here.size)[:k]
-    guide = fit(here.model, state, pool._replace(Z=pool.Z[here.without(gone)]), sizes[1], rng)
+    seen = pool.half(0)
+    guide = fit(here.model, state, seen._replace(Z=seen.Z[here.without(gone)]), sizes[1], rng)
     noise = rng.standard_normal((k_new, pool.rows.shape[1]))
     if change.ahead:
         loadings = guide.loadings + np.sqrt(guide.variances)[:, None] * noise

@@ -81,6 +81,13 @@ class Pool(NamedTuple):
     chosen: Array  # their numbers
     share: float  # rows of the data for each of them
 
+    def half(self, which: int) -> Pool:
+        """Every other row: what is found with one half is judged by the other, unless they are all there are."""
+        if self.share == 1.0:
+            return self
+        rows, chosen = self.rows[which::2], self.chosen[which::2]
+        return Pool(rows, self.Z[:, which::2], chosen, self.share * len(self.rows) / len(rows))
+
 
 class Guide(NamedTuple):
     """Around which loadings, and from which laws of weights, new columns are drawn."""
@@ -151,9 +158,9 @@ def launch(model: Features, state: FeatureState, pool: Pool, kept: FeatureStatis
         others = likelihood.expected(state.scales, kept._replace(sums=kept.sums - cross @ own.loadings))
         odds = Odds(slopes, slopes @ likelihood.centre, others @ slopes.T, patterns, cost)
         rest = pool.rows - pool.Z.T @ others
-        log_chances, log_total = _normalised(rest @ slopes.T, patterns, cost)
+        log_chances, log_total = _normalised(slopes @ rest.T, patterns, cost)
         if step < STEPS - 1:
-            inside = np.exp(log_chances) @ patterns
+            inside = np.exp(log_chances).T @ patterns
             cross = kept.members[:, None] * _beside(pool.Z, inside)
     return odds, pool.share * float(log_total.sum() - 0.5 * np.sum(rest**2) / noise)
 
@@ -181,11 +188,11 @@ def _base(model: Features, k: int) -> int:
 
 
 def _normalised(linear: Array, patterns: Array, cost: Array) -> tuple[Array, Array]:
-    """(log probabilities [rows, patterns], logs of what they were divided by)."""
-    logits = linear @ patterns.T + cost
-    highest = logits.max(axis=1, keepdims=True)
-    log_total = highest + np.log(np.exp(logits - highest).sum(axis=1, keepdims=True))
-    return logits - log_total, log_total[:, 0]
+    """(log probabilities [patterns, rows], logs of what they were divided by); linear: [k, rows]."""
+    logits = patterns @ linear + cost[:, None]
+    highest = logits.max(axis=0)
+    log_total = highest + np.log(np.exp(logits - highest).sum(axis=0))
+    return logits - log_total, log_total
 
 
 def fit(model: Features, state: FeatureState, pool: Pool, size: int, rng: np.random.Generator) -> Guide:
@@ -217,7 +224,7 @@ class _Fit:
             self.loadings = loadings[kept:]
             hot = max(1.0, HOT * 0.75**step)
             chances = self._expect(pool.rows - pool.Z.T @ loadings[:kept], hot * scales.noise)
-            self.inside, second = chances @ self.patterns, (self.patterns.T * chances.sum(axis=0)) @ self.patterns
+            self.inside, second = chances.T @ self.patterns, (self.patterns.T * chances.sum(axis=1)) @ self.patterns
 
     def _regress(self, second: Array) -> Array:
         """Loadings of the pool's columns and of the new ones; second: expected products of these."""
@@ -232,7 +239,7 @@ class _Fit:
         slopes, share = self.loadings / noise, np.clip(self.inside.mean(axis=0), 1e-3, 1.0 - 1e-3)
         cost = self.patterns @ np.log(share / (1.0 - share)) + np.log1p(-share).sum()
         cost = cost - 0.5 * np.einsum("jk,kl,jl->j", self.patterns, slopes @ self.loadings.T, self.patterns)
-        return np.asarray(np.exp(_normalised(rest @ slopes.T, self.patterns, cost)[0]))
+        return np.asarray(np.exp(_normalised(slopes @ rest.T, self.patterns, cost)[0]))
 
 
 # ---- on a shard
@@ -261,14 +268,14 @@ def _drawn(
         rows, others = shard.data[where], kept[:, where].astype(float)
         i = np.arange(len(rows))
         old, new = (
-            _normalised(rows @ odds.slopes.T - odds.offset - others.T @ odds.pull, odds.patterns, odds.cost)[0]
+            _normalised(odds.slopes @ rows.T - odds.offset[:, None] - odds.pull.T @ others, odds.patterns, odds.cost)[0]
             for odds in (launches.old, launches.new)
         )
         now = np.minimum(gone[:, where], base - 1)
-        log_old = old[i, places @ now.astype(np.int64)].sum() if (now == gone[:, where]).all() else -math.inf
+        log_old = old[places @ now.astype(np.int64), i].sum() if (now == gone[:, where]).all() else -math.inf
         u = uniforms(launches.key, shard.first + start + i)
-        drawn = (np.cumsum(np.exp(new), axis=1)[:, :-1] < u[:, None]).sum(axis=1)
-        yield where, others, launches.new.patterns[drawn].T, np.array([log_old, new[i, drawn].sum()])
+        drawn = (np.cumsum(np.exp(new), axis=0)[:-1] < u).sum(axis=0)
+        yield where, others, launches.new.patterns[drawn].T, np.array([log_old, new[drawn, i].sum()])
 
 
 def find(model: Features, shard: FeatureShard, launches: Launches, sources: Array) -> Summary:

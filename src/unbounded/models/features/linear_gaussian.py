@@ -126,11 +126,11 @@ class BoundLinearGaussian(FeatureBound):
     # ---- scales
 
     def start(self) -> Scales:
-        first = 0.25 * self.spread**2
+        first = self.spread**2  # all noise: features that explain it are found, those that it made up would stay
         level, base = float(self.columns.mean.mean()), float(self.columns.mean.var()) + self.spread**2
         return Scales(
             first if isinstance(self.noise, InverseGamma) else self.noise**2,
-            4.0 * first if isinstance(self.loading, InverseGamma) else self.loading**2,
+            first if isinstance(self.loading, InverseGamma) else self.loading**2,
             *((level, base) if isinstance(self.intercept, Intercept) else ()),
         )
 
