@@ -62,7 +62,7 @@ FACTORS = (2.0, 1.5, 3.0)  # of loadings, while counts get smaller
 BROAD = 0.2  # shapes of the law of any weight
 MANY_ROWS, EARLY = 10_000, (50, 3)  # rounds that have jumps each, for so many rows at most, and beyond
 EVERY, EVERY_ROWS = (24, 64), 1_200_000  # rounds from one to the next, in the end: so many rows in all
-FIRST = 3  # times as many proposals in the first round: columns that say nothing have not yet come to say something
+FIRST = 2  # times as many proposals in the first round: columns that say nothing have not yet come to say something
 TINY = 0.02  # nats a row; an atom that is worth less than this counts as worth nothing
 
 
