@@ -110,9 +110,9 @@ _THETA = np.array([[2.0, 0.3, 1.0], [0.4, 1.5, 0.8]])
 _BACKGROUND = np.array([0.5, 0.8, 0.3])
 
 LIKELIHOOD_EXAMPLES = {
-    "linear_gaussian": _gaussian(False),
-    "linear_gaussian-intercept": _gaussian(1.1),
-    "linear_gaussian-level": _gaussian(True),
+    "linear_gaussian": _gaussian(True),
+    "linear_gaussian-around-zero": _gaussian(1.1),
+    "linear_gaussian_at_zero": _gaussian(False),
     "poisson_factors": FeatureExample(
         PoissonFactors(shape=1.5, rate=1.2, background=_BACKGROUND),
         _rng.poisson(Z @ _THETA + _BACKGROUND).astype(float), Background(_BACKGROUND), _THETA, _poisson_statistics,

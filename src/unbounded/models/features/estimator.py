@@ -220,8 +220,8 @@ class BetaBernoulliFeatures(FeatureEstimator):
     Parameters
     ----------
     likelihood : str or likelihood, default "linear_gaussian"
-        "linear_gaussian" for real numbers, "poisson_factors" for counts, or an object such as
-        `LinearGaussian(intercept=False)`, for which a row without features is zero.
+        "linear_gaussian" for real numbers, "linear_gaussian_at_zero" if a row without features is zero (no intercept),
+        "poisson_factors" for counts, or an object such as `LinearGaussian(noise=0.5)`.
     mass : float or Gamma, default None
         Expected number of features of a row. A number fixes it; a `Gamma` prior is sampled; None is Gamma(1, 1).
     concentration : float or Gamma, default None

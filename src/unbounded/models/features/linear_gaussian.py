@@ -96,6 +96,14 @@ class LinearGaussian:
         return BoundLinearGaussian(columns, centre, noise, loading, own, spread)
 
 
+@dataclass(frozen=True)
+class LinearGaussianAtZero(LinearGaussian):
+    """Linear Gaussian factors of rows that are zero without features: a name for the command line."""
+
+    intercept: bool | float = False
+    name: ClassVar[str] = "linear_gaussian_at_zero"
+
+
 def _say_constant(columns: Columns) -> None:
     """Columns share their noise, and a constant one has none."""
     constant = np.flatnonzero((columns.low == columns.high) & (columns.n_rows - columns.holes > 1))
