@@ -56,6 +56,10 @@ MUTANTS = [
         "best = int(means.argmin())", "trust",
     ),
     Mutant(
+        "whole draws are the first ones only", "snapshots",
+        "return draw < self.n_snapshots", "kept",
+    ),
+    Mutant(
         "chains agree by draws that came later", "first draws",
         "return check(export.to_dataset(chains)).passed", "trust",
     ),

@@ -84,6 +84,7 @@ def battery() -> dict[str, Callable[[], Any]]:
     return {
         "estimates": answers.estimates,
         "trust": answers.trust,
+        "kept": answers.kept,
         "cuts": halves("gaussian-1", "py", "cut"),
         "narrow": halves("gaussian-1", "py", "cut", share=0.4, strict=True),
         "coins": halves("gaussian-1", "py", "coin"),
