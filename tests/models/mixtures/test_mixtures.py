@@ -490,10 +490,14 @@ def test_single_precision_falls_back_where_it_would_lose(precisions):
     assert precisions.count("float64") > 0.5 * len(precisions)
 
 
-def test_single_precision_rows():
-    """float32 data are read as they are; the answer is that of the same numbers in float64."""
+def test_single_precision_rows(monkeypatch):
+    """float32 data are read as they are; the answer is that of the same numbers in float64. Few rows are those numbers."""
     rows = X.astype(np.float32)
-    single, double = mixture().fit(rows), mixture().fit(rows.astype(np.float64))
+    double, few = mixture().fit(rows.astype(np.float64)), mixture().fit(rows)
+    np.testing.assert_array_equal(few.labels_, double.labels_)
+    np.testing.assert_array_equal(few.score_samples(rows), double.score_samples(rows.astype(np.float64)))
+    monkeypatch.setattr("unbounded.rows.FEW", 0)
+    single = mixture().fit(rows)
     assert adjusted_rand_score(single.labels_, double.labels_) == 1.0
     np.testing.assert_allclose(single.score_samples(rows), double.score_samples(rows.astype(np.float64)), atol=0.2)
 
