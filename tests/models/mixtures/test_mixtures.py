@@ -491,7 +491,7 @@ def test_single_precision_falls_back_where_it_would_lose(precisions):
 
 
 def test_single_precision_rows(monkeypatch):
-    """float32 data are read as they are; the answer is that of the same numbers in float64. Few rows are those numbers."""
+    """float32 data are read as they are and say what the same numbers do in float64; few rows are turned into those."""
     rows = X.astype(np.float32)
     double, few = mixture().fit(rows.astype(np.float64)), mixture().fit(rows)
     np.testing.assert_array_equal(few.labels_, double.labels_)
