@@ -11,7 +11,6 @@ from scipy import sparse
 
 from unbounded.arrays import Array, block_rows, is_csr, is_sparse
 
-
 FEW = 2**18  # cells
 
 
