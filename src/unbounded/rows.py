@@ -32,9 +32,10 @@ def rows_of(X: Any, start: int, stop: int) -> Any:
     if is_csr(part):
         return Csr(part.indptr.astype(np.int64), part.indices.astype(np.int64), part.data.astype(np.float64))
     whole = np.ascontiguousarray(part)
-    if whole.size > FEW or (whole.dtype == np.float64 and whole.flags.writeable):
+    usual = np.dtype(np.float64) if whole.dtype.kind == "f" else whole.dtype
+    if whole.size > FEW or (whole.dtype == usual and whole.flags.writeable):
         return whole
-    return whole.astype(np.float64)
+    return whole.astype(usual)
 
 
 def some_rows(data: Any, rows: Array, n_columns: int) -> Any:
