@@ -71,10 +71,11 @@ class Jumps:
     """How much is tried in a round; nothing of it depends on Z.
 
     early: rounds that have jumps each. every: rounds from one to the next that has them, in the end; gaps double until
-    then. By default both are more where rows are fewer and rounds shorter. tries, folds: proposals in such a round, more
-    in the first one. pool: rows that the driver sees, one half to find columns with and one to judge them by. ahead: chance of the direction in which a proposal knows what it does; the way back is hardly ever
-    taken, and needed for balance. kinds: deaths, absorptions, discoveries and, of counts, multiples, in proportion.
-    slack, doubt: nats, and nats a row, by which the pool may be wrong.
+    then. By default both are more where rows are fewer and rounds shorter. tries, folds: proposals in such a round, the
+    former more in the first one. pool: rows that the driver sees, one half to find columns with and one to judge them
+    by. ahead: chance of the direction in which a proposal knows what it does; the way back is hardly ever taken, and
+    needed for balance. kinds: deaths, absorptions, discoveries and, of counts, multiples, in proportion. slack, doubt:
+    nats, and nats a row, by which the pool may be wrong.
     """
 
     early: int | None = None
