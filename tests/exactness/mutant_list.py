@@ -477,6 +477,10 @@ MUTANTS = [
         "if other is not None:", "turns",
     ),
     Mutant(
+        "features: columns of ones counted once", "ones more",
+        "log_ratio = other.log_target - here.log_target + math.log(len(ones) + 1.0)", "turns",
+    ),
+    Mutant(
         "features: flips without the factors of counts", "flip entries",
         "entries = here.entries", "flips",
     ),

@@ -61,7 +61,8 @@ def test_rows_without_features_may_be_zero():
     assert found(fit)[0] < 0.2
 
 
-def test_the_noise_has_no_floor(noise=1e-4):
+def test_the_noise_has_no_floor():
+    noise = 1e-4
     fit = features(USED @ PARTS + noise * NOISE)
     assert fit.posterior_["sigma_x"].values[0, -1] == pytest.approx(noise, rel=0.15)
     line = next(line for line in text(fit).splitlines() if line.startswith("noise"))

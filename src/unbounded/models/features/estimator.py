@@ -172,10 +172,16 @@ class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChainE
         return feature_predictive.draw_of(self._prior, self._likelihood, self._snapshots[s], self._n_rows, seed)
 
     def _base(self, s: int) -> Array:
-        """Expectation of a row without features, these turned round as those of `components_` are."""
-        draw = self._draw(s)
-        value: Array = draw.base + self._snapshots[s]["tops"] @ draw.loadings[: draw.size]
-        return value
+        """Expectation of a row without features, these turned round as those of `components_` are.
+
+        An intercept takes what rows have on average of features that are none of these.
+        """
+        draw, snapshot = self._draw(s), self._snapshots[s]
+        if not self._likelihood.fixed:
+            return draw.base
+        mean = snapshot["members"][: draw.size] / self._n_rows
+        added: Array = np.where(snapshot["matches"] >= 0, snapshot["tops"], mean) @ draw.loadings[: draw.size]
+        return draw.base + added
 
     def _blocks(self, X: Any) -> Iterator[tuple[slice, int, Draw]]:
         """Every block of rows with every draw."""

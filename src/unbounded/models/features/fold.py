@@ -8,7 +8,8 @@ row may use the atoms of S, so that its probability is known in closed form.
 Both are accepted by the Metropolis-Hastings rule with loadings and weights integrated out; atoms have a random order.
 
 Where there is an intercept, a flip says the same the other way round: z_l becomes 1 - z_l, the rows that had the atom
-are those that have not. It is a fold of the always-on column, and all that decides about it is at the driver.
+are those that have not. It is a fold of the always-on column, and all that decides about it is at the driver. So it is
+for a column of ones, which is born or dies.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from scipy.special import betaln, gammaln
 
 from unbounded.arrays import Array
 from unbounded.contracts import Engine, Message, Summary
-from unbounded.models.features.launch import Place, Pool, place, promise
+from unbounded.models.features.launch import Place, Pool, of_columns, place, promise
 from unbounded.models.features.model import Features
 from unbounded.models.features.state import FeatureShard
 from unbounded.randomness import generator, key, uniforms
@@ -85,21 +86,51 @@ def fold(here: Place, engine: Engine, pool: Pool, doubt: float, turn: int) -> Pl
     return there
 
 
+class Turn(NamedTuple):
+    """What becomes of columns beside an intercept: these are used the other way round, then one goes or comes."""
+
+    flipped: Array  # [columns]
+    gone: int = -1  # a column of ones, -1: none
+    new: bool = False  # another column of ones
+
+
 def flips(here: Place, engine: Engine) -> Place:
-    """The place after the flip of every column was tried once; rows are touched once, if any was accepted."""
+    """The place after the flip of every column was tried once; rows are touched once, if anything was accepted."""
     model, state = here.model, here.state
+    if not state.fixed:
+        return here
     rng = generator(model.seed, "flip", state.round)
     there, turned = here, np.zeros(here.size, bool)
-    for k in rng.permutation(here.size) if state.fixed else ():
+    for k in rng.permutation(here.size):
         other = _flipped(there, int(k))
         if other is not None and math.log(rng.random()) < other.log_target - there.log_target:  # mutant: flip decision
             there = other
             turned[k] = True
-    if there is here:
+    turn = _ones(there, Turn(turned), rng)
+    if not turned.any() and turn.gone < 0 and not turn.new:
         return here
     own = [state.sources(p) for p in range(model.n_shards)]
-    gathered = engine.run(partial(_flip, model), Message(turned, own))
+    gathered = engine.run(partial(_turn, model), Message(turn, own))
     return place(model, model.assemble(state.round, state.hyper, state.scales, gathered))
+
+
+def _ones(here: Place, turn: Turn, rng: np.random.Generator) -> Turn:
+    """With a column of ones more, or less: what it adds to all rows the intercept adds as well, so that it says nothing
+    and would never go, one row after another."""
+    statistics, size = here.statistics, here.size
+    n, own = statistics.n_rows, float(statistics.n_rows) * here.model.measure.log_entries(np.array([[1]]))
+    ones = [k for k in range(size) if statistics.members[k] == n and statistics.products[k, k] == n]
+    if rng.random() < 0.5:
+        more = np.insert(np.arange(size + 1), size, size)  # the column that is always on, once more
+        other = Place(here.model, here.state, of_columns(statistics, more), here.entries + own)
+        log_ratio = other.log_target - here.log_target - math.log(len(ones) + 1.0)  # mutant: ones more
+        return turn._replace(new=True) if math.log(rng.random()) < log_ratio else turn
+    if not ones:
+        return turn
+    gone = int(rng.choice(ones))
+    other = Place(here.model, here.state, of_columns(statistics, here.without(np.array([gone]))), here.entries - own)
+    log_ratio = other.log_target - here.log_target + math.log(len(ones))
+    return turn._replace(gone=gone) if math.log(rng.random()) < log_ratio else turn
 
 
 def _flipped(here: Place, k: int) -> Place | None:
@@ -214,8 +245,9 @@ def _coins(columns: Array) -> Array:
     return np.asarray((used > 0).astype(np.int64) + (used == len(columns)))
 
 
-def _flip(model: Features, shard: FeatureShard, turned: Array, sources: Array) -> Summary:
+def _turn(model: Features, shard: FeatureShard, turn: Turn, sources: Array) -> Summary:
     Z = shard.columns(sources)
-    Z[turned] = 1 - Z[turned]
-    shard.Z = np.concatenate([Z, np.ones((model.likelihood.fixed, Z.shape[1]), Z.dtype)])
+    Z[turn.flipped] = 1 - Z[turn.flipped]
+    Z = np.delete(Z, turn.gone, axis=0) if turn.gone >= 0 else Z
+    shard.Z = np.concatenate([Z, np.ones((int(turn.new) + model.likelihood.fixed, Z.shape[1]), Z.dtype)])
     return model.kernel.of_candidate(shard, shard.Z)
