@@ -481,8 +481,8 @@ MUTANTS = [
         "entries = here.entries", "flips",
     ),
     Mutant(
-        "features: flips forget the rows that had the column", "flip sums",
-        "sums[k] = -sums[k]", "flips",
+        "features: flips as if all rows had all other columns", "flip products",
+        "products[k] = n - products[k]", "flips",
     ),
     Mutant(
         "features: an intercept around zero, whatever its level", "intercept level",

@@ -140,10 +140,11 @@ def _flipped(here: Place, k: int) -> Place | None:
     if m == n or products[k, k] != m:
         return None
     members[k] = n - m
+    # mutant: flip products
     products[k] = products[-1] - products[k]  # the last column is always on
     products[:, k] = products[k]
     products[k, k] = n - m
-    sums[k] = sums[-1] - sums[k]  # mutant: flip sums
+    sums[k] = sums[-1] - sums[k]
     entries = here.entries + float(n - 2 * m) * here.model.measure.log_entries(entry)  # mutant: flip entries
     statistics = here.statistics._replace(members=members, products=products, sums=sums)
     return Place(here.model, here.state, statistics, entries)
