@@ -26,12 +26,12 @@ WARM = AsPublished("warm")
 WAYS = [(Ghosts(), 1), (Ghosts(), 8), (Ghosts(), 64), (WARM, 8)]
 
 
-def check(X, init, rule, n_shards, noise, n_rounds, seed=0, intercept=True, turned=False):
+def check(X, init, rule, n_shards, noise, n_rounds, seed=0, turned=False):
     """After a third of the chain it has the true features and no other that matters; loadings and noise are right.
 
     turned: where the background is not even, a feature and its negative (used where it is not) say the same.
     """
-    likelihood = LinearGaussian(intercept=intercept).bind(describe(X))
+    likelihood = LinearGaussian().bind(describe(X))
     engine = build("serial", FeatureShards(X, likelihood, n_shards, binary=True))
     model = HybridFeatures(
         Setup(BetaBernoulli(), likelihood, len(X), n_shards, seed, n_rounds=n_rounds, sweeps=5), rule=rule
@@ -71,11 +71,6 @@ def test_centred_data_have_an_intercept():
     X = cambridge(10_000, noise=0.5, seed=1).X
     X -= X.mean(axis=0)
     check(X, "grown", Ghosts(), 8, 0.5, n_rounds=60, turned=True)
-
-
-def test_rows_without_features_may_be_zero():
-    X = cambridge(10_000, noise=0.5, seed=2).X
-    check(X, "grown", Ghosts(), 8, 0.5, n_rounds=60, intercept=False)
 
 
 @pytest.mark.data
