@@ -473,16 +473,16 @@ MUTANTS = [
         "if other is not None:", "turns",
     ),
     Mutant(
-        "features: columns of ones counted once", "ones more",
-        "log_ratio = other.log_target - here.log_target + math.log(len(ones) + 1.0)", "turns",
+        "features: columns of ones are born whatever they say", "ones more",
+        "log_ratio = 0.0", "turns",
     ),
     Mutant(
         "features: flips without the factors of counts", "flip entries",
         "entries = here.entries", "flips",
     ),
     Mutant(
-        "features: flips as if all rows had all other columns", "flip products",
-        "products[k] = n - products[k]", "flips",
+        "features: flips as if as many rows had the column", "flip members",
+        "members[k] = m", "flips",
     ),
     Mutant(
         "features: an intercept around zero, whatever its level", "intercept level",

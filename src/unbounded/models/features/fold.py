@@ -139,8 +139,7 @@ def _flipped(here: Place, k: int) -> Place | None:
     n, m, entry = here.statistics.n_rows, members[k], np.array([[1]])
     if m == n or products[k, k] != m:
         return None
-    members[k] = n - m
-    # mutant: flip products
+    members[k] = n - m  # mutant: flip members
     products[k] = products[-1] - products[k]  # the last column is always on
     products[:, k] = products[k]
     products[k, k] = n - m
