@@ -465,10 +465,6 @@ MUTANTS = [
         "weight, value = _in_line(here, chosen[0]), -math.log(here.size)", "choices",
     ),
     Mutant(
-        "features: the pool decides twice about folds", "fold decision",
-        "if math.log(rng.random()) >= log_ratio:", "foretold",
-    ),
-    Mutant(
         "features: every column is flipped", "flip decision",
         "if other is not None:", "turns",
     ),

@@ -121,7 +121,6 @@ def battery() -> dict[str, Callable[[], Any]]:
         "order": columns("gaussian-holes", "bb-2", 3, FeatureRun(Ghosts(0), chains=400, rounds=400)),
         "ghosts": columns("sharp", "bb-1", 3, FeatureRun(Ghosts(), 2, rounds=100)),
         "folds": moved("gaussian-3", "bb-2", 3, Moves("fold", tries=0, folds=4, chains=60, rounds=100)),
-        "foretold": moved("sharp", "bb-1", 3, Moves("fold", 1, 1, True, tries=0, folds=4, chains=160, rounds=60)),
         "deaths": moved("gaussian-3", "bb-2", 3, Moves("death", ahead=0.75, chains=80, rounds=100)),
         "absorptions": moved("gaussian-1", "bb-1", 3, Moves("absorption", 1, tries=4, chains=320, rounds=100)),
         "discoveries": moved("gaussian-3", "bb-2", 3, Moves("discovery", 1, tries=2, chains=240, rounds=100)),

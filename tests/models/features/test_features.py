@@ -258,7 +258,7 @@ def test_an_intercept_is_a_feature_that_all_rows_have():
 
 def test_densities_are_sums_over_patterns_averaged_over_draws(fitted):
     """With the weights that each draw has: brute force with scipy alone; new atoms add variance."""
-    density = np.zeros(5)
+    density, centre = np.zeros(5), fitted._likelihood.centre
     for s in range(len(fitted._snapshots)):
         draw = fitted._draw(s)
         rate = draw.hyper.alpha * draw.hyper.c / (draw.hyper.c + N)
@@ -267,7 +267,7 @@ def test_densities_are_sums_over_patterns_averaged_over_draws(fitted):
             for z in product((0, 1), repeat=draw.size):
                 signs = np.where(z, 1.0, -1.0) * draw.weights
                 prior = np.prod(1.0 / (1.0 + np.exp(-signs)))
-                cells = stats.norm(np.array(z) @ draw.loadings, sd).logpdf(OTHER[:5])
+                cells = stats.norm(np.array([*z, 1]) @ draw.loadings + centre, sd).logpdf(OTHER[:5])
                 density += chance * prior * np.exp(cells.sum(1)) / len(fitted._snapshots)
     np.testing.assert_allclose(fitted.score_samples(OTHER[:5]), np.log(density), atol=1e-3)
 

@@ -81,8 +81,8 @@ def test_a_column_without_variation_is_said():
 def test_draws_are_turned_as_the_reference_is():
     """Counts, too: what a feature adds to a row is the same either way."""
     Z, (one, two) = np.array([[0, 1], [1, 0], [2, 1], [0, 0]]), np.array([[1.0, 2.0], [3.0, -1.0]])
-    first = FeatureDraw(Z, np.array([one, two]), np.zeros((1, 2)), 1.0)
-    other = FeatureDraw(np.column_stack([Z[:, 1], 2 - Z[:, 0]]), np.array([two, -one]), 2.0 * one[None], 0.0)
+    first = FeatureDraw(Z, np.array([one, two]), 1.0, np.zeros((1, 2)))
+    other = FeatureDraw(np.column_stack([Z[:, 1], 2 - Z[:, 0]]), np.array([two, -one]), 0.0, 2.0 * one[None])
     estimate = point_estimate([first, other])
     assert [own.tolist() for own in estimate.matches] in ([[0, 1], [1, 0]], [[1, 0], [0, 1]])
     np.testing.assert_allclose(estimate.assignments @ estimate.components, Z @ [one, two], atol=1e-6)

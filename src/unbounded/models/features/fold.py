@@ -80,7 +80,7 @@ def fold(here: Place, engine: Engine, pool: Pool, doubt: float, turn: int) -> Pl
     else:
         inclusion = _inclusion(there, size, kind)
         log_ratio += _log_choice(inclusion, chosen, size) - math.log(new_size) - log_forward - log_coins + LOG_FOLDS
-    if math.log(rng.random()) >= log_ratio - first:  # mutant: fold decision
+    if math.log(rng.random()) >= log_ratio - first:
         return here
     engine.map(partial(_accept, model, proposal), own)
     return there

@@ -26,14 +26,14 @@ _BLOCK = 2**16
 class FeatureDraw(NamedTuple):
     Z: Array  # [n, K]
     loadings: Array  # [K, D]
-    always: Array  # [0 or 1, D] those of the intercept
     log_joint: float
+    always: Array = np.empty((0, 0))  # [1, D] those of the intercept, if there is one
 
     @classmethod
     def of(cls, snapshot: Arrays, log_joint: float) -> Self:
         Z = snapshot["Z"]
         known, always = np.split(snapshot["loadings"], [Z.shape[1]])
-        return cls(Z, known, always, log_joint)
+        return cls(Z, known, log_joint, always)
 
     def turned(self, tops: Array) -> FeatureDraw:
         """The same with some features used in the other rows: t - z times, 0 if it stays."""
