@@ -30,6 +30,8 @@ from unbounded.randomness import generator, key
 from unbounded.rows import some_rows
 
 TRIES, STEPS = 2, 6  # of a launch
+TINY = 1e-9
+DECIDED = 2.0  # standard deviation of the first log odds, at least
 HOPELESS = (0.03, 0.005, 0.0)  # nats a row by which halves may look worse than one cluster, after each pass
 SLACK = 20.0  # nats
 
@@ -59,7 +61,7 @@ def cut_some(model: Mixture[Any], state: MixtureState, engine: Engine, jumps: Ju
     sets = np.full(edit.size, -1)
     for m, (_, members) in enumerate(proposals):
         sets[list(members)] = m  # mutant: cut sets
-    odds = _launch(model, Pool(pool, terms, sets[atoms]), proposals, rng)
+    odds = _launch(model, Pool(pool, terms, sets[atoms]), proposals, edit.wholes(proposals).counts, rng)
     odds, worth = _refine(edit, engine, proposals, odds, jumps.passes)
     if not len(worth):
         return state
@@ -112,7 +114,7 @@ def _disjoint(counts: Array, drawn: Sequence[tuple[int, int, int, bool]], most: 
     return proposals
 
 
-def _launch(model: Mixture[Any], pool: Pool, proposals: Sequence[Proposal], rng: np.random.Generator) -> Array:
+def _launch(model: Mixture[Any], pool: Pool, proposals: Sequence[Proposal], sizes: Array, rng: np.random.Generator) -> Array:
     """[M, F + 1]: log odds of leaving the anchor, by EM from two rows of the pool with the coarse likelihood.
 
     From the anchor and each of some other rows; what looks best is taken.
@@ -131,7 +133,7 @@ def _launch(model: Mixture[Any], pool: Pool, proposals: Sequence[Proposal], rng:
     shift = len(order) * np.arange(TRIES)[:, None]
     runs = Runs.of(np.append((starts[:-1] + shift).ravel(), TRIES * len(order)))
     terms = _repeated(pool.terms[order], TRIES)
-    odds, gains = _em(coarse, terms, runs, (anchors + shift).ravel(), (seeds + shift).ravel())
+    odds, gains = _em(coarse, terms, runs, (anchors + shift).ravel(), (seeds + shift).ravel(), np.tile(sizes, TRIES))
     best = gains.reshape(TRIES, m).argmax(0) * m + np.arange(m)
     wide = np.zeros((m, model.likelihood.n_terms + 1))
     wide[:, np.append(which, -1)] = odds[best]
@@ -163,21 +165,38 @@ class Runs(NamedTuple):
         return np.einsum("rf,rf->r", terms, coefficients[self.sets])
 
 
-def _em(coarse: Bound, terms: Any, runs: Runs, anchors: Array, seeds: Array) -> tuple[Array, Array]:
+def _em(coarse: Bound, terms: Any, runs: Runs, anchors: Array, seeds: Array, sizes: Array) -> tuple[Array, Array]:
     """(log odds, log evidence of the halves they lead to) for every set."""
     ones = np.ones(len(seeds))
-    counts, total = np.diff(runs.starts).astype(float), runs.sums(terms, np.ones(len(runs.sets)))
+    each = sizes / np.diff(runs.starts)
+    counts, total = sizes, each[:, None] * runs.sums(terms, np.ones(len(runs.sets)))
     stay, away = Atoms(ones, _dense(terms[anchors])), Atoms(ones, _dense(terms[seeds]))
     p = odds = np.empty(0)
-    for _ in range(STEPS):
+    for step in range(STEPS):
         odds = odds_of(coarse, stay, away)
-        p = expit(runs.dot(terms, odds[:, :-1]) + odds[runs.sets, -1])
-        away = Atoms(np.add.reduceat(p, runs.starts[:-1]), runs.sums(terms, p))
+        log_odds = runs.dot(terms, odds[:, :-1]) + odds[runs.sets, -1]
+        if step == 0:
+            scale = _decided(runs, log_odds)
+            odds, log_odds = odds * scale[:, None], log_odds * scale[runs.sets]
+        p = expit(log_odds)
+        away = Atoms(each * np.add.reduceat(p, runs.starts[:-1]), each[:, None] * runs.sums(terms, p))
         stay = Atoms(counts - away.counts, total - away.statistics)
-    entropy = np.add.reduceat(entr(p) + entr(1.0 - p), runs.starts[:-1])
+    entropy = each * np.add.reduceat(entr(p) + entr(1.0 - p), runs.starts[:-1])
     return odds, coarse.log_marginal(*away) + coarse.log_marginal(
         np.maximum(stay.counts, 0.0), stay.statistics
     ) + entropy
+
+
+def _decided(runs: Runs, log_odds: Array) -> Array:
+    """What log odds given two single rows are multiplied with.
+
+    A single row says little beside a prior that is as wide as the data: all rows of a small cluster would have even
+    odds, two halves that are alike, and EM takes long to leave those.
+    """
+    counts = np.diff(runs.starts)
+    mean = np.add.reduceat(log_odds, runs.starts[:-1]) / counts
+    spread = np.sqrt(np.add.reduceat((log_odds - mean[runs.sets]) ** 2, runs.starts[:-1]) / counts)
+    return np.maximum(1.0, DECIDED / np.maximum(spread, TINY))
 
 
 def _repeated(terms: Any, times: int) -> Any:
