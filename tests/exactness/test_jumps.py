@@ -27,11 +27,12 @@ from unbounded.setup import Setup
 ALONE = [
     ("gaussian-1", "py", 4, Moves("cut", 3, share=0.4, strict=True, chains=60, rounds=80)),
     ("bernoulli", "py-negative", 4, Moves("cut", 4, pool=3, rounds=60)),
+    ("gaussian-1", "py", 4, Moves("near", 2, share=0.6, rounds=60)),
     ("gaussian-1", "py", 4, Moves("coin", 1, rounds=100)),
     ("gaussian-1", "py", 4, Moves("seeds", 3, rounds=100)),
-    ("multinomial-csr", "dp", 4, Moves("both", 2, rounds=40)),
-    ("mixed-holes", "py", 4, Moves("both", 2, strict=True, rounds=40)),
-    ("poisson-holes", "dp", 4, Moves("both", 1, device="reference", chains=24, rounds=40)),
+    ("multinomial-csr", "dp", 4, Moves("all", 2, rounds=40)),
+    ("mixed-holes", "py", 4, Moves("all", 2, strict=True, rounds=40)),
+    ("poisson-holes", "dp", 4, Moves("all", 1, device="reference", chains=24, rounds=40)),
 ]
 LONG = (
     "gaussian-1", "gaussian-2", "gaussian-6", "diagonal-holes", "bernoulli", "categorical-holes", "poisson",
@@ -74,7 +75,7 @@ def test_rounds_with_moves_agree_with_enumeration(parameters, monkeypatch):
 @pytest.mark.parametrize("measure", ["dp", "py", "py-negative"])
 @pytest.mark.parametrize("case", LONG)
 def test_moves_agree_with_enumeration_at_length(case, measure, n_shards):
-    for kind in ("cut", "coin", "seeds", "both"):
+    for kind in ("cut", "near", "coin", "seeds", "all"):
         for more in ({}, {"share": 0.4, "pool": 3, "strict": True}):
             verdict = check(problem(case, measure), Moves(kind, n_shards, rounds=400, **more))
             print(case, measure, kind, n_shards, more, verdict)

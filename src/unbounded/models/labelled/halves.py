@@ -32,6 +32,7 @@ class Cuts(NamedTuple):
 
     odds: Array  # [M, F + 1]: log odds of the second half are odds . (terms, 1)
     anchors: Array  # [M, A] rows that are in the first half whatever p says, or -1
+    partners: Array  # [M] the row that is in the second half whatever p says, or -1
     key: np.uint64
     soft: bool
 
@@ -92,7 +93,8 @@ def halve_few(terms: Array, labels: Array, first: int, cuts: Cuts, sides: Sides)
     share = p if cuts.soft else np.where(side >= 0, side, uniforms(cuts.key, rows) < p)
     log_q = share * away + (1.0 - share) * stay
     anchored = (rows[:, None] == cuts.anchors[cut]).any(1)
-    share, log_q = np.where(anchored, 0.0, share), np.where(anchored, 0.0, log_q)
+    goes = rows == cuts.partners[cut]
+    share, log_q = np.where(anchored, 0.0, np.where(goes, 1.0, share)), np.where(anchored | goes, 0.0, log_q)
     moved = (cut >= 0) & (share == 1.0) & (sides.fresh[cut] >= 0)
     labels[moved] = sides.fresh[cut[moved]]
     return Halves(members @ (share[:, None] * terms), members @ log_q, members.sum(1))
@@ -104,6 +106,8 @@ def _choice(odds, row, code, m, cuts, sides, out):
     for k in range(cuts.anchors.shape[1]):
         if row == cuts.anchors[m, k]:  # mutant: choice anchor
             return 0.0
+    if row == cuts.partners[m]:  # mutant: choice partner
+        return 1.0
     small = math.exp(-abs(odds))
     away = min(odds, 0.0) - math.log1p(small)  # log p; the other one is log (1 - p)
     stay = away - odds
