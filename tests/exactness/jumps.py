@@ -73,7 +73,7 @@ def simulate(problem: Problem, moves: Moves) -> Tally:
 
 
 def check(problem: Problem, moves: Moves) -> Verdict:
-    limits = ((0.0,), 0.0) if moves.strict else (launch.HOPELESS, launch.SLACK)
+    limits = (0.0, 0.0) if moves.strict else (launch.HOPELESS, launch.SLACK)
     ways = {"coin": (0,), "seeds": (1, 2)}.get(moves.kind, (0, 1, 2))
     with (
         mock.patch.multiple(launch, HOPELESS=limits[0], SLACK=limits[1]),

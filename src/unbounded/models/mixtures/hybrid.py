@@ -64,12 +64,12 @@ class HybridMixture(Mixture[PartitionMeasure]):
 
     def jump(self, state: MixtureState, engine: Engine) -> MixtureState:
         """The state after some cuts, moves of neighbours and merges."""
-        columns = self.likelihood.columns.size
-        if self.jumps is None or not self.exact or not self.jumps.due(state.round, self.n_rows, columns):
+        if self.jumps is None or not self.exact:
             return state
-        for some in (cut_some, move_neighbours, merge_some):
-            state = some(self, state, engine, self.jumps)
-        return state
+        cuts, neighbours = self.jumps.due(state.round, self.n_rows, self.likelihood.columns.size)
+        state = cut_some(self, state, engine, self.jumps) if cuts else state
+        state = move_neighbours(self, state, engine, self.jumps) if neighbours else state
+        return merge_some(self, state, engine, self.jumps) if cuts or neighbours else state
 
     def global_step(self, state: MixtureState, spread: Spread = alone) -> Message:
         def rng(purpose: str) -> np.random.Generator:

@@ -58,14 +58,18 @@ class Jumps:
             if not (isinstance(value, int | float | np.floating) and value > 0.0 and (value < 1.0 or name == "share")):
                 raise ValueError(f"Jumps: {name} must be between 0 and 1, got {value!r}.")
 
-    def due(self, round_: int, n_rows: int, n_columns: int = 1) -> bool:
-        """By default by the square root of a sweep's length, since short rounds have costs of their own, too; and in
-        every second of the first rounds, which may have come from anywhere."""
-        every = self.every
-        if every is None:
-            every = max(1, min(MOST_ROUNDS, round(math.sqrt(LONG_SWEEP / (n_rows * (2 + n_columns))))))
-            every = min(every, 2) if round_ < EARLY else every
-        return round_ % every == every - 1
+    def every_of(self, round_: int, n_rows: int, n_columns: int = 1) -> int:
+        """Rounds from one jump to the next: by default by the square root of a sweep's length, since short rounds have
+        costs of their own, too; and two at most of the first rounds, which may have come from anywhere."""
+        if self.every is not None:
+            return self.every
+        every = max(1, min(MOST_ROUNDS, round(math.sqrt(LONG_SWEEP / (n_rows * (2 + n_columns))))))
+        return min(every, 2) if round_ < EARLY else every
+
+    def due(self, round_: int, n_rows: int, n_columns: int = 1) -> tuple[bool, bool]:
+        """Whether there are cuts in a round, and moves of neighbours: in turn, or both in the first rounds."""
+        turn, rest = divmod(round_ + 1, self.every_of(round_, n_rows, n_columns))
+        return rest == 0 and (round_ < EARLY or turn % 2 == 0), rest == 0 and (round_ < EARLY or turn % 2 == 1)
 
 
 def chosen_jumps(jumps: bool | Jumps, usual: Jumps, able: bool) -> Jumps | None:

@@ -27,7 +27,7 @@ TINY = 1e-9
 DECIDED = 2.0  # standard deviation of the first log odds, at least
 HOPELESS = 0.1  # nats a row by which halves may look worse than one cluster after the first pass
 AHEAD = 5.0  # passes for which halves would have to go on as they do, to be worth it
-DONE = 1.0  # nats that a pass gains, after which there are no more of them
+DONE = 2.0  # nats that a pass gains, after which there are no more of them
 SLACK = 20.0  # nats
 
 

@@ -20,6 +20,7 @@ from unbounded.models.mixtures.launch import Launched, Pool, draw_pool, launch, 
 from unbounded.models.mixtures.model import Mixture, MixtureState
 from unbounded.randomness import generator, key
 
+SHARE = 0.5  # of the rows that cuts may have: most sets are two clusters
 JOINED = 0.25  # chance that two clusters are tried as one, and not as others
 
 
@@ -36,7 +37,7 @@ def move_neighbours(model: Mixture[Any], state: MixtureState, engine: Engine, ju
     pool, _ = look(edit, engine, rows, rows[:0])
     near = _near(model, pool, chosen, rng)
     pairs = zip(rows[chosen], rows[near], pool.atoms[chosen], pool.atoms[near], strict=True)
-    proposals = _disjoint(edit.counts, pairs, jumps.share * model.n_rows)
+    proposals = _disjoint(edit.counts, pairs, SHARE * jumps.share * model.n_rows)
     launched = launch(edit, engine, pool, proposals, jumps.passes, rng)
     if not launched.proposals:
         return state
