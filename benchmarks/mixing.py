@@ -1,6 +1,6 @@
 """Do chains from different starts agree, how soon, and how good are they beside a peer (make bench-mixing)?
 
-    python benchmarks/mixing.py agree [--cpu 60] [-j 4] [--samplers jumps,none,slice]
+    python benchmarks/mixing.py agree [--cpu 100] [-j 16] [--samplers jumps,none,slice] [--data "10,000 x 8"]
         rank R-hat and effective sample size per CPU second, over chains from {one, k-means 50, prior, default}
     python benchmarks/mixing.py quality [--only cifar]
         held-out log density and CPU seconds of a default fit, beside scikit-learn's BayesianGaussianMixture
@@ -69,7 +69,7 @@ def run(chain: Chain, cpu: float) -> Trace:
     setup = Setup(DirichletProcess(), Gaussian().bind(describe(X)), n, shards, STARTS.index(chain.start))
     model = DIRICHLET[name].build(setup, **options)
     engine = build("serial", model.recipe(X))
-    init: Any = {"default": "kmeans++"}.get(chain.start, chain.start)
+    init: Any = {"default": "grown"}.get(chain.start, chain.start)
     if chain.start == "kmeans":
         init = KMeans(50, n_init=1, random_state=0).fit_predict(X).astype(int)
     state = start.begin(model, engine, X, init)
@@ -89,19 +89,27 @@ def run(chain: Chain, cpu: float) -> Trace:
     return Trace(dict(zip(names, np.array(found, float).T, strict=True)), time.process_time() - began)
 
 
-def agree(samplers: list[str], cpu: float, workers: int) -> None:
-    for data in AGREE:
+def agree(samplers: list[str], data: list[str], cpu: float, workers: int) -> None:
+    chains = [Chain(sampler, name, begin) for name in data for sampler in samplers for begin in STARTS]
+    with ProcessPoolExecutor(workers) as pool:
+        traces = dict(zip(chains, pool.map(partial(run, cpu=cpu), chains), strict=True))
+    for name in data:
         for sampler in samplers:
-            with ProcessPoolExecutor(workers) as pool:
-                traces = list(pool.map(partial(run, cpu=cpu), [Chain(sampler, data, name) for name in STARTS]))
-            length = min(len(trace.scalars["clusters"]) // 2 for trace in traces)
-            seconds = sum(trace.seconds for trace in traces) / 2
-            print(f"{data}, {sampler}: {length} draws of each chain", flush=True)
-            for name in traces[0].scalars:
-                draws = np.stack([trace.scalars[name][-length:] for trace in traces])
-                r_hat, ess = float(az.rhat(draws)), float(az.ess(draws))
-                means = ", ".join(f"{value:.4g}" for value in draws.mean(1))
-                print(f"  {name:10s} R-hat {r_hat:6.3f}, ESS per CPU s {ess / seconds:7.3f}; means {means}", flush=True)
+            report(sampler, name, [traces[Chain(sampler, name, begin)] for begin in STARTS])
+
+
+def report(sampler: str, data: str, traces: list[Trace]) -> None:
+    length = min(len(trace.scalars["clusters"]) // 2 for trace in traces)
+    seconds = sum(trace.seconds * length / len(trace.scalars["clusters"]) for trace in traces)
+    print(f"{data}, {sampler}: {length} draws of each chain", flush=True)
+    for name in traces[0].scalars:
+        draws = np.stack([trace.scalars[name][-length:] for trace in traces])
+        r_hat, ess = float(az.rhat(draws)), float(az.ess(draws))
+        means = ", ".join(f"{value:.4g}" for value in draws.mean(1))
+        verdict = "pass" if r_hat < 1.05 else "FAIL"
+        print(
+            f"  {name:10s} {verdict} R-hat {r_hat:6.3f}, ESS per CPU s {ess / seconds:7.3f}; means {means}", flush=True
+        )
 
 
 # ---- quality
@@ -157,13 +165,14 @@ def quality(only: str | None) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=("agree", "quality"))
-    parser.add_argument("--cpu", type=float, default=60.0, help="CPU seconds of a chain")
+    parser.add_argument("--cpu", type=float, default=100.0, help="CPU seconds of a chain")
+    parser.add_argument("--data", choices=AGREE, help="one of them")
     parser.add_argument("--samplers", default=",".join(SAMPLER))
     parser.add_argument("--only", choices=QUALITY)
     parser.add_argument("-j", type=int, default=1, dest="workers", help="processes")
     chosen = parser.parse_args()
     if chosen.what == "agree":
-        agree(chosen.samplers.split(","), chosen.cpu, chosen.workers)
+        agree(chosen.samplers.split(","), [chosen.data] if chosen.data else list(AGREE), chosen.cpu, chosen.workers)
     else:
         quality(chosen.only)
 
