@@ -91,10 +91,13 @@ def blobs(n, d, k, seed):
     return 3.0 * rng.normal(size=(k, d))[labels] + rng.normal(size=(n, d)), labels
 
 
-def chain(X, labels, n_rounds, engine="serial", workers=None, device="cpu", dtype="float64"):
+OFTEN = Jumps(every=1, joined=0.2)
+
+
+def chain(X, labels, n_rounds, engine="serial", workers=None, device="cpu", dtype="float64", jumps=OFTEN):
     likelihood = Gaussian().bind(describe(X))
     setup = Setup(DirichletProcess(), likelihood, len(X), 3, 5, dtype=dtype, device=device)
-    model = HybridMixture(setup, jumps=Jumps(every=1, joined=0.2))
+    model = HybridMixture(setup, jumps=jumps)
     held = build(engine, model.recipe(X), workers)
     states = []
     for state in islice(rounds(model, held, model.begin(held, labels)), n_rounds):
@@ -117,6 +120,21 @@ def test_chains_find_the_clusters_from_any_start(start):
     assert (table.max(axis=0) > 0.95 * np.bincount(truth)).all()
     assert (table.max(axis=1) > 0.95 * table.sum(axis=1))[table.sum(axis=1) > 15].all()
     assert (table.sum(axis=1) > 15).sum() == 8
+
+
+@pytest.mark.parametrize("seed", [2, 3])
+def test_halves_that_overlap_are_found_in_a_cluster_that_is_small_beside_all_data(seed):
+    """A pool of 96 rows has 50 of the two, and the prior is as wide as the ring around them."""
+    rng = np.random.default_rng(seed)
+    angles = np.pi / 4 * np.repeat(np.arange(8), 200)
+    middle = np.column_stack([np.zeros(2000), np.where(np.arange(2000) < 1200, 0.0, 3.2)])
+    centres = np.concatenate([16.0 * np.column_stack([np.cos(angles), np.sin(angles)]), middle])
+    X = centres + rng.normal(size=centres.shape)
+    labels = np.append(np.repeat(np.arange(8), 200), np.full(2000, 8))
+    *_, (last, counts, _) = chain(X, labels, 40, jumps=Jumps(every=1, pool=96, pairs=0))
+    assert (counts > 100).sum() == 10
+    upper = np.bincount(last[2800:]).argmax()
+    assert (last[1600:2800] == upper).mean() < 0.2 < 0.8 < (last[2800:] == upper).mean()
 
 
 def test_statistics_after_moves_are_those_of_the_labels():

@@ -53,6 +53,7 @@ def _near(model: Mixture[Any], pool: Pool, chosen: Array, rng: np.random.Generat
     closeness[np.arange(len(chosen)), chosen] = np.inf
     others = len(pool.rows) - 1
     rank = np.minimum(np.exp(rng.random(len(chosen)) * math.log(others + 1)).astype(np.int64), others)
+    # mutant: near rank
     return np.argsort(-closeness, axis=1, kind="stable")[np.arange(len(chosen)), rank]
 
 
@@ -88,7 +89,7 @@ def _decide(edit: Edit, engine: Engine, launched: Launched, rng: np.random.Gener
         else:
             n_whole = len(edit.alive) - (0 if splits else 1)  # mutant: neighbours n whole
             log_ratio = old.log_odds(edit, m, n_whole) + math.log(JOINED)  # mutant: neighbours choice
-            log_ratio = log_ratio if splits else -log_ratio
+            log_ratio = log_ratio if splits else -log_ratio  # mutant: neighbours sign
         if log_u[m] < log_ratio:
             changed = True
             if not splits:
