@@ -116,7 +116,7 @@ MUTANTS = [
     Mutant(
         "a partner counted in q", "choice partner",
         "if row == cuts.partners[m]:\n"
-        "    out.log_q[m] += -math.log1p(math.exp(-odds))", "near",
+        "    out.log_q[m] += -math.log1p(math.exp(-odds))", "near anew",
     ),
     Mutant(
         "neighbours joined as if nothing else were tried", "neighbours choice",

@@ -88,7 +88,7 @@ def battery() -> dict[str, Callable[[], Any]]:
         "narrow": halves("gaussian-1", "py", "cut", share=0.4, strict=True),
         "near": halves("gaussian-1", "py", "near"),
         "anew": halves("gaussian-1", "py", "near", chains=80),
-        "neighbours": halves("flat", "py-high", "near", chains=100),
+        "neighbours": halves("flat", "py-high", "near", chains=300),
         "coins": halves("gaussian-1", "py", "coin"),
         "seeds": halves("gaussian-1", "py", "seeds", chains=100, rounds=200),
         "urn": halves("flat", "py-high", "cut", chains=100),
