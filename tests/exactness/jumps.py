@@ -28,7 +28,7 @@ from unbounded.setup import Setup
 class Moves:
     """Which moves, on how many shards, and how often."""
 
-    kind: str  # cut, near (neighbours), coin, seeds, all
+    kind: str  # cut, near (neighbours), coin, seeds, both (cut and merge), all
     n_shards: int = 2
     share: float = 1.0
     pool: int = 1024
@@ -47,7 +47,8 @@ class Moves:
 
     def move(self, model: Any, state: Any, engine: Any) -> Any:
         every = [cut_some, move_neighbours, merge_some]
-        for some in {"cut": every[:1], "near": every[1:2], "all": every}.get(self.kind, every[2:]):
+        kinds = {"cut": every[:1], "near": every[1:2], "both": every[::2], "all": every}
+        for some in kinds.get(self.kind, every[2:]):
             state = some(model, state, engine, self.jumps)
         return replace(state, round=state.round + 1)
 

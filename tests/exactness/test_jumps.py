@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import islice
 
 import numpy as np
@@ -27,12 +28,12 @@ from unbounded.setup import Setup
 ALONE = [
     ("gaussian-1", "py", 4, Moves("cut", 3, share=0.4, strict=True, chains=60, rounds=80)),
     ("bernoulli", "py-negative", 4, Moves("cut", 4, pool=3, rounds=60)),
-    ("gaussian-1", "py", 4, Moves("near", 2, share=0.6, rounds=60)),
+    ("gaussian-1", "py", 4, Moves("near", 3, share=0.6, rounds=40)),
     ("gaussian-1", "py", 4, Moves("coin", 1, rounds=100)),
     ("gaussian-1", "py", 4, Moves("seeds", 3, rounds=100)),
     ("multinomial-csr", "dp", 4, Moves("all", 2, rounds=40)),
-    ("mixed-holes", "py", 4, Moves("all", 2, strict=True, rounds=40)),
-    ("poisson-holes", "dp", 4, Moves("all", 1, device="reference", chains=24, rounds=40)),
+    ("mixed-holes", "py", 4, Moves("both", 2, strict=True, rounds=40)),
+    ("poisson-holes", "dp", 4, Moves("both", 1, device="reference", chains=24, rounds=40)),
 ]
 LONG = (
     "gaussian-1", "gaussian-2", "gaussian-6", "diagonal-holes", "bernoulli", "categorical-holes", "poisson",
@@ -40,7 +41,7 @@ LONG = (
 )  # fmt: skip
 EVERY = Jumps(every=1, joined=0.3, coin=0.3, merges=3)
 ROUNDS = [
-    ("gaussian-hole", "py", 4, Run(Ghosts(), 2, rounds=40, options=(("jumps", EVERY),))),
+    ("gaussian-hole", "py", 4, Run(Ghosts(), 2, rounds=40, options=(("jumps", replace(EVERY, pairs=0)),))),
     ("bernoulli", "py-sampled", 4, Run(OneOpen(), 3, rounds=40, options=(("jumps", EVERY),))),
 ]
 
