@@ -242,6 +242,7 @@ def _move_tokens(rows, begin, end, finite, tail, around, keys):
             own = (times[np.uint64(here)] - 1) * itself
         else:
             _leave(finite, tail, near, z - shared, w)
+            # mutant: flat left
             alive, n_private, birth, flat = near.alive[0], near.alive[1], near.apart[0], near.apart[1]
         total = 0.0
         for j in range(active.length[0]):
