@@ -23,7 +23,7 @@ from unbounded.models.labelled.labels import Atoms, LabelShard, numbered, recode
 from unbounded.models.mixtures.model import AtomTable, Mixture, MixtureState
 
 EARLY = 64  # rounds
-LONG_SWEEP, MOST_ROUNDS = 3_600_000, 32  # cells of a sweep that is long beside what a jump takes anyway; rounds
+LONG_SWEEP, MOST_ROUNDS = 3_200_000, 32  # cells of a sweep that is long beside what a jump takes anyway; rounds
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Jumps:
         costs of their own, too; and two at most of the first rounds, which may have come from anywhere."""
         if self.every is not None:
             return self.every
-        every = max(1, min(MOST_ROUNDS, round(math.sqrt(LONG_SWEEP / (n_rows * (2 + n_columns))))))
+        every = max(1, min(MOST_ROUNDS, round(math.sqrt(LONG_SWEEP / (n_rows * max(1, n_columns))))))
         return min(every, 2) if round_ < EARLY else every
 
     def due(self, round_: int, n_rows: int, n_columns: int = 1) -> tuple[bool, bool]:
