@@ -31,11 +31,11 @@ class Jumps:
     """How much is tried in a round; nothing of it depends on the labels.
 
     every: rounds from one to the next that have such moves; by default one, up to 32 where cells are few and rounds
-    short.
-    anchors: cuts at most. share: of the rows, after which there are no more of them. pool: rows that launches see
-    first. passes: over all rows of a set, to find its halves. joined: chance that C is two clusters; those that are
-    right are seldom worth a try. merges: pairs. coin: chance that a cluster is cut by a coin, and no pair merged.
-    pairs: of near rows, at most, whose clusters are cut, joined or cut anew.
+    short. After the first rounds, cuts and moves of neighbours take turns.
+    anchors: cuts at most. pairs: of near rows, at most, whose clusters are cut, joined or cut anew. share: of the rows,
+    after which there are no more of them. pool: rows that launches see first. passes: over all rows of a set, at most,
+    to find its halves. joined: chance that the C of a cut is two clusters; those that are right are seldom worth a try.
+    merges: pairs. coin: chance that a cluster is cut by a coin, and no pair merged.
     """
 
     every: int | None = None
