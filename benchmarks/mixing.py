@@ -101,7 +101,8 @@ def report(sampler: str, data: str, traces: list[Trace]) -> None:
     print(f"{data}, {sampler}: {length} draws of each chain", flush=True)
     for name in traces[0].scalars:
         draws = np.stack([trace.scalars[name][-length:] for trace in traces])
-        r_hat, ess = float(az.rhat(draws)), float(az.ess(draws))
+        r_hat = float(az.rhat(draws)) if np.ptp(draws) > 0 else 1.0  # never moves, and is the same in all chains
+        ess = float(az.ess(draws))
         means = ", ".join(f"{value:.4g}" for value in draws.mean(1))
         verdict = "pass" if r_hat < 1.05 else "FAIL"
         print(
@@ -179,7 +180,9 @@ def compare(name: str) -> str:
     ub.DirichletProcessMixture(n_warmup=2, n_draws=2, engine="serial", random_state=0).fit(X[:2_500])
     compiled = time.process_time() - began
     theirs = fitted(
-        BayesianGaussianMixture(50, random_state=0, weight_concentration_prior_type="dirichlet_process"), train, test
+        BayesianGaussianMixture(n_components=50, random_state=0, weight_concentration_prior_type="dirichlet_process"),
+        train,
+        test,
     )
     ours = fitted(ub.DirichletProcessMixture(engine="serial", random_state=0), train, test)
     return (

@@ -28,7 +28,7 @@ from unbounded.setup import Setup
 ALONE = [
     ("gaussian-1", "py", 4, Moves("cut", 3, share=0.4, strict=True, chains=60, rounds=80)),
     ("bernoulli", "py-negative", 4, Moves("cut", 4, pool=3, rounds=60)),
-    ("gaussian-1", "py", 4, Moves("near", 3, share=0.6, rounds=40)),
+    ("gaussian-1", "py", 4, Moves("near", 3, share=0.6, chains=24, rounds=100)),
     ("gaussian-1", "py", 4, Moves("coin", 1, rounds=100)),
     ("gaussian-1", "py", 4, Moves("seeds", 3, rounds=100)),
     ("multinomial-csr", "dp", 4, Moves("all", 2, rounds=40)),
