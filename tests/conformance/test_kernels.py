@@ -125,7 +125,7 @@ def test_kernels_cut_alike(name, soft, device):
     terms = subject.bound.terms(subject.rows)
     odds = 0.3 * rng.normal(size=(2, terms.shape[1] + 1)) / np.abs(terms).mean()
     odds[:, -1] = -odds[:, :-1] @ terms.mean(0)
-    cuts = Cuts(odds, np.array([[10, 12], [-1, -1]]), key(3, "halves"), soft)
+    cuts = Cuts(odds, np.array([[10, 12], [-1, -1]]), np.array([-1, 8]), key(3, "halves"), soft)
     sides = Sides(np.array([0, -1, 1, 1]), np.array([-1, -1, 0, 1]), np.array([-1 if soft else 7, -1]))
     found = []
     for kernel in (KERNELS["cpu"], KERNELS[device]):

@@ -87,11 +87,11 @@ MUTANTS = [
     ),
     Mutant(
         "a launch that looks at the current halves", "cut sets",
-        "sets[members[0]] = m", "cuts",
+        "sets[proposal.atoms[0]] = m", "cuts",
     ),
     Mutant(
         "a launch that is given up where there are two clusters", "cut worth",
-        "worth = np.array([m for m, g in zip(worth, gain) if g > 0.0 or len(proposals[m].atoms) == 2], np.int64)", "narrow",
+        "worth[now] = (gain > 0.0) | np.array([len(proposal.atoms) == 2 for proposal in some])", "narrow",
     ),
     Mutant(
         "two rows of one cluster leave it to later anchors", "cut taken",
@@ -124,11 +124,46 @@ MUTANTS = [
     ),
     Mutant(
         "the pair chosen among the other rows", "cut choice",
-        "log_ratio += log_joined + math.log(n_away / (model.n_rows - stay.counts[m]))", "cuts",
+        "log_ratio += log_joined + math.log(n_away / (model.n_rows - halves.stay.counts[m]))", "cuts",
     ),
     Mutant(
         "cuts that are never undone", "cut decision",
         "if splits and log_u < log_ratio:", "cuts",
+    ),
+    Mutant(
+        "a partner that is chosen among others than one's own", "near rank",
+        "return np.argsort((pool.atoms[chosen, None] == pool.atoms) - 1e-9 * closeness, axis=1, kind='stable')"
+        "[:, 0]", "near",
+    ),
+    Mutant(
+        "a partner that may stay", "choice partner",
+        "if row == cuts.partners[m] and (cuts.soft or sides.side[code] >= 0):", "near",
+    ),
+    Mutant(
+        "a partner counted in q", "choice partner",
+        "if row == cuts.partners[m]:\n"
+        "    out.log_q[m] += -math.log1p(math.exp(-odds))", "near anew",
+    ),
+    Mutant(
+        "neighbours joined as if nothing else were tried", "neighbours choice",
+        "log_ratio = old.log_odds(edit, m, n_whole)", "near",
+    ),
+    Mutant(
+        "neighbours with K of the wrong state", "neighbours n whole",
+        "n_whole = len(edit.alive)", "neighbours",
+    ),
+    Mutant(
+        "new halves that are as likely as the old ones", "neighbours anew",
+        "log_ratio = new.log_odds(edit, again.index(m), 1) + float(new.found.log_q[again.index(m)])\n"
+        "log_ratio -= old.log_odds(edit, m, 1) + float(old.found.log_q[m])", "anew",
+    ),
+    Mutant(
+        "new halves without a look at the old ones", "neighbours anew",
+        "log_ratio = new.log_odds(edit, again.index(m), 1)", "anew",
+    ),
+    Mutant(
+        "neighbours that are never joined", "neighbours sign",
+        "log_ratio = log_ratio if splits else -math.inf", "near",
     ),
     Mutant(
         "the coin's two orders counted once", "coin log coin",

@@ -50,7 +50,7 @@ class MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
     """What both mixtures share; subclasses differ in their measure only."""
 
     likelihood: str | Likelihood = "gaussian"
-    init: str | ArrayLike | tuple[Any, ...] = ("kmeans++", "one")
+    init: str | ArrayLike | tuple[Any, ...] = ("grown", "one")
     loss: str = DEFAULT.kind
     merge_cost: float = DEFAULT.merge_cost
     jumps: bool | Jumps = True
@@ -221,8 +221,8 @@ class DirichletProcessMixture(MixtureEstimator):
         "hybrid" or another one that has been published (docs/rivals.md), and its own options.
     instantiate : str or rule, default "ghosts"
         "ghosts", "one_open", "published-cold", "published-warm", "published-decreasing", "published-hot", or an object.
-    init : str, array of labels or tuple, default ("kmeans++", "one")
-        "kmeans++", "one", "prior", or labels, for all chains; a tuple has the starts of chains in turn. Chains that
+    init : str, array of labels or tuple, default ("grown", "one")
+        "grown", "one", "prior", or labels, for all chains; a tuple has the starts of chains in turn. Chains that
         begin far apart and agree are a better sign than chains that begin alike.
     dtype : {"float64", "float32"}
         Precision of the vectorised part; rounds that would lose accuracy in float32 run in float64.

@@ -24,7 +24,7 @@ from unbounded.randomness import generator
 from unbounded.round import rounds
 from unbounded.rows import rows_of
 
-NAMES = ("kmeans++", "one", "prior")
+NAMES = ("grown", "one", "prior")
 PILOT_ROWS = 10_000
 CYCLES, ROUNDS_PER_CYCLE = 3, (6, 16)  # where rows are few, and many
 FEW_ROWS = 2_000
@@ -48,6 +48,8 @@ def begin(model: Mixture[Any], engine: Engine, X: Any, init: Any) -> MixtureStat
 def check(init: Any, n_rows: int) -> None:
     """Refuse a start that is neither a name nor labels."""
     if isinstance(init, str):
+        if init == "kmeans++":
+            raise ValueError("init='kmeans++' is called 'grown' now; a run that was begun with it has to begin again.")
         if init not in NAMES:
             raise ValueError(f"init must be one of {NAMES} or an array of labels, got {init!r}.")
         return
