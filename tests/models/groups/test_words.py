@@ -12,7 +12,7 @@ from unbounded.engines.local import Helpers
 from unbounded.models.groups.rows import Rows, SweepKeys, Tail
 from unbounded.models.groups.shard import Law
 from unbounded.models.groups.words import kernel, topics
-from unbounded.models.groups.words.likelihood import Tokens
+from unbounded.models.groups.words.likelihood import BASES, Tokens
 from unbounded.randomness import key
 
 WORDS, TOPICS = 60, 4_000
@@ -72,9 +72,11 @@ def test_evidence_is_the_sum_over_topics(eta):
         (rng.poisson(0.3, (5, WORDS)) * 10 ** rng.integers(0, 7, (5, WORDS))).astype(np.int32)
     )
     counts = np.asarray(statistics.sum(1)).ravel().astype(float)
-    bound = Tokens(eta).bind(describe(sparse.csr_matrix(np.ones((2, WORDS)))))
-    expected = bound.log_marginal(counts, statistics).sum()
-    assert bound.log_evidence(counts, statistics) == pytest.approx(expected, rel=1e-12, abs=1e-9)
+    uneven = sparse.csr_matrix(np.stack([np.ones(WORDS), np.arange(WORDS) % 4]))
+    for base in BASES:
+        bound = Tokens(eta, base).bind(describe(uneven))
+        expected = bound.log_marginal(counts, statistics).sum()
+        assert bound.log_evidence(counts, statistics) == pytest.approx(expected, rel=1e-12, abs=1e-9)
 
 
 ALIKE = np.full(7, 0.3)
@@ -113,7 +115,9 @@ def test_tokens_alone_join_topics_by_their_masses(least, dtype):
     words_of_tail = Tokens(0.1).bind(describe(sparse.csr_matrix(np.ones((2, 3))))).tail(17, 8)[0]
     tail = Tail(words_of_tail, np.zeros(16, np.int64), np.full(17, -np.inf))
     law = Law(masses, 1.0, 0.0, 1.0, 1.0)
-    finite = kernel.WordFinite(found, found.smooth[:, 1].copy(), aliases, atoms, atoms, law, 0.1)
+    finite = kernel.WordFinite(
+        found, found.smooth[:, 1].copy(), aliases, atoms, atoms, law, 0.1, np.ones(len(found.phi))
+    )
     keys = SweepKeys(key(1, "label"), key(1, "stick"))
     kernel.sweep(Rows(rows, labels, np.arange(n + 1), 0), 0, finite, tail, keys)
     for w in range(3):

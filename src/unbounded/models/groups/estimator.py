@@ -196,7 +196,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
             mean = counts + draw.masses[:-1]
             shares += (mean / mean.sum(1, keepdims=True)) @ share
             if words is not None:
-                expected = share.T @ sparse.csr_matrix(draw.statistics) + draw.hyper.eta
+                expected = share.T @ sparse.csr_matrix(draw.statistics) + draw.hyper.pseudo
                 words += expected / expected.sum(1, keepdims=True)
         self.proportions_, self.topic_history_ = shares / len(labels), np.array(history)
         if words is not None:
@@ -207,7 +207,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         for snap in self._snapshots:
             share = topics.spread(snap["labels"], self._reference)
             statistics = unpacked(snap, self._likelihood.n_terms).astype(float)
-            draw = Draw(snap["counts"], snap["tables"], statistics, GroupHyper(*snap["hyper"]))
+            draw = Draw(snap["counts"], snap["tables"], statistics, GroupHyper.of(snap["hyper"]))
             yield draw, snap, share
 
     def _row_estimates(self) -> Array:

@@ -125,7 +125,7 @@ class HierarchicalMeasure:
 
     def restore(self, values: Array) -> GroupHyper:
         """Hyper-parameters from an array of them."""
-        return GroupHyper(*(float(value) for value in values))
+        return GroupHyper.of(values)
 
     # ---- ghosts and weights
 
@@ -238,7 +238,7 @@ class GroupsState:
     n_private: Array  # [P]
 
     def arrays(self) -> dict[str, Array]:
-        scalars = {"round": np.array(self.round), "n_shared": np.array(self.n_shared), "hyper": np.array(self.hyper)}
+        scalars = {"round": np.array(self.round), "n_shared": np.array(self.n_shared), "hyper": self.hyper.array()}
         return {
             **scalars, "n_private": self.n_private, "counts": self.table.counts, "tables": self.table.tables,
             "owner": self.table.owner, **packed(self.table.statistics),
@@ -394,7 +394,7 @@ class Groups(Built[HierarchicalMeasure, Bound, Array]):
         small = np.uint8 if len(live) <= 256 else np.uint16 if len(live) <= 65536 else np.int32
         return {
             "labels": self.assignments(state, engine).astype(small),
-            "hyper": np.array(state.hyper),
+            "hyper": state.hyper.array(),
             "counts": state.table.counts[live],
             "tables": state.table.tables[live],
             **packed(state.table.statistics[live]),

@@ -51,7 +51,7 @@ class Aliases(NamedTuple):
 
 
 class WordFinite(NamedTuple):
-    """The finite part: tokens may use the first `usable` of the `shared` topics; eta is that of all topics."""
+    """The finite part: tokens may use the first `usable` of the `shared` topics; words have pseudo-counts eta base."""
 
     topics: Topics
     sums: Any  # [words]: over all usable topics, of gamma beta phi
@@ -60,6 +60,7 @@ class WordFinite(NamedTuple):
     shared: int
     law: Law
     eta: float
+    base: Any  # [words]
 
 
 class Nearby(NamedTuple):
@@ -69,7 +70,7 @@ class Nearby(NamedTuple):
     weights: Any  # [slots]: for the current token
     within: Any  # [words]: all their tokens of each word
     alive: Any  # [2]: how many there are, and how many tokens of the group they have
-    apart: Any  # [2]: the weight of a new atom, and of all private ones for a word that none of them has
+    apart: Any  # [2]: the weight of a new atom, and of all private ones for a word of base 1 that none of them has
 
 
 class Active(NamedTuple):
@@ -109,7 +110,8 @@ class DirectWords:
         frequency = shard.kept(by_word).frequency
         aliases = build_aliases(topics.parts, n, frequency, -(-WORTH * n // self.sweeps))
         sums = topics.smooth[:, 1 if whole else 0].copy()  # mutant: sweep sums
-        finite = WordFinite(topics, sums, aliases, usable, part.n_shared, part.law, part.likelihood.eta)
+        words = part.likelihood
+        finite = WordFinite(topics, sums, aliases, usable, part.n_shared, part.law, words.eta, words.base)
         return WordTail(self._tail(shard, part, with_room(part.sticks, FREE)), finite)
 
     def _tail(self, shard: GroupShard, part: GroupPart, sticks: Array) -> Tail:
@@ -227,6 +229,7 @@ def _move_tokens(rows, begin, end, finite, tail, around, keys):
     words, labels, members, phi = rows.data, rows.labels, tail.members, finite.topics.phi
     (active, near), usable, shared = around, finite.usable, finite.shared
     topics, times, place, sums, within = active.topics, active.times, active.place, finite.sums, near.within
+    base = finite.base
     alive, n_private, birth, flat = near.alive[0], near.alive[1], near.apart[0], near.apart[1]
     for i in range(begin, end):
         at, later = np.uint64(i), np.uint64(words[np.uint64(min(i + AHEAD, end - 1))])
@@ -249,9 +252,9 @@ def _move_tokens(rows, begin, end, finite, tail, around, keys):
             prefetch(phi, later, k)
             total += times[j] * phi[w, k]
         total -= itself  # mutant: sweep total
-        apart = birth + flat
+        apart = (birth + flat) * base[w]
         if alive > 0 and (n_private > 0 or within[w] > 0):  # mutant: sweep near
-            apart = birth + _weigh(finite, tail, near, w)
+            apart = birth * base[w] + _weigh(finite, tail, near, w)
         usual = sums[w]
         aim = uniform(keys.label, rows.first + i) * (total + usual + apart)
         if aim < own:
@@ -338,14 +341,14 @@ def _nearby(finite, tail):
 
 @jit
 def _weigh_apart(finite, tail, near):
-    """What private atoms and a new one weigh for a word that none of them has, in a group that has none of them."""
+    """What private atoms and a new one weigh for a word of base 1 that none of them has, in a group that has none."""
     near.apart[0] = _birth(finite.law, tail.sticks, finite.topics.phi.shape[0])
     near.apart[1] = _flat(tail.collapsed.totals, tail.members, tail.sticks, finite, finite.topics.phi.shape[0])
 
 
 @inline
 def _birth(law, sticks, n_words):
-    """Weight of a new atom, the same for every word."""
+    """Weight of a new atom, for a word of base 1."""
     # mutant: birth result 3
     return math.exp(law.log_gamma + sticks[sticks.size - 1]) * law.alpha / law.share / n_words
 
@@ -380,13 +383,13 @@ def _leave(finite, tail, near, slot, w):
 def _weigh(finite, tail, near, w):
     """Weights of the private atoms for a token, and their sum."""
     counts, totals, members, sticks = tail.collapsed.counts, tail.collapsed.totals, tail.members, tail.sticks
-    law, eta, n_words, weights = finite.law, finite.eta, finite.topics.phi.shape[0], near.weights
+    law, eta, base, n_words, weights = finite.law, finite.eta, finite.base, finite.topics.phi.shape[0], near.weights
     total = 0.0
     for slot in range(members.size):
         weights[slot] = 0.0
         if members[slot] > 0:
             share = near.private[slot] + math.exp(law.log_gamma + sticks[slot])
-            weights[slot] = share * (eta + counts[slot, w]) / (n_words * eta + totals[slot])
+            weights[slot] = share * (eta * base[w] + counts[slot, w]) / (n_words * eta + totals[slot])
             total += weights[slot]
     return total
 
