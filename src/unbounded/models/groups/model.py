@@ -97,13 +97,15 @@ class HierarchicalMeasure:
     # ---- hyper-parameters
 
     def start(self) -> GroupHyper:
-        return GroupHyper(*(prior.mean if isinstance(prior, Gamma) else float(prior) for prior in self._priors))
+        alpha, gamma = (prior.mean if isinstance(prior, Gamma) else float(prior) for prior in self._priors)
+        return GroupHyper(alpha, gamma)
 
     def draw_prior(self, rng: np.random.Generator) -> GroupHyper:
-        return GroupHyper(*(prior.draw(rng) if isinstance(prior, Gamma) else float(prior) for prior in self._priors))
+        alpha, gamma = (prior.draw(rng) if isinstance(prior, Gamma) else float(prior) for prior in self._priors)
+        return GroupHyper(alpha, gamma)
 
     def log_prior(self, hyper: GroupHyper) -> float:
-        pairs = zip(self._priors, hyper, strict=False)
+        pairs = zip(self._priors, hyper[:2], strict=True)
         return sum(prior.log_density(value) for prior, value in pairs if isinstance(prior, Gamma))
 
     def log_prob(self, hyper: GroupHyper, counts: Array, extent: Array) -> float:

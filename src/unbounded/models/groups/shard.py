@@ -148,7 +148,8 @@ class GroupHyper(NamedTuple):
     @classmethod
     def of(cls, values: Array) -> GroupHyper:
         """From what `array` wrote."""
-        return cls(*(float(value) for value in values[:3]), values[3:])
+        alpha, gamma, eta = values[:3].tolist()
+        return cls(alpha, gamma, eta, values[3:])
 
     @property
     def pseudo(self) -> Any:

@@ -25,10 +25,10 @@ from unbounded.contracts import Spread, alone
 from unbounded.likelihoods.base import Bound, Parameters
 from unbounded.likelihoods.operations import accumulate, clear, evaluate, largest, logits, screen, update, write_terms
 from unbounded.models.groups.shard import (
+    NO_BASE,
     ChosenAtoms,
     DishTable,
     Draw,
-    NO_BASE,
     GroupHyper,
     GroupShard,
     Instantiated,
