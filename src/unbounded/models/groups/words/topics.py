@@ -387,8 +387,8 @@ def log_openings(tables, counts, n_words, eta):
 
 @jit
 def base_tables(words, times, pseudo, key):
-    """Of each word, the tables of all atoms that serve it: the j-th token of a word in an atom opens one with probability
-    pseudo / (pseudo + j). Few do: from the eighth on, those are found by leaps."""
+    """Of each word, the tables of all atoms that serve it: the j-th token of a word in an atom opens one with
+    probability pseudo / (pseudo + j). Few do: from the eighth on, those are found by leaps."""
     tables, n = np.zeros(pseudo.size), 0
     for cell in range(words.size):
         a, end = pseudo[words[cell]], times[cell]
