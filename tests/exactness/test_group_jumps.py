@@ -64,7 +64,7 @@ def test_jumps_alone_agree_with_enumeration_at_length(case, form, n_shards):
 @pytest.mark.long
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("measure", ["fixed", "sampled"])
-@pytest.mark.parametrize("case", ["bernoulli", "gaussian", "hole", "words", "words-eta"])
+@pytest.mark.parametrize("case", ["bernoulli", "gaussian", "hole", "words", "words-eta", "words-both"])
 def test_rounds_with_jumps_agree_with_enumeration_at_length(case, measure, form):
     for seed, (rule, n_shards) in enumerate(product((Ghosts(), OneOpen(), Ghosts(2)), (1, 2))):
         run = GroupedRun(form, rule, n_shards, chains=48, rounds=120, seed=seed, options=(("jumps", OFTEN),))
@@ -73,7 +73,7 @@ def test_rounds_with_jumps_agree_with_enumeration_at_length(case, measure, form)
         assert verdict.passed, f"{run} {verdict}"
 
 
-JOINT = [Joint(form, kind, Ghosts(), 2, jumps=OFTEN) for form in FORMS for kind in ("words", "gaussian")]
+JOINT = [Joint(form, kind, Ghosts(), 2, jumps=OFTEN) for form in FORMS for kind in ("words", "learned", "gaussian")]
 
 
 @pytest.mark.long

@@ -54,13 +54,12 @@ class WordFinite(NamedTuple):
     """The finite part: tokens may use the first `usable` of the `shared` topics; words have pseudo-counts eta base."""
 
     topics: Topics
-    sums: Any  # [words]: over all usable topics, of gamma beta phi
+    sums: Any  # [words, 2]: over all usable topics, of gamma beta phi; and the base, since both are asked for at once
     aliases: Aliases
     usable: int
     shared: int
     law: Law
     eta: float
-    base: Any  # [words]
 
 
 class Nearby(NamedTuple):
@@ -109,9 +108,9 @@ class DirectWords:
         n *= n >= FEW and whole  # few topics need none; a last chunk with frozen topics is no part of the sum
         frequency = shard.kept(by_word).frequency
         aliases = build_aliases(topics.parts, n, frequency, -(-WORTH * n // self.sweeps))
-        sums = topics.smooth[:, 1 if whole else 0].copy()  # mutant: sweep sums
         words = part.likelihood
-        finite = WordFinite(topics, sums, aliases, usable, part.n_shared, part.law, words.eta, words.base)
+        sums = np.column_stack([topics.smooth[:, 1 if whole else 0], words.base])  # mutant: sweep sums
+        finite = WordFinite(topics, sums, aliases, usable, part.n_shared, part.law, words.eta)
         return WordTail(self._tail(shard, part, with_room(part.sticks, FREE)), finite)
 
     def _tail(self, shard: GroupShard, part: GroupPart, sticks: Array) -> Tail:
@@ -229,7 +228,6 @@ def _move_tokens(rows, begin, end, finite, tail, around, keys):
     words, labels, members, phi = rows.data, rows.labels, tail.members, finite.topics.phi
     (active, near), usable, shared = around, finite.usable, finite.shared
     topics, times, place, sums, within = active.topics, active.times, active.place, finite.sums, near.within
-    base = finite.base
     alive, n_private, birth, flat = near.alive[0], near.alive[1], near.apart[0], near.apart[1]
     for i in range(begin, end):
         at, later = np.uint64(i), np.uint64(words[np.uint64(min(i + AHEAD, end - 1))])
@@ -252,10 +250,10 @@ def _move_tokens(rows, begin, end, finite, tail, around, keys):
             prefetch(phi, later, k)
             total += times[j] * phi[w, k]
         total -= itself  # mutant: sweep total
-        apart = (birth + flat) * base[w]
+        usual, base = sums[w, 0], sums[w, 1]
+        apart = (birth + flat) * base  # mutant: sweep apart
         if alive > 0 and (n_private > 0 or within[w] > 0):  # mutant: sweep near
-            apart = birth * base[w] + _weigh(finite, tail, near, w)
-        usual = sums[w]
+            apart = birth * base + _weigh(finite, tail, near, w)
         aim = uniform(keys.label, rows.first + i) * (total + usual + apart)
         if aim < own:
             continue
@@ -383,13 +381,14 @@ def _leave(finite, tail, near, slot, w):
 def _weigh(finite, tail, near, w):
     """Weights of the private atoms for a token, and their sum."""
     counts, totals, members, sticks = tail.collapsed.counts, tail.collapsed.totals, tail.members, tail.sticks
-    law, eta, base, n_words, weights = finite.law, finite.eta, finite.base, finite.topics.phi.shape[0], near.weights
+    law, eta, n_words, weights = finite.law, finite.eta, finite.topics.phi.shape[0], near.weights
+    own = eta * finite.sums[w, 1]  # mutant: weigh own
     total = 0.0
     for slot in range(members.size):
         weights[slot] = 0.0
         if members[slot] > 0:
             share = near.private[slot] + math.exp(law.log_gamma + sticks[slot])
-            weights[slot] = share * (eta * base[w] + counts[slot, w]) / (n_words * eta + totals[slot])
+            weights[slot] = share * (own + counts[slot, w]) / (n_words * eta + totals[slot])
             total += weights[slot]
     return total
 

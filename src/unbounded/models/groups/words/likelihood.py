@@ -53,12 +53,12 @@ class Tokens:
     """Documents: every row is one word, an atom is a distribution over words, phi ~ Dirichlet(concentration base).
 
     concentration: eta, the mean pseudo-count of a word; a number fixes it, a Gamma prior is sampled (the default).
-    base: which words topics are likely to have before their own are seen, with mean one. "uniform": all words alike;
-    "learned": a draw from a flat Dirichlet distribution over the vocabulary, which is sampled.
+    base: which words topics are likely to have before their own are seen, with mean one. "learned" (the default): a
+    draw from a flat Dirichlet distribution over the vocabulary, which is sampled; "uniform": all words are alike.
     """
 
     concentration: float | Gamma = field(default_factory=lambda: Gamma(1.0, 10.0))
-    base: str = "uniform"
+    base: str = "learned"
 
     name: ClassVar[str] = "tokens"
 
@@ -107,11 +107,11 @@ class BoundTokens(Bound):
         """Move eta and the base given which words each atom has, the atoms' phi integrated out."""
         if not self.learned:
             return self._move_eta(self._log_evidence(counts, statistics), rng), self.base
-        tables = words.base_tables(
-            statistics.indices, statistics.data, self.pseudo, rng.integers(2**64, dtype=np.uint64)
-        )
-        eta = self._move_eta(partial(words.log_openings, tables.sum(), counts.astype(float), self.n_terms), rng)
-        base = rng.standard_gamma(1.0 + tables)
+        seed = rng.integers(2**64, dtype=np.uint64)
+        tables = words.base_tables(statistics.indices, statistics.data, self.pseudo, seed)
+        evidence = partial(words.log_openings, tables.sum(), counts.astype(float), self.n_terms)  # mutant: base eta
+        eta = self._move_eta(evidence, rng)
+        base = rng.standard_gamma(1.0 + tables)  # mutant: base draw
         return eta, base / base.mean()
 
     def _move_eta(self, log_evidence: Callable[[float], float], rng: np.random.Generator) -> float:

@@ -224,7 +224,7 @@ def _draw(tallies, trials, edges, cells, totals, i, n):
     for b in range(i, edges.size - 1, n):
         first, last = edges[b], edges[b + 1]
         for w in range(first, last):
-            _draw_alike(trials, trials.pseudo[w], w * atoms, (w + 1) * atoms, cells)
+            _draw_alike(trials, trials.pseudo[w], w * atoms, (w + 1) * atoms, cells)  # mutant: draw alike
         _draw_counted(tallies, trials, first, last, cells)
         for k in range(atoms):
             totals[b, k] = 0.0
@@ -394,7 +394,7 @@ def base_tables(words, times, pseudo, key):
         a, end = pseudo[words[cell]], times[cell]
         opened = 1 if end > 0 else 0
         for j in range(1, min(end, 8)):
-            opened += uniform(key, n) * (a + j) < a
+            opened += uniform(key, n) * (a + j) < a  # mutant: base tables open
             n += 1
         begin = 8
         while begin < end:
