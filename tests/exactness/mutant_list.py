@@ -163,7 +163,7 @@ MUTANTS = [
     ),
     Mutant(
         "topics cut only where there are two", "jump due",
-        "if state.round % _every(model, state.round, jumps) > 0 or len(state.occupied) == 1:", "sits",
+        "return jump(self, state, engine, self.jumps) if len(state.occupied) > 1 else state", "sits",
     ),
     Mutant(
         "top weights without room for new topics", "sit weights",

@@ -18,6 +18,9 @@ from unbounded.models.mixtures.jump import Jumps
 from unbounded.randomness import RoundSeed
 
 
+EARLY = 128  # rounds
+
+
 @dataclass(frozen=True)
 class HybridGroups(Groups):
     """rule: which atoms are instantiated in a round, and which shards may create some. jumps: moves of whole atoms."""
@@ -37,7 +40,17 @@ class HybridGroups(Groups):
         return self.rule.settled(self.setup.n_rounds)
 
     def jump(self, state: GroupsState, engine: Engine) -> GroupsState:
-        return state if self.jumps is None or not self.exact else jump(self, state, engine, self.jumps)
+        if self.jumps is None or not self.exact:
+            return state
+        return jump(self, state, engine, self.jumps) if self._due(state, self.jumps) else state  # mutant: jump due
+
+    def _due(self, state: GroupsState, jumps: Jumps) -> bool:
+        """By default jumps come a little sooner to begin with, while there is most to do."""
+        every = jumps.every
+        if every is None:
+            pace = self.content.pace(self.form, self.n_rows)
+            every = pace - pace // 4 if state.round < EARLY else pace
+        return state.round % every == 0
 
     def global_step(self, state: GroupsState, spread: Spread = alone) -> Message:
         seed, live, table = RoundSeed(self.seed, state.round), state.occupied, state.table

@@ -29,15 +29,12 @@ from unbounded.models.mixtures.model import AtomTable, MixtureState
 from unbounded.randomness import RoundSeed
 
 USUAL = Jumps(share=1.0, pool=512)  # once all tables are there, cuts of all of them cost little more than one
-EARLY = 128  # rounds
 FIRST = 32  # times as many merges in the first round, where topics may be random ones, and soon never alike again
 CELLS = 2**18  # of all cuts together, in a vocabulary of any size
 
 
 def jump(model: Groups, state: GroupsState, engine: Engine, jumps: Jumps) -> GroupsState:
     """The state after some cuts and some merges of atoms."""
-    if state.round % _every(model, state.round, jumps) > 0:  # mutant: jump due
-        return state
     n_tables = _sit(model, state, engine)
     likelihood = model.content.of_tables(state.hyper)
     edges = np.append(0, np.cumsum([found.sum() for found in n_tables]))
@@ -49,14 +46,6 @@ def jump(model: Groups, state: GroupsState, engine: Engine, jumps: Jumps) -> Gro
     moved = merge_some(top, cut_some(top, before, tables, few), tables, few)
     engine.map(serve)
     return _as_groups(model, state, moved)
-
-
-def _every(model: Groups, round_: int, jumps: Jumps) -> int:
-    """Rounds from one jump to the next: by default half as many to begin with, while there is most to do."""
-    if jumps.every is not None:
-        return jumps.every
-    pace = model.content.pace(model.form, model.n_rows)
-    return max(1, pace // 2) if round_ < EARLY else pace
 
 
 def _sit(model: Groups, state: GroupsState, engine: Engine) -> list[Array]:

@@ -90,7 +90,10 @@ def _look_at(model: Mixture[Any], shard: LabelShard, own: tuple[Array, Array, Ar
     pool, partners, positions = own
     rows = some_rows(shard.data, pool, model.likelihood.n_terms)
     coarse, which = model.coarse
-    terms = rows[:, which] if is_csr(rows) else coarse.terms(rows)
+    if is_csr(rows):
+        terms = rows if len(which) == rows.shape[1] else rows[:, which]
+    else:
+        terms = coarse.terms(rows)
     return terms, positions[shard.labels[pool]], positions[shard.labels[partners]]
 
 
@@ -151,16 +154,22 @@ class Runs(NamedTuple):
     def sums(self, terms: Any, weights: Array) -> Array:
         """Weighted sums over the rows of each set."""
         if is_csr(terms):
-            by_set = sparse.csr_matrix((weights, np.arange(len(weights)), self.starts))
-            return np.asarray((by_set @ terms).todense())
+            row, shape = _rows(terms), (len(self.starts) - 1, terms.shape[1])
+            cells = np.bincount(self.sets[row] * shape[1] + terms.indices, weights[row] * terms.data, shape[0] * shape[1])
+            return cells.reshape(shape)
         return np.add.reduceat(terms * weights[:, None], self.starts[:-1], axis=0)
 
     def dot(self, terms: Any, coefficients: Array) -> Array:
         """Of every row, with the coefficients of its set."""
         if is_csr(terms):
-            cells = terms.data * coefficients[np.repeat(self.sets, np.diff(terms.indptr)), terms.indices]
-            return np.bincount(np.repeat(np.arange(terms.shape[0]), np.diff(terms.indptr)), cells, terms.shape[0])
+            row = _rows(terms)
+            return np.bincount(row, terms.data * coefficients[self.sets[row], terms.indices], terms.shape[0])
         return np.einsum("rf,rf->r", terms, coefficients[self.sets])
+
+
+def _rows(terms: Any) -> Array:
+    """Of every cell of a sparse table."""
+    return np.repeat(np.arange(terms.shape[0]), np.diff(terms.indptr))
 
 
 def _em(coarse: Bound, terms: Any, runs: Runs, anchors: Array, seeds: Array) -> tuple[Array, Array]:

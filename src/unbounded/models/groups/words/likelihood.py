@@ -43,7 +43,7 @@ from unbounded.randomness import RoundSeed
 from unbounded.rows import Csr
 
 QUICK = 6_400  # tokens for each word of the vocabulary: with fewer, a sweep is short beside what a jump takes anyway
-FREQUENT = 2048
+FREQUENT = 1024
 BASES = ("learned", "uniform")
 ETA_RANGE = (1e-6, 1e3)  # where a sampled eta lives
 
@@ -380,7 +380,10 @@ class WordContent:
         return statistics.toarray().astype(float)
 
     def parts(self, sums: Array) -> tuple[Array, Any]:
-        return sums.sum(1).astype(np.int64), sparse.csr_matrix(sums.astype(np.int32))
+        cells, n_words = np.flatnonzero(sums), sums.shape[1]
+        ends = np.searchsorted(cells, n_words * np.arange(len(sums) + 1)).astype(np.int32)
+        table = (sums.ravel()[cells].astype(np.int32), (cells % n_words).astype(np.int32), ends)
+        return sums.sum(1).astype(np.int64), sparse.csr_matrix(table, sums.shape)
 
     def pace(self, form: str, n_rows: int) -> int:
         return int(np.clip(math.sqrt(QUICK * self.likelihood.n_terms / n_rows), 4, 20)) if form == "direct" else 1
