@@ -69,10 +69,11 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
     form : {"direct", "franchise"}, default "direct"
         Two exact samplers of the same posterior. "direct" integrates tables out and is sparse for words; "franchise"
         keeps them and moves whole tables.
-    init : str, int or array of labels, default "grown"
+    init : str, int, array of labels or tuple, default ("grown", "few")
         "grown": of documents, many random topics on a pilot, of which those remain that the words support; of rows, a
-        mixture. A number: so many random topics. "one". Or the topic of every token (document after document, words
-        in the order of their columns) or row.
+        mixture. "few": of documents, few topics on a pilot; of rows, one atom. A number: so many random topics. "one".
+        Or the topic of every token (document after document, words in the order of their columns) or row. A tuple has
+        the starts of chains in turn: chains that agree although they come from both sides have mixed.
     jumps : bool or Jumps, default True
         Moves of whole topics in the hybrid sampler: how much of them is tried, and how often (docs/jumps.md).
 
@@ -105,7 +106,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
     concentration: float | Gamma | None = None
     group_concentration: float | Gamma | None = None
     form: str = "direct"
-    init: str | int | ArrayLike = "grown"
+    init: str | int | ArrayLike | tuple[Any, ...] = ("grown", "few")
     jumps: bool | Jumps = True
 
     _choices: ClassVar[Choices] = CHOICES

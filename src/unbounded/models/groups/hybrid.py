@@ -17,7 +17,6 @@ from unbounded.models.labelled.labels import recode
 from unbounded.models.mixtures.jump import Jumps
 from unbounded.randomness import RoundSeed
 
-
 EARLY = 128  # rounds
 
 

@@ -90,10 +90,7 @@ def _look_at(model: Mixture[Any], shard: LabelShard, own: tuple[Array, Array, Ar
     pool, partners, positions = own
     rows = some_rows(shard.data, pool, model.likelihood.n_terms)
     coarse, which = model.coarse
-    if is_csr(rows):
-        terms = rows if len(which) == rows.shape[1] else rows[:, which]
-    else:
-        terms = coarse.terms(rows)
+    terms = rows[:, which] if is_csr(rows) else coarse.terms(rows)
     return terms, positions[shard.labels[pool]], positions[shard.labels[partners]]
 
 
@@ -154,9 +151,8 @@ class Runs(NamedTuple):
     def sums(self, terms: Any, weights: Array) -> Array:
         """Weighted sums over the rows of each set."""
         if is_csr(terms):
-            row, shape = _rows(terms), (len(self.starts) - 1, terms.shape[1])
-            cells = np.bincount(self.sets[row] * shape[1] + terms.indices, weights[row] * terms.data, shape[0] * shape[1])
-            return cells.reshape(shape)
+            row, (m, f) = _rows(terms), (len(self.starts) - 1, terms.shape[1])
+            return np.bincount(self.sets[row] * f + terms.indices, weights[row] * terms.data, m * f).reshape(m, f)
         return np.add.reduceat(terms * weights[:, None], self.starts[:-1], axis=0)
 
     def dot(self, terms: Any, coefficients: Array) -> Array:
