@@ -19,6 +19,8 @@ from unbounded.contracts import Engine, Gathered, Message, Step, Summary
 from unbounded.models.groups.model import Groups, GroupsState
 from unbounded.models.groups.shard import Content, DishTable, GroupShard
 from unbounded.models.groups.tables import Seating, TableShard, seat, serve, table_shard
+from unbounded.models.groups.words.cuts import cut_tokens
+from unbounded.models.groups.words.likelihood import WordContent
 from unbounded.models.labelled.halves import Cuts, Halves, Sides, halve
 from unbounded.models.labelled.labels import Rows, numbered, recode
 from unbounded.models.mixtures.cuts import cut_some
@@ -35,7 +37,10 @@ CELLS = 2**18  # of all cuts together, in a vocabulary of any size
 
 def jump(model: Groups, state: GroupsState, engine: Engine, jumps: Jumps) -> GroupsState:
     """The state after some cuts and some merges of atoms."""
-    n_tables = _sit(model, state, engine)
+    state, beta = _weighed(model, state, engine)
+    if isinstance(model.content, WordContent) and model.form == "direct":
+        state, beta = cut_tokens(model, state, engine, beta, jumps)
+    n_tables = _sit(model, state, engine, beta)
     likelihood = model.content.of_tables(state.hyper)
     edges = np.append(0, np.cumsum([found.sum() for found in n_tables]))
     top: Any = TopProcess(model.measure.top, likelihood, edges, model.seed)
@@ -48,22 +53,29 @@ def jump(model: Groups, state: GroupsState, engine: Engine, jumps: Jumps) -> Gro
     return _as_groups(model, state, moved)
 
 
-def _sit(model: Groups, state: GroupsState, engine: Engine) -> list[Array]:
-    """Everybody sits down; tables of each occupied atom on every shard, on which atoms have numbers 0, 1, ... now."""
-    live, seed = state.occupied, RoundSeed(model.seed, state.round)
-    # mutant: sit weights
-    logs, _ = model.measure.sticks(state.hyper, state.table.tables[live].astype(float), seed.rng("seating"))
-    seating = Seating(state.hyper.gamma * np.exp(logs[:-1]), seed.key("seats"))  # mutant: sit masses
-    number = numbered(state)
-    return engine.map(partial(seat, seating), [recode(state, number, p) for p in range(model.n_shards)])
+def _weighed(model: Groups, state: GroupsState, engine: Engine) -> tuple[GroupsState, Array]:
+    """The state with atoms coded 0, 1, ... on all shards, and top weights given their numbers of tables."""
+    live, number, rng = state.occupied, numbered(state), RoundSeed(model.seed, state.round).rng("seating")
+    engine.map(GroupShard.recode, [recode(state, number, p) for p in range(model.n_shards)])
+    counts, tables, statistics, owner = state.table
+    table = DishTable(counts[live], tables[live], statistics[live], owner[live])
+    state = GroupsState(state.round, state.hyper, table, len(live), np.zeros_like(state.n_private))
+    logs, _ = model.measure.sticks(state.hyper, table.tables.astype(float), rng)  # mutant: sit weights
+    return state, np.exp(logs[:-1])
+
+
+def _sit(model: Groups, state: GroupsState, engine: Engine, beta: Array) -> list[Array]:
+    """Everybody sits down; tables of each atom on every shard."""
+    masses = state.hyper.gamma * beta  # mutant: sit masses
+    return engine.map(partial(seat, Seating(masses, RoundSeed(model.seed, state.round).key("seats"))))
 
 
 def _as_mixture(model: Groups, state: GroupsState, n_tables: Array) -> MixtureState:
     """Tables as rows."""
-    live, table = state.occupied, state.table
-    sums = model.content.sums(table.counts[live], table.statistics[live])
+    table = state.table
+    sums = model.content.sums(table.counts, table.statistics)
     hyper, private = PartitionHyper(state.hyper.alpha, 0.0), np.zeros_like(state.n_private)  # mutant: jump alpha
-    return MixtureState(state.round, hyper, AtomTable(n_tables, sums, table.owner[live]), len(live), private)
+    return MixtureState(state.round, hyper, AtomTable(n_tables, sums, table.owner), len(sums), private)
 
 
 def _as_groups(model: Groups, state: GroupsState, moved: MixtureState) -> GroupsState:

@@ -26,9 +26,8 @@ class Seating(NamedTuple):
     key: np.uint64
 
 
-def seat(seating: Seating, shard: GroupShard, codes: Array) -> Array:
-    """Rows sit down after labels were put in these codes; how many tables each atom has."""
-    shard.recode(codes)
+def seat(seating: Seating, shard: GroupShard) -> Array:
+    """Rows sit down; how many tables each atom has."""
     if shard.seated:
         place = np.repeat(shard.offsets[:-1], np.diff(shard.offsets)) + shard.seats
         taken = np.bincount(place, minlength=len(place)) > 0

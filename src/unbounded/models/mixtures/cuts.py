@@ -151,21 +151,16 @@ class Runs(NamedTuple):
     def sums(self, terms: Any, weights: Array) -> Array:
         """Weighted sums over the rows of each set."""
         if is_csr(terms):
-            row, (m, f) = _rows(terms), (len(self.starts) - 1, terms.shape[1])
-            return np.bincount(self.sets[row] * f + terms.indices, weights[row] * terms.data, m * f).reshape(m, f)
+            by_set = sparse.csr_matrix((weights, np.arange(len(weights)), self.starts))
+            return np.asarray((by_set @ terms).todense())
         return np.add.reduceat(terms * weights[:, None], self.starts[:-1], axis=0)
 
     def dot(self, terms: Any, coefficients: Array) -> Array:
         """Of every row, with the coefficients of its set."""
         if is_csr(terms):
-            row = _rows(terms)
-            return np.bincount(row, terms.data * coefficients[self.sets[row], terms.indices], terms.shape[0])
+            cells = terms.data * coefficients[np.repeat(self.sets, np.diff(terms.indptr)), terms.indices]
+            return np.bincount(np.repeat(np.arange(terms.shape[0]), np.diff(terms.indptr)), cells, terms.shape[0])
         return np.einsum("rf,rf->r", terms, coefficients[self.sets])
-
-
-def _rows(terms: Any) -> Array:
-    """Of every cell of a sparse table."""
-    return np.repeat(np.arange(terms.shape[0]), np.diff(terms.indptr))
 
 
 def _em(coarse: Bound, terms: Any, runs: Runs, anchors: Array, seeds: Array) -> tuple[Array, Array]:
