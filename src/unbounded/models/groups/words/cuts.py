@@ -30,7 +30,7 @@ DOCUMENTS = 256  # that a launch sees first
 CELLS = 2**19  # of all sets together, in a vocabulary of any size
 FIRST_STEPS, INNER = 6, 3  # steps of EM with documents, and of tokens within their document
 WIDE = 0.25  # documents counted for the proposal of beta, in the place of one: it must not be too sure
-HOPELESS, SLACK = (0.2, 0.15, 0.12, 0.1, 0.08, 0.06, 0.05, 0.04, 0.03, 0.02, 0.01, 0.0), 20.0  # nats a token, and in all, that halves may be behind; by pass
+HOPELESS, SLACK = (0.2, 0.12, 0.08, 0.06, 0.04, 0.03, 0.02, 0.01), 20.0  # nats a token, and in all; by pass
 
 
 class TokenCuts(NamedTuple):
@@ -43,11 +43,10 @@ class TokenCuts(NamedTuple):
     masses: Array  # [M, 2]: gamma beta of both halves
     anchors: Array  # [M]: tokens that are in the first half whatever is drawn
     key: np.uint64
-    soft: bool
 
 
 class TokenHalves(NamedTuple):
-    """What a pass adds up. Soft: log_q is an estimate of it."""
+    """What a pass adds up."""
 
     totals: Array  # [M, words]: of the second half
     log_q: Array  # [M]: log probability of the halves, against that of the prior given beta
@@ -88,17 +87,16 @@ def cut_tokens(
     rng = seed.rng("tokens cut")
     pool = _look(model, engine, min(jumps.anchors, max(8, CELLS // len(pseudo))), rng)
     sets, places = _choose(state, beta, pool, jumps, rng)
-    launched = _launch(state, engine, sets, _first_guess(pool, sets, places, pseudo, rng), pseudo)
-    sets, documents = launched.sets, launched.documents
+    ratio, documents, sets = _launch(model, state, engine, sets, _first_guess(pool, sets, places, pseudo, rng))
     if not sets.topics:
         return state, beta
-    shapes = 1.0 + WIDE * documents[:, ::-1]
+    shapes = WIDE * documents[:, ::-1]
     share = rng.beta(*shapes.T)
     for m, topics in enumerate(sets.topics):
         if len(topics) == 2:
             share[m] = beta[topics[1]] / sets.beta[m]
-    masses = state.hyper.gamma * sets.beta[:, None] * np.column_stack([1.0 - share, share])
-    cuts = launched.cuts._replace(masses=masses, key=seed.key("halves of tokens"), soft=False)
+    cuts = _cuts(state, sets, ratio, np.column_stack([1.0 - share, share]), seed.key("halves of tokens"))
+    cuts = cuts._replace(side=sets.places(len(beta))[1])
     found = _pass(state, engine, cuts)
     log_ratio = _gains(sets, found.totals, pseudo) - found.log_q
     log_ratio += math.log(state.hyper.alpha) - np.log(share) - np.log1p(-share)  # mutant: tokens beta
@@ -252,29 +250,32 @@ def _ratio(halves: Array, pseudo: Array) -> Array:
 
 
 class Launched(NamedTuple):
-    cuts: TokenCuts
+    ratio: Array
     documents: Array  # [M, 2], of each half
     sets: Sets  # those that may be worth it
 
 
-def _launch(state: GroupsState, engine: Engine, sets: Sets, halves: Array, pseudo: Array) -> Launched:
-    """EM over all tokens of the sets, from first words of the halves."""
+def _launch(model: Groups, state: GroupsState, engine: Engine, sets: Sets, halves: Array) -> Launched:
+    """Halves drawn again and again, each time with the words of the last ones, from first words of the halves."""
+    pseudo, seed = model.content.at(state.hyper).pseudo, RoundSeed(model.seed, state.round)
     documents = np.ones((len(sets.topics), 2))
-    for least in HOPELESS:
+    for number, least in enumerate(HOPELESS):
         if sets.topics:
-            found = _pass(state, engine, _soft(state, sets, _ratio(halves, pseudo), documents))
+            cuts = _cuts(state, sets, _ratio(halves, pseudo), documents, seed.key("launch of tokens", number))
+            found = _pass(state, engine, cuts)
             gains = _gains(sets, found.totals, pseudo) - found.log_q
             # mutant: tokens worth
             worth = np.flatnonzero(gains > -least * sets.statistics.sum(1) - SLACK)
             halves = np.stack([sets.statistics - found.totals, found.totals])[:, worth]
-            sets, documents = sets.some(worth), found.documents[worth]
-    return Launched(_soft(state, sets, _ratio(halves, pseudo), documents), documents, sets)
+            sets, documents = sets.some(worth), 1.0 + found.documents[worth]
+    return Launched(_ratio(halves, pseudo), documents, sets)
 
 
-def _soft(state: GroupsState, sets: Sets, ratio: Array, documents: Array) -> TokenCuts:
+def _cuts(state: GroupsState, sets: Sets, ratio: Array, documents: Array, key: np.uint64) -> TokenCuts:
+    """All halves are to be drawn."""
     masses = state.hyper.gamma * sets.beta[:, None] * documents / documents.sum(1, keepdims=True)
     cut, side = sets.places(len(state.table.counts))
-    return TokenCuts(cut, side, np.full(len(ratio), -1), ratio, masses, sets.anchors, np.uint64(0), True)
+    return TokenCuts(cut, np.full_like(side, -1), np.full(len(ratio), -1), ratio, masses, sets.anchors, key)
 
 
 # ---- passes over tokens
@@ -302,33 +303,20 @@ class Work(NamedTuple):
 
     shares: Array  # of tokens, in the second half
     soft: Array  # [M, 2]: their sums
-    hard: Array  # [M, 2]: tokens that have chosen; soft passes: chances that there is nothing of a half
+    hard: Array  # [M, 2]: tokens that have chosen
     sets: Array  # that the document has something of
 
 
 @jit
 def _cut_documents(words, labels, offsets, first, cuts, work, out):
     for g in range(offsets.size - 1):
-        begin, end = offsets[g], offsets[g + 1]
-        n_sets = _share(words, labels, begin, end, cuts, work)
-        if cuts.soft:
-            _add_shares(words, labels, begin, end, cuts, work, out)
-        else:
-            _choose_sides(words, labels, (begin, end, first), cuts, work, out)
+        n_sets = _share(words, labels, offsets[g], offsets[g + 1], cuts, work)
+        _choose_sides(words, labels, (offsets[g], offsets[g + 1], first), cuts, work, out)
         for j in range(n_sets):
-            m = work.sets[j]
-            stay, away = cuts.masses[m]
-            if cuts.soft:
-                out.log_q[m] -= _log_rising(stay, work.soft[m, 0]) + _log_rising(away, work.soft[m, 1])
-                out.log_q[m] += _log_rising(stay + away, work.soft[m, 0] + work.soft[m, 1])
             for h in range(2):
-                out.documents[m, h] += 1.0 - work.hard[m, h] if cuts.soft else work.hard[m, h] > 0.0
+                m = work.sets[j]
+                out.documents[m, h] += work.hard[m, h] > 0.0
                 work.soft[m, h] = work.hard[m, h] = 0.0
-
-
-@jit
-def _log_rising(mass, tokens):
-    return math.lgamma(mass + tokens) - math.lgamma(mass)
 
 
 @jit
@@ -341,7 +329,6 @@ def _share(words, labels, begin, end, cuts, work):
             if soft[m, 0] + soft[m, 1] == 0.0:
                 work.sets[n_sets] = m
                 n_sets += 1
-                work.hard[m] = 1.0 if cuts.soft else 0.0
             away = masses[m, 1] * ratio[m, words[i]]
             x = away / (masses[m, 0] + away)
             work.shares[i - begin] = x
@@ -358,21 +345,6 @@ def _share(words, labels, begin, end, cuts, work):
                 soft[m, 0] += x - new
                 soft[m, 1] += new - x
     return n_sets
-
-
-@jit
-def _add_shares(words, labels, begin, end, cuts, work, out):
-    for i in range(begin, end):
-        m = cuts.cut[labels[i]]
-        if m >= 0:
-            x = work.shares[i - begin]
-            out.totals[m, words[i]] += x
-            out.tokens[m, 0] += 1.0 - x
-            out.tokens[m, 1] += x
-            work.hard[m, 0] *= x
-            work.hard[m, 1] *= 1.0 - x
-            if 0.0 < x < 1.0:
-                out.log_q[m] += x * math.log(x) + (1.0 - x) * math.log(1.0 - x)
 
 
 @jit
