@@ -27,7 +27,7 @@ from unbounded import datasets
 from unbounded.columns import describe
 from unbounded.engines import build
 from unbounded.likelihoods import Gaussian
-from unbounded.models.groups.hybrid import EARLY, HybridGroups
+from unbounded.models.groups.hybrid import HybridGroups
 from unbounded.models.groups.jump import USUAL
 from unbounded.models.groups.model import HierarchicalMeasure
 from unbounded.models.groups.predictive import Draw, completion
@@ -38,6 +38,7 @@ from unbounded.round import rounds
 from unbounded.setup import Setup
 
 SHARDS, ROUNDS, LOOK = 4, 200, 5
+LATE = 400  # before, more topics are cut token by token
 ALIKE, NEAR, ENOUGH = 0.8, 1.03, 28
 STARTS = ("one", "200", "default")
 KINDS = ("words-direct", "words-franchise", "rows-direct", "rows-franchise")
@@ -169,7 +170,7 @@ def main() -> None:
     kinds = [kind for kind in KINDS if chosen.only in kind]
     if chosen.what == "cost":
         for kind in kinds:
-            for round_ in (0, EARLY):  # jumps are more often before
+            for round_ in (0, LATE):
                 print(cost(kind, round_), flush=True)
         return
     starts = [chosen.start] if chosen.start else STARTS

@@ -163,7 +163,7 @@ MUTANTS = [
     ),
     Mutant(
         "topics cut only where there are two", "jump due",
-        "return jump(self, state, engine, self.jumps) if len(state.occupied) > 1 else state", "sits",
+        "return jump(self, state, engine, self.jumps, turn) if len(state.occupied) > 1 else state", "sits",
     ),
     Mutant(
         "top weights without room for new topics", "sit weights",

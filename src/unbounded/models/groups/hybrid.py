@@ -17,8 +17,6 @@ from unbounded.models.labelled.labels import recode
 from unbounded.models.mixtures.jump import Jumps
 from unbounded.randomness import RoundSeed
 
-EARLY = 128  # rounds
-
 
 @dataclass(frozen=True)
 class HybridGroups(Groups):
@@ -41,15 +39,8 @@ class HybridGroups(Groups):
     def jump(self, state: GroupsState, engine: Engine) -> GroupsState:
         if self.jumps is None or not self.exact:
             return state
-        return jump(self, state, engine, self.jumps) if self._due(state, self.jumps) else state  # mutant: jump due
-
-    def _due(self, state: GroupsState, jumps: Jumps) -> bool:
-        """By default jumps come a little sooner to begin with, while there is most to do."""
-        every = jumps.every
-        if every is None:
-            pace = self.content.pace(self.form, self.n_rows)
-            every = pace - pace // 4 if state.round < EARLY else pace
-        return state.round % every == 0
+        turn, rest = divmod(state.round, self.jumps.every or self.content.pace(self.form, self.n_rows))
+        return jump(self, state, engine, self.jumps, turn) if rest == 0 else state  # mutant: jump due
 
     def global_step(self, state: GroupsState, spread: Spread = alone) -> Message:
         seed, live, table = RoundSeed(self.seed, state.round), state.occupied, state.table

@@ -18,9 +18,8 @@ from unbounded.arrays import Array
 from unbounded.contracts import Engine, Gathered, Message, Step, Summary
 from unbounded.models.groups.model import Groups, GroupsState
 from unbounded.models.groups.shard import Content, DishTable, GroupShard
-from unbounded.models.groups.tables import Seating, TableShard, seat, serve, table_shard
-from unbounded.models.groups.words.cuts import cut_tokens
-from unbounded.models.groups.words.likelihood import WordContent
+from unbounded.models.groups.tables import Seating, TableShard, count_tables, seat, serve, table_shard
+from unbounded.models.groups.words.cuts import by_tokens, cut_tokens
 from unbounded.models.labelled.halves import Cuts, Halves, Sides, halve
 from unbounded.models.labelled.labels import Rows, numbered, recode
 from unbounded.models.mixtures.cuts import cut_some
@@ -35,11 +34,12 @@ FIRST = 32  # times as many merges in the first round, where topics may be rando
 CELLS = 2**18  # of all cuts together, in a vocabulary of any size
 
 
-def jump(model: Groups, state: GroupsState, engine: Engine, jumps: Jumps) -> GroupsState:
-    """The state after some cuts and some merges of atoms."""
+def jump(model: Groups, state: GroupsState, engine: Engine, jumps: Jumps, turn: int) -> GroupsState:
+    """The state after some cuts and some merges of atoms: of tables and, of words in turn, token by token."""
     state, beta = _weighed(model, state, engine)
-    if isinstance(model.content, WordContent) and model.form == "direct":
+    if by_tokens(model, turn):
         state, beta = cut_tokens(model, state, engine, beta, jumps)
+        return _counted(model, state, engine, beta)
     n_tables = _sit(model, state, engine, beta)
     likelihood = model.content.of_tables(state.hyper)
     edges = np.append(0, np.cumsum([found.sum() for found in n_tables]))
@@ -68,6 +68,13 @@ def _sit(model: Groups, state: GroupsState, engine: Engine, beta: Array) -> list
     """Everybody sits down; tables of each atom on every shard."""
     masses = state.hyper.gamma * beta  # mutant: sit masses
     return engine.map(partial(seat, Seating(masses, RoundSeed(model.seed, state.round).key("seats"))))
+
+
+def _counted(model: Groups, state: GroupsState, engine: Engine, beta: Array) -> GroupsState:
+    """The state with numbers of tables given beta."""
+    seating = Seating(state.hyper.gamma * beta, RoundSeed(model.seed, state.round).key("seats"))
+    tables = np.sum(engine.map(partial(count_tables, seating)), axis=0)
+    return replace(state, table=state.table._replace(tables=tables))
 
 
 def _as_mixture(model: Groups, state: GroupsState, n_tables: Array) -> MixtureState:

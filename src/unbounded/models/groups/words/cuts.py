@@ -21,16 +21,19 @@ from unbounded.compiled.jit import jit
 from unbounded.contracts import Engine, Message, Summary
 from unbounded.models.groups.model import Groups, GroupsState
 from unbounded.models.groups.shard import GroupShard, cut
+from unbounded.models.groups.words.likelihood import WordContent
 from unbounded.models.groups.words.topics import log_marginals
 from unbounded.models.labelled.labels import relabel
 from unbounded.models.mixtures.jump import Jumps
 from unbounded.randomness import RoundSeed
 
+EARLY = 16  # jumps, of which every second is one of tokens
 DOCUMENTS = 256  # that a launch sees first
 CELLS = 2**19  # of all sets together, in a vocabulary of any size
 FIRST_STEPS, INNER = 6, 3  # steps of EM with documents, and of tokens within their document
 WIDE = 0.25  # documents counted for the proposal of beta, in the place of one: it must not be too sure
-HOPELESS, SLACK = (0.2, 0.12, 0.08, 0.06, 0.04, 0.03, 0.02, 0.01), 20.0  # nats a token, and in all; by pass
+PASSES = 12  # over all tokens of a set, to find its halves
+HOPELESS, SLACK = 0.03, 20.0  # nats a token that a pass may bring, for all one knows; and nats in all
 
 
 class TokenCuts(NamedTuple):
@@ -48,23 +51,22 @@ class TokenCuts(NamedTuple):
 class TokenHalves(NamedTuple):
     """What a pass adds up."""
 
-    totals: Array  # [M, words]: of the second half
+    totals: Array  # [2, M, words], of both halves
     log_q: Array  # [M]: log probability of the halves, against that of the prior given beta
     documents: Array  # [M, 2]: in which there is something of each half
     tokens: Array  # [M, 2]
 
 
 class Sets(NamedTuple):
-    """Of every set its topics, one or two, the first with the anchor; that anchor; its words and beta as a whole."""
+    """Of every set its topics, one or two, the first with the anchor; that anchor; and beta as a whole."""
 
     topics: list[tuple[int, ...]]
     anchors: Array
-    statistics: Array
     beta: Array
 
     def some(self, which: Array) -> Sets:
         topics = [self.topics[m] for m in which.tolist()]
-        return Sets(topics, self.anchors[which], self.statistics[which], self.beta[which])
+        return Sets(topics, self.anchors[which], self.beta[which])
 
     def places(self, n_topics: int) -> tuple[Array, Array]:
         """(the set of every topic, or -1; which of its halves the topic is, or -1)."""
@@ -74,6 +76,12 @@ class Sets(NamedTuple):
             if len(own) == 2:
                 side[list(own)] = 0, 1
         return cut, side
+
+
+def by_tokens(model: Groups, turn: int) -> bool:
+    """Whether this jump is one of tokens: the franchise has tables, which say where topics are cut."""
+    direct = isinstance(model.content, WordContent) and model.form == "direct"
+    return direct and turn % (2 if turn < EARLY else 4) == 1
 
 
 def cut_tokens(
@@ -86,7 +94,7 @@ def cut_tokens(
     seed, pseudo = RoundSeed(model.seed, state.round), model.content.at(state.hyper).pseudo
     rng = seed.rng("tokens cut")
     pool = _look(model, engine, min(jumps.anchors, max(8, CELLS // len(pseudo))), rng)
-    sets, places = _choose(state, beta, pool, jumps, rng)
+    sets, places = _choose(beta, pool, jumps, rng)
     ratio, documents, sets = _launch(model, state, engine, sets, _first_guess(pool, sets, places, pseudo, rng))
     if not sets.topics:
         return state, beta
@@ -98,7 +106,7 @@ def cut_tokens(
     cuts = _cuts(state, sets, ratio, np.column_stack([1.0 - share, share]), seed.key("halves of tokens"))
     cuts = cuts._replace(side=sets.places(len(beta))[1])
     found = _pass(state, engine, cuts)
-    log_ratio = _gains(sets, found.totals, pseudo) - found.log_q
+    log_ratio = _gains(found.totals, pseudo) - found.log_q
     log_ratio += math.log(state.hyper.alpha) - np.log(share) - np.log1p(-share)  # mutant: tokens beta
     log_ratio -= _log_density(share, *shapes.T)  # mutant: tokens share
     n_away = found.tokens[:, 1]
@@ -118,11 +126,10 @@ def _log_density(x: Array, a: Array, b: Array) -> Array:
     return logs
 
 
-def _gains(sets: Sets, away: Array, pseudo: Array) -> Array:
+def _gains(halves: Array, pseudo: Array) -> Array:
     """Log marginals of halves against those of the sets as one topic."""
-    m = len(away)
-    logs: Array = log_marginals(np.concatenate([sets.statistics - away, away, sets.statistics]), pseudo)
-    gains: Array = logs[:m] + logs[m : 2 * m] - logs[2 * m :]
+    stay, away, whole = log_marginals(np.concatenate([*halves, halves.sum(0)]), pseudo).reshape(3, -1)
+    gains: Array = stay + away - whole
     return gains
 
 
@@ -190,9 +197,7 @@ def _tokens_of(shard: GroupShard, rows: Array) -> Array:
     return np.stack([shard.data[rows], shard.labels[rows]])
 
 
-def _choose(
-    state: GroupsState, beta: Array, pool: Pool, jumps: Jumps, rng: np.random.Generator
-) -> tuple[Sets, Array]:
+def _choose(beta: Array, pool: Pool, jumps: Jumps, rng: np.random.Generator) -> tuple[Sets, Array]:
     """Disjoint sets, each the topic of an anchor or, if a coin says so, that one and the topic of another random token;
     and the places of their anchors in the pool."""
     joined, taken = rng.random(len(pool.anchors)) < jumps.joined, np.zeros(len(beta), bool)
@@ -205,11 +210,8 @@ def _choose(
             if len(own) == 1 or a != b:
                 topics.append(tuple(own))
                 numbers.append(number)
-    statistics = np.zeros((len(topics), state.table.statistics.shape[1]))
-    for m, members in enumerate(topics):
-        statistics[m] = state.table.statistics[list(members)].sum(0)
     whole = np.array([beta[list(members)].sum() for members in topics])
-    return Sets(topics, pool.rows[numbers], statistics, whole), pool.anchors[numbers]
+    return Sets(topics, pool.rows[numbers], whole), pool.anchors[numbers]
 
 
 def _first_guess(pool: Pool, sets: Sets, places: Array, pseudo: Array, rng: np.random.Generator) -> Array:
@@ -217,7 +219,7 @@ def _first_guess(pool: Pool, sets: Sets, places: Array, pseudo: Array, rng: np.r
 
     Here whole documents, as far as they are in a set, belong to one half: each of them is a page.
     """
-    (m, n_words), n_documents = sets.statistics.shape, int(pool.document[-1]) + 1
+    m, n_words, n_documents = len(sets.topics), len(pseudo), int(pool.document[-1]) + 1
     of_token = sets.places(int(pool.labels.max()) + 1 + len(pool.labels))[0][pool.labels]
     inside = np.flatnonzero(of_token >= 0)
     of_cell = of_token[inside]
@@ -256,17 +258,20 @@ class Launched(NamedTuple):
 
 
 def _launch(model: Groups, state: GroupsState, engine: Engine, sets: Sets, halves: Array) -> Launched:
-    """Halves drawn again and again, each time with the words of the last ones, from first words of the halves."""
+    """Halves drawn again and again, each time with the words of the last ones.
+
+    Sets are given up that would not be worth it if every pass were to bring as much as the last one.
+    """
     pseudo, seed = model.content.at(state.hyper).pseudo, RoundSeed(model.seed, state.round)
-    documents = np.ones((len(sets.topics), 2))
-    for number, least in enumerate(HOPELESS):
+    documents, before = np.ones((len(sets.topics), 2)), np.full(len(sets.topics), -np.inf)
+    for number in range(PASSES):
         if sets.topics:
             cuts = _cuts(state, sets, _ratio(halves, pseudo), documents, seed.key("launch of tokens", number))
             found = _pass(state, engine, cuts)
-            gains = _gains(sets, found.totals, pseudo) - found.log_q
-            # mutant: tokens worth
-            worth = np.flatnonzero(gains > -least * sets.statistics.sum(1) - SLACK)
-            halves = np.stack([sets.statistics - found.totals, found.totals])[:, worth]
+            gains = _gains(found.totals, pseudo) - found.log_q
+            rise = gains - before if number > 0 else HOPELESS * found.tokens.sum(1)
+            worth = np.flatnonzero(gains + (PASSES - 1 - number) * rise > -SLACK)  # mutant: tokens worth
+            halves, before = found.totals[:, worth], gains[worth]
             sets, documents = sets.some(worth), 1.0 + found.documents[worth]
     return Launched(_ratio(halves, pseudo), documents, sets)
 
@@ -291,89 +296,102 @@ def _halves_on(shard: GroupShard, cuts: TokenCuts, own: None) -> Summary:
 
 def _halves(shard: GroupShard, cuts: TokenCuts) -> TokenHalves:
     m, n_words = cuts.ratio.shape
-    out = TokenHalves(np.zeros((m, n_words)), np.zeros(m), np.zeros((m, 2)), np.zeros((m, 2)))
+    out = TokenHalves(np.zeros((2, m, n_words)), np.zeros(m), np.zeros((m, 2)), np.zeros((m, 2)))
     most = int(np.diff(shard.offsets).max(initial=0))
-    work = Work(np.empty(most), np.zeros((m, 2)), np.zeros((m, 2)), np.empty(m, np.int64))
-    _cut_documents(shard.data, shard.labels, shard.offsets, shard.first, cuts, work, out)
+    tokens = Gathered(np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most), np.empty(most))
+    work = Work(np.zeros((m, 2)), np.zeros((m, 2)), np.ones(m))
+    _cut_documents(shard.data, shard.labels, (shard.offsets, shard.first), cuts, tokens, work, out)
     return out
 
 
-class Work(NamedTuple):
-    """Of the current document."""
+class Gathered(NamedTuple):
+    """Tokens of the current document that are in a set."""
 
-    shares: Array  # of tokens, in the second half
-    soft: Array  # [M, 2]: their sums
+    rows: Array
+    sets: Array
+    ratios: Array
+    shares: Array  # in the second half
+
+
+class Work(NamedTuple):
+    """Of the current document and every set."""
+
+    soft: Array  # [M, 2]: sums of shares, of tokens that have not chosen
     hard: Array  # [M, 2]: tokens that have chosen
-    sets: Array  # that the document has something of
+    chance: Array  # [M]: of the halves, against that of the prior; its log is added up when it is small or large
 
 
 @jit
-def _cut_documents(words, labels, offsets, first, cuts, work, out):
+def _cut_documents(words, labels, places, cuts, tokens, work, out):
+    offsets, first = places
     for g in range(offsets.size - 1):
-        n_sets = _share(words, labels, offsets[g], offsets[g + 1], cuts, work)
-        _choose_sides(words, labels, (offsets[g], offsets[g + 1], first), cuts, work, out)
-        for j in range(n_sets):
+        size = _gather(words, labels, offsets[g], offsets[g + 1], cuts, tokens, work)
+        for _ in range(INNER):
+            _share(tokens, size, cuts.masses, work.soft)
+        _choose_sides(words, labels, first, size, cuts, tokens, work, out)
+        for j in range(size):
+            m = tokens.sets[j]
             for h in range(2):
-                m = work.sets[j]
                 out.documents[m, h] += work.hard[m, h] > 0.0
                 work.soft[m, h] = work.hard[m, h] = 0.0
+    for m in range(work.chance.size):
+        out.log_q[m] += math.log(work.chance[m])
 
 
 @jit
-def _share(words, labels, begin, end, cuts, work):
-    """Shares of tokens in the second half given those of the others in their document; returns how many sets it has."""
-    masses, ratio, soft, n_sets = cuts.masses, cuts.ratio, work.soft, 0
+def _gather(words, labels, begin, end, cuts, tokens, work):
+    """Tokens with first shares; returns how many there are."""
+    masses, soft, size = cuts.masses, work.soft, 0
     for i in range(begin, end):
         m = cuts.cut[labels[i]]
         if m >= 0:
-            if soft[m, 0] + soft[m, 1] == 0.0:
-                work.sets[n_sets] = m
-                n_sets += 1
-            away = masses[m, 1] * ratio[m, words[i]]
+            ratio = cuts.ratio[m, words[i]]
+            away = masses[m, 1] * ratio
             x = away / (masses[m, 0] + away)
-            work.shares[i - begin] = x
+            tokens.rows[size], tokens.sets[size], tokens.ratios[size], tokens.shares[size] = i, m, ratio, x
             soft[m, 0] += 1.0 - x
             soft[m, 1] += x
-    for _ in range(INNER if n_sets > 0 else 0):
-        for i in range(begin, end):
-            m = cuts.cut[labels[i]]
-            if m >= 0:
-                x = work.shares[i - begin]
-                away = (masses[m, 1] + soft[m, 1] - x) * ratio[m, words[i]]
-                new = away / (masses[m, 0] + soft[m, 0] - (1.0 - x) + away)
-                work.shares[i - begin] = new
-                soft[m, 0] += x - new
-                soft[m, 1] += new - x
-    return n_sets
+            size += 1
+    return size
 
 
 @jit
-def _choose_sides(words, labels, span, cuts, work, out):
+def _share(tokens, size, masses, soft):
+    """Shares of tokens in the second half given those of the others in their document."""
+    for j in range(size):
+        m, x = tokens.sets[j], tokens.shares[j]
+        away = (masses[m, 1] + soft[m, 1] - x) * tokens.ratios[j]
+        new = away / (masses[m, 0] + soft[m, 0] - (1.0 - x) + away)
+        tokens.shares[j] = new
+        soft[m, 0] += x - new
+        soft[m, 1] += new - x
+
+
+@jit
+def _choose_sides(words, labels, first, size, cuts, tokens, work, out):
     """Tokens choose their halves one after another, given all that have chosen and shares of those that have not; or
     halves are what they are."""
-    begin, end, first = span
-    masses, soft, hard = cuts.masses, work.soft, work.hard
-    for i in range(begin, end):
-        m = cuts.cut[labels[i]]
-        if m < 0:
-            continue
-        x = work.shares[i - begin]
+    masses, (soft, hard, chance) = cuts.masses, work
+    for j in range(size):
+        i, m, x = tokens.rows[j], tokens.sets[j], tokens.shares[j]
         soft[m, 0] -= 1.0 - x
         soft[m, 1] -= x
         stay = masses[m, 0] + hard[m, 0] + max(soft[m, 0], 0.0)
-        away = (masses[m, 1] + hard[m, 1] + max(soft[m, 1], 0.0)) * cuts.ratio[m, words[i]]
+        away = (masses[m, 1] + hard[m, 1] + max(soft[m, 1], 0.0)) * tokens.ratios[j]
         side = cuts.side[labels[i]]
-        anchored = first + i == cuts.anchors[m]
-        if anchored:
+        if first + i == cuts.anchors[m]:
             side = 0
-        elif side < 0:
-            side = 1 if uniform(cuts.key, first + i) * (stay + away) < away else 0
-        chance = 1.0 if anchored else (away if side == 1 else stay) / (stay + away)  # mutant: tokens anchor
-        prior = (masses[m, side] + hard[m, side]) / (masses[m, 0] + masses[m, 1] + hard[m, 0] + hard[m, 1])
-        out.log_q[m] += math.log(chance / prior)  # mutant: tokens prior
+        else:
+            if side < 0:
+                side = 1 if uniform(cuts.key, first + i) * (stay + away) < away else 0
+            chance[m] *= (away if side == 1 else stay) / (stay + away)  # mutant: tokens chance
+        prior = masses[m, side] + hard[m, side]
+        chance[m] *= (masses[m, 0] + masses[m, 1] + hard[m, 0] + hard[m, 1]) / prior  # mutant: tokens prior
+        if chance[m] < 1e-200 or chance[m] > 1e200:
+            out.log_q[m] += math.log(chance[m])
+            chance[m] = 1.0
         hard[m, side] += 1.0
         out.tokens[m, side] += 1.0
-        if side == 1:
-            out.totals[m, words[i]] += 1.0
-            if cuts.fresh[m] >= 0:
-                labels[i] = cuts.fresh[m]
+        out.totals[side, m, words[i]] += 1.0
+        if side == 1 and cuts.fresh[m] >= 0:
+            labels[i] = cuts.fresh[m]
