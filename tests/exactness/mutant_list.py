@@ -195,6 +195,30 @@ MUTANTS = [
         "return TableWords(self.likelihood.pseudo, self._frequent)", "sits-eta",
     ),
     Mutant(
+        "the room for beta left out of cuts of tokens", "tokens beta",
+        "log_ratio += math.log(state.hyper.alpha)", "tokens",
+    ),
+    Mutant(
+        "the chance of beta's cut left out", "tokens share",
+        "pass", "tokens",
+    ),
+    Mutant(
+        "the choice of the second topic left out of cuts of tokens", "tokens choice",
+        "pass", "tokens",
+    ),
+    Mutant(
+        "a launch of tokens that looks at the current halves", "tokens launch",
+        "return TokenCuts(cut, side, np.full(len(ratio), -1), ratio, masses, sets.anchors, key)", "tokens",
+    ),
+    Mutant(
+        "anchors counted in what tokens choose", "tokens anchor",
+        "if False:", "tokens",
+    ),
+    Mutant(
+        "documents left out of cuts of tokens", "tokens prior",
+        "chance[m] *= (2.0 if prior > 0 else 1.0)", "tokens",
+    ),
+    Mutant(
         "jumps with words as if all had the same base", "of tables eta",
         "return TableWords(hyper.eta * self.likelihood.base, self._frequent)", "sits-base",
     ),

@@ -54,6 +54,7 @@ def battery() -> dict[str, Callable[[], Any]]:
     from problems import problem
 
     from unbounded.instantiation import Ghosts, OneOpen
+    from unbounded.models.groups import jump as groups_jump
     from unbounded.models.groups.words import kernel
     from unbounded.models.mixtures.jump import Jumps
 
@@ -78,6 +79,13 @@ def battery() -> dict[str, Callable[[], Any]]:
     def sits(case: str, measure: str, form: str, **more: Any) -> Callable[[], Any]:
         return seats(case, measure, GroupedRun(form, Ghosts(), 2, options=(("jumps", often),), **more))
 
+    def tokens(**more: Any) -> Callable[[], Any]:
+        def check() -> Any:
+            with mock.patch.object(groups_jump, "by_tokens", lambda model, turn: True):
+                return sits("words", "fixed", "direct", **more)()
+
+        return check
+
     def halves(case: str, measure: str, kind: str, n: int = 4, **more: Any) -> Callable[[], Any]:
         return lambda: jumps.check(problem(case, measure, n), jumps.Moves(kind, **more))
 
@@ -94,6 +102,7 @@ def battery() -> dict[str, Callable[[], Any]]:
         "sits": sits("words", "fixed", "direct", rounds=120, alone=True),
         "sits-long": sits("words", "fixed", "direct", rounds=400, alone=True),
         "sits-rows": sits("bit", "fixed", "direct", rounds=120, alone=True),
+        "tokens": tokens(rounds=200, alone=True),
         "sits-eta": sits("words-eta", "fixed", "direct", rounds=100),
         "franchise": seats("bernoulli", "fixed", GroupedRun("franchise", Ghosts(1), 2, rounds=300)),
         "served": seats("bernoulli", "fixed", GroupedRun("franchise", Ghosts(0))),

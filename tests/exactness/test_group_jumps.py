@@ -19,6 +19,7 @@ from unbounded.engines import build
 from unbounded.engines.local import Serial
 from unbounded.instantiation import Ghosts, OneOpen
 from unbounded.likelihoods import Gaussian
+from unbounded.models.groups import jump
 from unbounded.models.groups.hybrid import HybridGroups
 from unbounded.models.groups.model import FORMS, HierarchicalMeasure
 from unbounded.models.groups.words.likelihood import Tokens
@@ -59,6 +60,17 @@ def test_jumps_alone_agree_with_enumeration_at_length(case, form, n_shards):
         verdict = check(problem(case, "fixed"), run)
         print(case, form, n_shards, more, verdict)
         assert not set(verdict.failures) - ({"slow"} if form == "franchise" or case == "hole" else set()), str(verdict)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("n_shards", [1, 2, 3])
+@pytest.mark.parametrize(("case", "alone"), [("words", True), ("words", False), ("words-both", False)])
+def test_jumps_of_tokens_agree_with_enumeration_at_length(monkeypatch, case, alone, n_shards):
+    monkeypatch.setattr(jump, "by_tokens", lambda model, turn: True)
+    run = GroupedRun("direct", Ghosts(), n_shards, chains=60, rounds=200, options=(("jumps", OFTEN),), alone=alone)
+    verdict = check(problem(case, "fixed"), run)
+    print(case, alone, n_shards, verdict)
+    assert verdict.passed, str(verdict)
 
 
 @pytest.mark.long

@@ -95,14 +95,16 @@ def cut_tokens(
     rng = seed.rng("tokens cut")
     pool = _look(model, engine, min(jumps.anchors, max(8, CELLS // len(pseudo))), rng)
     sets, places = _choose(beta, pool, jumps, rng)
-    ratio, documents, sets = _launch(model, state, engine, sets, _first_guess(pool, sets, places, pseudo, rng))
+    first = _first_guess(pool, sets, places, len(beta), pseudo, rng)
+    ratio, documents, sets = _launch(model, state, engine, sets, first)
     if not sets.topics:
         return state, beta
-    shapes = WIDE * documents[:, ::-1]
+    shapes = 1.0 + WIDE * documents[:, ::-1]
     share = rng.beta(*shapes.T)
     for m, topics in enumerate(sets.topics):
         if len(topics) == 2:
             share[m] = beta[topics[1]] / sets.beta[m]
+    share = np.clip(share, 1e-12, 1.0 - 1e-12)
     cuts = _cuts(state, sets, ratio, np.column_stack([1.0 - share, share]), seed.key("halves of tokens"))
     cuts = cuts._replace(side=sets.places(len(beta))[1])
     found = _pass(state, engine, cuts)
@@ -214,13 +216,15 @@ def _choose(beta: Array, pool: Pool, jumps: Jumps, rng: np.random.Generator) -> 
     return Sets(topics, pool.rows[numbers], whole), pool.anchors[numbers]
 
 
-def _first_guess(pool: Pool, sets: Sets, places: Array, pseudo: Array, rng: np.random.Generator) -> Array:
+def _first_guess(
+    pool: Pool, sets: Sets, places: Array, n_topics: int, pseudo: Array, rng: np.random.Generator
+) -> Array:
     """[2, M, words]: words of both halves, by EM from the anchor's document and another one.
 
     Here whole documents, as far as they are in a set, belong to one half: each of them is a page.
     """
     m, n_words, n_documents = len(sets.topics), len(pseudo), int(pool.document[-1]) + 1
-    of_token = sets.places(int(pool.labels.max()) + 1 + len(pool.labels))[0][pool.labels]
+    of_token = sets.places(n_topics)[0][pool.labels]
     inside = np.flatnonzero(of_token >= 0)
     of_cell = of_token[inside]
     pages, page = np.unique(of_cell * n_documents + pool.document[inside], return_inverse=True)
@@ -270,7 +274,7 @@ def _launch(model: Groups, state: GroupsState, engine: Engine, sets: Sets, halve
             found = _pass(state, engine, cuts)
             gains = _gains(found.totals, pseudo) - found.log_q
             rise = gains - before if number > 0 else HOPELESS * found.tokens.sum(1)
-            worth = np.flatnonzero(gains + (PASSES - 1 - number) * rise > -SLACK)  # mutant: tokens worth
+            worth = np.flatnonzero(gains + (PASSES - 1 - number) * rise > -SLACK)
             halves, before = found.totals[:, worth], gains[worth]
             sets, documents = sets.some(worth), 1.0 + found.documents[worth]
     return Launched(_ratio(halves, pseudo), documents, sets)
@@ -280,7 +284,8 @@ def _cuts(state: GroupsState, sets: Sets, ratio: Array, documents: Array, key: n
     """All halves are to be drawn."""
     masses = state.hyper.gamma * sets.beta[:, None] * documents / documents.sum(1, keepdims=True)
     cut, side = sets.places(len(state.table.counts))
-    return TokenCuts(cut, np.full_like(side, -1), np.full(len(ratio), -1), ratio, masses, sets.anchors, key)
+    none = np.full(len(ratio), -1)
+    return TokenCuts(cut, np.full_like(side, -1), none, ratio, masses, sets.anchors, key)  # mutant: tokens launch
 
 
 # ---- passes over tokens
@@ -379,12 +384,12 @@ def _choose_sides(words, labels, first, size, cuts, tokens, work, out):
         stay = masses[m, 0] + hard[m, 0] + max(soft[m, 0], 0.0)
         away = (masses[m, 1] + hard[m, 1] + max(soft[m, 1], 0.0)) * tokens.ratios[j]
         side = cuts.side[labels[i]]
-        if first + i == cuts.anchors[m]:
+        if first + i == cuts.anchors[m]:  # mutant: tokens anchor
             side = 0
         else:
             if side < 0:
                 side = 1 if uniform(cuts.key, first + i) * (stay + away) < away else 0
-            chance[m] *= (away if side == 1 else stay) / (stay + away)  # mutant: tokens chance
+            chance[m] *= (away if side == 1 else stay) / (stay + away)
         prior = masses[m, side] + hard[m, side]
         chance[m] *= (masses[m, 0] + masses[m, 1] + hard[m, 0] + hard[m, 1]) / prior  # mutant: tokens prior
         if chance[m] < 1e-200 or chance[m] > 1e200:

@@ -29,7 +29,7 @@ from unbounded.sources import Words
 
 PILOT_TOKENS = 200_000
 MOST_TOPICS = 200
-FEWER = 8  # times, for a start from few topics
+FEWER = 3  # times, for a start from few topics
 PILOT_ROUNDS = (100, 30, 30, 20)  # before each round of merges
 NEIGHBOURS = 5
 SHARP = 0.05
