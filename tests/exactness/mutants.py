@@ -81,7 +81,7 @@ def battery() -> dict[str, Callable[[], Any]]:
 
     def tokens(**more: Any) -> Callable[[], Any]:
         def check() -> Any:
-            with mock.patch.object(groups_jump, "by_tokens", lambda model, turn: True):
+            with mock.patch.object(groups_jump, "by_tokens", return_value=True):
                 return sits("words", "fixed", "direct", **more)()
 
         return check

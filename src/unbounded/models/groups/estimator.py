@@ -61,7 +61,8 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
     ----------
     likelihood : str or likelihood, default None
         None: "tokens" for documents, "gaussian" for grouped rows. Or any likelihood of a mixture, or
-        `Tokens(concentration)` to fix the concentration of topics over words or to give it another prior.
+        `Tokens(concentration, base)` to fix the concentration of topics over words or to give it another prior, and to
+        say whether words have a common base that is learned.
     concentration : float or Gamma, default None
         Of the top process, alpha: how many topics. A number fixes it; None is Gamma(1, 1).
     group_concentration : float or Gamma, default None
