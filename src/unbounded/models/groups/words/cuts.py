@@ -100,7 +100,7 @@ def cut_tokens(
     if not sets.topics:
         return state, beta
     shapes = 1.0 + WIDE * documents[:, ::-1]
-    share = rng.beta(*shapes.T)
+    share: Array = rng.beta(shapes[:, 0], shapes[:, 1])
     for m, topics in enumerate(sets.topics):
         if len(topics) == 2:
             share[m] = beta[topics[1]] / sets.beta[m]
@@ -110,7 +110,7 @@ def cut_tokens(
     found = _pass(state, engine, cuts)
     log_ratio = _gains(found.totals, pseudo) - found.log_q
     log_ratio += math.log(state.hyper.alpha) - np.log(share) - np.log1p(-share)  # mutant: tokens beta
-    log_ratio -= _log_density(share, *shapes.T)  # mutant: tokens share
+    log_ratio -= _log_density(share, shapes[:, 0], shapes[:, 1])  # mutant: tokens share
     n_away = found.tokens[:, 1]
     log_ratio += math.log(jumps.joined / (1.0 - jumps.joined))
     log_ratio += np.log(np.maximum(n_away, 0.5) / model.n_rows)  # mutant: tokens choice
