@@ -62,6 +62,7 @@ def battery() -> dict[str, Callable[[], Any]]:
 
     from unbounded.instantiation import Ghosts, OneOpen
     from unbounded.models.groups import jump as groups_jump
+    from unbounded.models.groups.words import cuts as token_cuts
     from unbounded.models.groups.words import kernel
     from unbounded.models.mixtures.jump import Jumps
 
@@ -88,7 +89,8 @@ def battery() -> dict[str, Callable[[], Any]]:
 
     def tokens(**more: Any) -> Callable[[], Any]:
         def check() -> Any:
-            with mock.patch.object(groups_jump, "by_tokens", return_value=True):
+            always = mock.patch.object(groups_jump, "by_tokens", return_value=True)
+            with always, mock.patch.object(token_cuts, "WIDE", 6.0):  # beta's cut matters more
                 return sits("words", "fixed", "direct", **more)()
 
         return check

@@ -22,6 +22,7 @@ from unbounded.likelihoods import Gaussian
 from unbounded.models.groups import jump
 from unbounded.models.groups.hybrid import HybridGroups
 from unbounded.models.groups.model import FORMS, HierarchicalMeasure
+from unbounded.models.groups.words import cuts
 from unbounded.models.groups.words.likelihood import Tokens
 from unbounded.models.mixtures.jump import Jumps
 from unbounded.round import rounds
@@ -67,6 +68,7 @@ def test_jumps_alone_agree_with_enumeration_at_length(case, form, n_shards):
 @pytest.mark.parametrize(("case", "alone"), [("words", True), ("words", False), ("words-both", False)])
 def test_jumps_of_tokens_agree_with_enumeration_at_length(monkeypatch, case, alone, n_shards):
     monkeypatch.setattr(jump, "by_tokens", lambda model, turn: True)
+    monkeypatch.setattr(cuts, "WIDE", 2.0)  # so that beta's cut matters more
     run = GroupedRun("direct", Ghosts(), n_shards, chains=60, rounds=200, options=(("jumps", OFTEN),), alone=alone)
     verdict = check(problem(case, "fixed"), run)
     print(case, alone, n_shards, verdict)

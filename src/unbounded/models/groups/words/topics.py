@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
+from scipy.special import gammaln
 
 from unbounded.arrays import Array
 from unbounded.compiled.draws import LOW_BITS, log_gamma, low_bits, stream, uniform
@@ -376,13 +377,10 @@ def log_evidence(cells, counts, n_words, eta):
     return total
 
 
-@jit
-def log_openings(tables, counts, n_words, eta):
+def log_openings(tables: float, counts: Array, n_words: int, eta: float) -> float:
     """The same given how many tables there are in all, whatever their words: as a function of eta, up to a constant."""
-    total, none = tables * math.log(n_words * eta), math.lgamma(n_words * eta)
-    for k in range(counts.size):
-        total += none - math.lgamma(n_words * eta + counts[k])
-    return total
+    least = n_words * eta
+    return tables * math.log(least) + len(counts) * math.lgamma(least) - float(gammaln(least + counts).sum())
 
 
 @jit
