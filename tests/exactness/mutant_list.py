@@ -225,8 +225,8 @@ MUTANTS = [
         "log_ratio += math.log(state.hyper.alpha)", "tokens",
     ),
     Mutant(
-        "the chance of beta's cut left out", "tokens share",
-        "pass", "tokens",
+        "the chance of beta's cut counted twice", "tokens share",
+        "log_ratio -= 2.0 * _log_density(share, shapes[:, 0], shapes[:, 1])", "tokens",
     ),
     Mutant(
         "the choice of the second topic left out of cuts of tokens", "tokens choice",

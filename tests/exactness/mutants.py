@@ -112,7 +112,7 @@ def battery() -> dict[str, Callable[[], Any]]:
         "sits": sits("words", "fixed", "direct", rounds=120, alone=True),
         "sits-long": sits("words", "fixed", "direct", rounds=400, alone=True),
         "sits-rows": sits("bit", "fixed", "direct", rounds=120, alone=True),
-        "tokens": tokens(rounds=200, alone=True),
+        "tokens": tokens(chains=80, rounds=150, alone=True, seed=5),
         "sits-eta": sits("words-eta", "fixed", "direct", rounds=100),
         "franchise": seats("bernoulli", "fixed", GroupedRun("franchise", Ghosts(1), 2, rounds=300)),
         "served": seats("bernoulli", "fixed", GroupedRun("franchise", Ghosts(0))),
