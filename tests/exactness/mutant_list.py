@@ -224,7 +224,7 @@ MUTANTS = [
     ),
     Mutant(
         "topics cut only where there are two", "jump due",
-        "if state.round % _every(model, state.round, jumps) > 0 or len(state.occupied) == 1:", "sits",
+        "return jump(self, state, engine, self.jumps, turn) if len(state.occupied) > 1 else state", "sits",
     ),
     Mutant(
         "top weights without room for new topics", "sit weights",
@@ -253,7 +253,59 @@ MUTANTS = [
     ),
     Mutant(
         "jumps with eta as it was in the beginning", "of tables eta",
-        "return TableWords(self.likelihood.eta, self.likelihood.n_terms, self._frequent)", "sits-eta",
+        "return TableWords(self.likelihood.pseudo, self._frequent)", "sits-eta",
+    ),
+    Mutant(
+        "the room for beta left out of cuts of tokens", "tokens beta",
+        "log_ratio += math.log(state.hyper.alpha)", "tokens",
+    ),
+    Mutant(
+        "the chance of beta's cut counted twice", "tokens share",
+        "log_ratio -= 2.0 * _log_density(share, shapes[:, 0], shapes[:, 1])", "tokens",
+    ),
+    Mutant(
+        "the choice of the second topic left out of cuts of tokens", "tokens choice",
+        "pass", "tokens",
+    ),
+    Mutant(
+        "a launch of tokens that looks at the current halves", "tokens launch",
+        "return TokenCuts(cut, side, np.full(len(ratio), -1), ratio, masses, sets.anchors, key)", "tokens",
+    ),
+    Mutant(
+        "anchors counted in what tokens choose", "tokens anchor",
+        "if False:", "tokens",
+    ),
+    Mutant(
+        "documents left out of cuts of tokens", "tokens prior",
+        "chance[m] *= (2.0 if prior > 0 else 1.0)", "tokens",
+    ),
+    Mutant(
+        "jumps with words as if all had the same base", "of tables eta",
+        "return TableWords(hyper.eta * self.likelihood.base, self._frequent)", "sits-base",
+    ),
+    Mutant(
+        "new topics have all words alike, whatever the base", "sweep apart",
+        "apart = birth + flat", "base",
+    ),
+    Mutant(
+        "private topics have all words alike", "weigh own",
+        "own = eta", "base",
+    ),
+    Mutant(
+        "topics that are drawn have words alike that they lack", "draw alike",
+        "_draw_alike(trials, trials.pseudo.mean(), w * atoms, (w + 1) * atoms, cells)", "base",
+    ),
+    Mutant(
+        "tables of words opened too seldom", "base tables open",
+        "opened += uniform(key, n) * (a + j + 1.0) < a", "base",
+    ),
+    Mutant(
+        "the prior of the base forgotten", "base draw",
+        "base = rng.standard_gamma(0.2 + tables)", "base",
+    ),
+    Mutant(
+        "eta moved by the base's tables, one of them too many", "base eta",
+        "evidence = partial(words.log_openings, tables.sum() + 1.0, counts.astype(float), self.n_terms)", "base",
     ),
     Mutant(
         "counts in the tail include the row itself", "move weights",
@@ -581,7 +633,7 @@ MUTANTS = [
     ),
     Mutant(
         "hierarchical: held topics smooth no shard", "sweep sums",
-        "sums = topics.smooth[:, 0].copy()", "lone",
+        "sums = np.column_stack([topics.smooth[:, 0], words.base])", "lone",
     ),
     Mutant(
         "hierarchical: alias tables that never send on", "draw result",

@@ -61,6 +61,8 @@ def battery() -> dict[str, Callable[[], Any]]:
     from problems import problem
 
     from unbounded.instantiation import Ghosts, OneOpen
+    from unbounded.models.groups import jump as groups_jump
+    from unbounded.models.groups.words import cuts as token_cuts
     from unbounded.models.groups.words import kernel
     from unbounded.models.mixtures.jump import Jumps
 
@@ -85,6 +87,14 @@ def battery() -> dict[str, Callable[[], Any]]:
     def sits(case: str, measure: str, form: str, **more: Any) -> Callable[[], Any]:
         return seats(case, measure, GroupedRun(form, Ghosts(), 2, options=(("jumps", often),), **more))
 
+    def tokens(**more: Any) -> Callable[[], Any]:
+        def check() -> Any:
+            always = mock.patch.object(groups_jump, "by_tokens", return_value=True)
+            with always, mock.patch.object(token_cuts, "WIDE", 6.0):  # beta's cut matters more
+                return sits("words", "fixed", "direct", **more)()
+
+        return check
+
     def halves(case: str, measure: str, kind: str, n: int = 4, **more: Any) -> Callable[[], Any]:
         return lambda: jumps.check(problem(case, measure, n), jumps.Moves(kind, **more))
 
@@ -105,6 +115,7 @@ def battery() -> dict[str, Callable[[], Any]]:
         "sits": sits("words", "fixed", "direct", rounds=120, alone=True),
         "sits-long": sits("words", "fixed", "direct", rounds=400, alone=True),
         "sits-rows": sits("bit", "fixed", "direct", rounds=120, alone=True),
+        "tokens": tokens(chains=80, rounds=150, alone=True, seed=5),
         "sits-eta": sits("words-eta", "fixed", "direct", rounds=100),
         "franchise": seats("bernoulli", "fixed", GroupedRun("franchise", Ghosts(1), 2, rounds=300)),
         "served": seats("bernoulli", "fixed", GroupedRun("franchise", Ghosts(0))),
@@ -118,6 +129,8 @@ def battery() -> dict[str, Callable[[], Any]]:
         "shared": seats("words", "fixed", GroupedRun("direct", Ghosts(8), 2, rounds=800)),
         "tables": tables,
         "eta": seats("words-eta", "sampled", GroupedRun("direct", Ghosts(), 2)),
+        "base": seats("words-both", "fixed", GroupedRun("direct", Ghosts(1), 2, rounds=250)),
+        "sits-base": sits("words-both", "fixed", "direct", rounds=150),
         "buffet": columns("gaussian-3", "bb-1", 3, FeatureRun(Ghosts(0))),
         "buffet-2": columns("gaussian-3", "bb-2", 3, FeatureRun(Ghosts(0))),
         "order": columns("gaussian-holes", "bb-2", 3, FeatureRun(Ghosts(0), chains=400, rounds=400)),
