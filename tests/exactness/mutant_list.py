@@ -541,11 +541,43 @@ MUTANTS = [
     ),
     Mutant(
         "features: columns in one order only, of those that fit the pool", "discovery order",
-        "return value - _log_choices(here.size, k)", "discoveries",
+        "return value - _log_choices(here.size, k)", "choices",
     ),
     Mutant(
         "features: any columns as likely to be replaced together", "similar choice",
-        "value += math.log(1.0 / np.count_nonzero(weight))", "discoveries",
+        "value += math.log(1.0 / np.count_nonzero(weight))", "choices",
+    ),
+    Mutant(
+        "features: any column as likely to be replaced", "common choice",
+        "weight, value = _in_line(here, chosen[0]), -math.log(here.size)", "choices",
+    ),
+    Mutant(
+        "features: the pool decides twice about folds", "fold decision",
+        "if math.log(rng.random()) >= log_ratio:", "foretold",
+    ),
+    Mutant(
+        "features: every column is flipped", "flip decision",
+        "if other is not None:", "turns",
+    ),
+    Mutant(
+        "features: columns of ones are born whatever they say", "ones more",
+        "log_ratio = 0.0", "turns",
+    ),
+    Mutant(
+        "features: flips without the factors of counts", "flip entries",
+        "entries = here.entries", "flips",
+    ),
+    Mutant(
+        "features: flips as if as many rows had the column", "flip members",
+        "members[k] = m", "flips",
+    ),
+    Mutant(
+        "features: an intercept around zero, whatever its level", "intercept level",
+        "return -self.centre, scales.base", "level",
+    ),
+    Mutant(
+        "features: the scale of loadings counts the intercept", "free loadings",
+        "free = A", "level",
     ),
     Mutant(
         "features: loadings grow, and their volume does not", "multiple volume",

@@ -45,6 +45,7 @@ def battery() -> dict[str, Callable[[], Any]]:
     """Fast checks by name; together they use all that the mutants touch."""
     import answers
     import enumeration
+    import feature_geweke
     import feature_jumps
     import feature_problems
     import feature_truth
@@ -136,9 +137,14 @@ def battery() -> dict[str, Callable[[], Any]]:
         "order": columns("gaussian-holes", "bb-2", 3, FeatureRun(Ghosts(0), chains=400, rounds=400)),
         "ghosts": columns("sharp", "bb-1", 3, FeatureRun(Ghosts(), 2, rounds=100)),
         "folds": moved("gaussian-3", "bb-2", 3, Moves("fold", tries=0, folds=4, chains=60, rounds=100)),
+        "foretold": moved("sharp", "bb-1", 3, Moves("fold", 1, 1, True, tries=0, folds=4, chains=160, rounds=60)),
         "deaths": moved("gaussian-3", "bb-2", 3, Moves("death", ahead=0.75, chains=80, rounds=100)),
         "absorptions": moved("gaussian-1", "bb-1", 3, Moves("absorption", 1, tries=4, chains=320, rounds=100)),
         "discoveries": moved("gaussian-3", "bb-2", 3, Moves("discovery", 1, tries=2, chains=240, rounds=100)),
+        "choices": feature_jumps.choices,
+        "flips": lambda: feature_jumps.flipped("bnb-6"),
+        "turns": moved("gaussian-intercept", "bb-2", 3, Moves("death", ahead=0.75, chains=80, rounds=60)),
+        "level": lambda: feature_geweke.check(feature_geweke.Joint("bb", "level", Ghosts(), 2, replicates=60)),
         "multiples": moved("gaussian-3", "gp-2", 2, Moves("multiple", 1, chains=160, rounds=100)),
         "promises": moved("sharp", "bb-1", 3, Moves("death", 2, 2, strict=True, rounds=100)),
         "sweeps": columns("gaussian-3", "bb-2", 3, FeatureRun(Ghosts(30), 2, 3, rounds=100)),
