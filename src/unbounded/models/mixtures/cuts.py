@@ -91,7 +91,7 @@ def _look_at(model: Mixture[Any], shard: LabelShard, own: tuple[Array, Array, Ar
     rows = some_rows(shard.data, pool, model.likelihood.n_terms)
     coarse, which = model.coarse
     terms = rows[:, which] if is_csr(rows) else coarse.terms(rows)
-    return terms, positions[shard.labels[pool]], positions[shard.labels[partners]]
+    return terms, positions[shard.labels_of(pool)], positions[shard.labels_of(partners)]
 
 
 def _disjoint(counts: Array, drawn: Sequence[tuple[int, int, int, bool]], most: float) -> list[Proposal]:

@@ -19,7 +19,7 @@ from unbounded.models.labelled.labels import Atoms, LabelShard
 from unbounded.models.mixtures.hybrid import HybridMixture
 from unbounded.models.mixtures.jump import Jumps
 from unbounded.models.mixtures.message import MixtureRound, MixtureShare
-from unbounded.models.mixtures.model import Mixture, MixtureState, RowShards
+from unbounded.models.mixtures.model import Mixture, MixtureState
 from unbounded.randomness import generator
 from unbounded.round import rounds
 from unbounded.rows import rows_of
@@ -87,7 +87,7 @@ def pilot(model: Mixture[Any], X: Any, rng: np.random.Generator) -> tuple[Array,
     short = HybridMixture(setup, Grown(), Jumps(every=1, share=1.0))
     n_rounds = ROUNDS_PER_CYCLE[len(rows) >= FEW_ROWS]
     part = X[rows]
-    few = Serial(RowShards(part, model.likelihood, 1))
+    few = Serial(short.recipe(part))
     try:
         (completed,) = few.map(LabelShard.completed)
         filled = part if completed is None else completed
