@@ -45,11 +45,11 @@ def check(name: Any, kinds: Iterable[str]) -> None:
         found(name)
 
 
-def resolve(name: Any) -> Any:
-    """The device that "auto" means here: a GPU if there is one."""
+def resolve(name: Any, kinds: Iterable[str]) -> Any:
+    """The device that "auto" means here: a GPU if there is one, and a kernel for it."""
     if name != AUTO:
         return name
-    return "cpu" if missing() or interpreted() else CUDA
+    return "cpu" if CUDA not in kinds or missing() or interpreted() else CUDA
 
 
 def found(name: str) -> Any:

@@ -1,7 +1,8 @@
 """Scores of rows under many atoms, in one of two forms, computed in tiles that never leave the chip.
 
-Linear: score = matrix . values + bias. Quadratic: score = bias - |values . matrix - offset|^2 / 2, several atoms in one
-product. Single precision takes three passes of tensor cores where one would lose digits.
+Linear: score = matrix . cells + bias. Quadratic: score = bias - |cells . matrix - offset|^2 / 2, several atoms in one
+product. Tensor cores see the first ten binary digits of a number, so that in single precision numbers are cut in two,
+and products are three (Markidis et al. 2018).
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ class Scored(NamedTuple):
     """What rows are scored by, on the device."""
 
     matrix: Any
+    rest: Any  # what the leading digits of the matrix leave out; in double precision the matrix once more
     offset: Any
     bias: Any
     usable: int
@@ -48,47 +50,67 @@ def shape_of(atoms: Atoms, usable: int) -> Shape:
     """Tiles for so many atoms."""
     double = atoms.matrix.dtype == "float64"
     columns = max(LEAST, triton.next_power_of_2(atoms.matrix.shape[1]))
-    most = 64 if double else 128
-    tile = min(most, max(LEAST, triton.next_power_of_2(max(usable, 1))))
+    tile = min(64 if double else 128, max(LEAST, triton.next_power_of_2(max(usable, 1))))
     if atoms.offset is None:
         return Shape(min(columns, 64), 0, tile, double)
-    return Shape(columns, min(tile, max(1, most // columns)), tile, double)
+    return Shape(columns, max(1, 64 // columns), tile, double)
 
 
 def scored(atoms: Atoms, usable: int, shape: Shape, device: Any) -> Scored:
     """Atoms on the device, padded to whole tiles; those that are not usable have no weight."""
     n_atoms = max(1, -(-usable // shape.tile)) * shape.tile
     matrix, bias = torch.from_numpy(atoms.matrix[:usable]).to(device), torch.from_numpy(atoms.bias[:usable]).to(device)
-    full = torch.full((n_atoms,), float("-inf"), dtype=matrix.dtype, device=device)
+    kind = {"dtype": matrix.dtype, "device": device}
+    full = torch.full((n_atoms,), float("-inf"), **kind)
     full[:usable] = bias
     if atoms.offset is None:
         rows = -(-matrix.shape[1] // shape.columns) * shape.columns
-        padded = torch.zeros((rows, n_atoms), dtype=matrix.dtype, device=device)
+        padded = torch.zeros((rows, n_atoms), **kind)
         padded[: matrix.shape[1], :usable] = matrix.T
-        return Scored(padded, padded, full, usable)
+        return Scored(*_halves(padded), padded, full, usable)
     d, group = matrix.shape[1], shape.group
-    offset = torch.zeros((n_atoms, shape.columns), dtype=matrix.dtype, device=device)
+    offset = torch.zeros((n_atoms, shape.columns), **kind)
     offset[:usable, :d] = torch.from_numpy(atoms.offset[:usable]).to(device)
-    padded = torch.zeros((n_atoms // group, shape.columns, group, shape.columns), dtype=matrix.dtype, device=device)
-    whole = torch.zeros((n_atoms, d, d), dtype=matrix.dtype, device=device)
-    whole[:usable] = matrix
-    padded[:, :d, :, :d] = whole.view(n_atoms // group, group, d, d).transpose(1, 2)
-    return Scored(padded, offset, full, usable)
+    whole = torch.zeros((n_atoms, shape.columns, shape.columns), **kind)
+    whole[:usable, :d, :d] = matrix
+    padded = whole.view(-1, group, shape.columns, shape.columns).transpose(1, 2).contiguous()
+    return Scored(*_halves(padded), offset, full, usable)
+
+
+def _halves(matrix: Any) -> tuple[Any, Any]:
+    """(leading digits, the rest) of single precision."""
+    if matrix.dtype == torch.float64:
+        return matrix, matrix
+    leading = (matrix.view(torch.int32) & -8192).view(torch.float32)
+    return leading, matrix - leading
 
 
 @triton.jit
-def product(x, w, DOUBLE: tl.constexpr):
+def leading(x, DOUBLE: tl.constexpr):
+    """The digits that tensor cores see."""
     if DOUBLE:
-        return tl.dot(x, w, out_dtype=tl.float64)
+        return x
     else:
-        return tl.dot(x, w, input_precision="tf32x3")
+        return (x.to(tl.int32, bitcast=True) & -8192).to(tl.float32, bitcast=True)
 
 
 @triton.jit
-def load_rows(values, rows, ok, first, width, COLUMNS: tl.constexpr, DOUBLE: tl.constexpr):
-    """[rows, COLUMNS]: values of rows from column `first` on; nothing where there are none."""
+def product(high, low, matrix, rest, at, DOUBLE: tl.constexpr):
+    """Rows, given as leading digits and the rest, times the part of a matrix that lies `at` these places."""
+    w = tl.load(matrix + at)
+    if DOUBLE:
+        return tl.dot(high, w, out_dtype=tl.float64)
+    else:
+        total = tl.dot(low, w, input_precision="tf32")
+        total = tl.dot(high, tl.load(rest + at), total, input_precision="tf32")
+        return tl.dot(high, w, total, input_precision="tf32")
+
+
+@triton.jit
+def load_rows(cells, rows, ok, first, width, COLUMNS: tl.constexpr, DOUBLE: tl.constexpr):
+    """[rows, COLUMNS]: cells of rows from column `first` on; nothing where there are none."""
     js = first + tl.arange(0, COLUMNS)
-    at = values + rows[:, None].to(tl.int64) * width + js[None, :]
+    at = cells + rows[:, None].to(tl.int64) * width + js[None, :]
     x = tl.load(at, mask=ok[:, None] & (js < width)[None, :], other=0.0)
     if DOUBLE:
         x = x.to(tl.float64)
@@ -96,36 +118,39 @@ def load_rows(values, rows, ok, first, width, COLUMNS: tl.constexpr, DOUBLE: tl.
 
 
 @triton.jit
-def linear_tile(values, rows, ok, width, atoms, t, SHAPE: tl.constexpr, BLOCK: tl.constexpr):
-    """Scores of a tile of atoms."""
+def linear_tile(cells, rows, ok, width, atoms, t, SHAPE: tl.constexpr, BLOCK: tl.constexpr):
+    """[rows, atoms]: scores of a tile of atoms."""
     COLUMNS: tl.constexpr = SHAPE[0]
     TILE: tl.constexpr = SHAPE[2]
     ks = t * TILE + tl.arange(0, TILE)
     n_atoms = tl.cdiv(atoms.usable, TILE) * TILE
     scores = tl.zeros((BLOCK, TILE), tl.float64 if SHAPE[3] else tl.float32)
     for first in range(0, width, COLUMNS):
-        x = load_rows(values, rows, ok, first, width, COLUMNS, SHAPE[3])
+        x = load_rows(cells, rows, ok, first, width, COLUMNS, SHAPE[3])
+        high = leading(x, SHAPE[3])
         js = first + tl.arange(0, COLUMNS)
-        w = tl.load(atoms.matrix + js[:, None].to(tl.int64) * n_atoms + ks[None, :])
-        scores += product(x, w, SHAPE[3])
+        at = js[:, None] * n_atoms + ks[None, :]
+        scores += product(high, x - high, atoms.matrix, atoms.rest, at, SHAPE[3])
     return scores + tl.load(atoms.bias + ks)[None, :]
 
 
 @triton.jit
-def quadratic_tile(x, atoms, t, SHAPE: tl.constexpr, BLOCK: tl.constexpr):
-    """Scores of a tile of atoms, some of them in each product."""
+def quadratic_tile(high, low, atoms, t, room, SHAPE: tl.constexpr, BLOCK: tl.constexpr):
+    """The same, some atoms in each product; `room` [atoms, rows] is where scores wait for the others of their rows."""
     COLUMNS: tl.constexpr = SHAPE[0]
     GROUP: tl.constexpr = SHAPE[1]
     TILE: tl.constexpr = SHAPE[2]
-    GROUPS: tl.constexpr = TILE // GROUP
     WIDTH: tl.constexpr = GROUP * COLUMNS
-    js, cs, gs = tl.arange(0, COLUMNS), tl.arange(0, WIDTH), tl.arange(0, GROUPS)
-    squares = tl.zeros((BLOCK, GROUPS, GROUP), tl.float64 if SHAPE[3] else tl.float32)
-    for g in range(0, tl.minimum(GROUPS, tl.cdiv(atoms.usable - t * TILE, GROUP))):
-        at = (t * GROUPS + g) * WIDTH
-        w = tl.load(atoms.matrix + at * COLUMNS + js[:, None] * WIDTH + cs[None, :])
-        white = product(x, w, SHAPE[3]) - tl.load(atoms.offset + at + cs)[None, :]
-        own = tl.sum(tl.reshape(white * white, (BLOCK, GROUP, COLUMNS)), 2)
-        squares = tl.where((gs == g)[None, :, None], own[:, None, :], squares)
-    ks = t * TILE + tl.arange(0, TILE)
-    return tl.load(atoms.bias + ks)[None, :] - 0.5 * tl.reshape(squares, (BLOCK, TILE))
+    js, cs, gs, rs = tl.arange(0, COLUMNS), tl.arange(0, WIDTH), tl.arange(0, GROUP), tl.arange(0, BLOCK)
+    for g in range(0, tl.minimum(TILE // GROUP, tl.cdiv(atoms.usable - t * TILE, GROUP))):
+        first = (t * (TILE // GROUP) + g) * WIDTH
+        at = first * COLUMNS + js[:, None] * WIDTH + cs[None, :]
+        white = product(high, low, atoms.matrix, atoms.rest, at, SHAPE[3]) - tl.load(atoms.offset + first + cs)[None, :]
+        squares = tl.sum(tl.reshape(white * white, (BLOCK, GROUP, COLUMNS)), 2)
+        tl.store(room + (g * GROUP + gs)[None, :] * BLOCK + rs[:, None], squares)
+    tl.debug_barrier()
+    ks = tl.arange(0, TILE)
+    there = t * TILE + ks < atoms.usable
+    squares = tl.load(room + ks[None, :] * BLOCK + rs[:, None], mask=there[None, :], other=0.0)
+    tl.debug_barrier()
+    return tl.load(atoms.bias + t * TILE + ks)[None, :] - 0.5 * squares

@@ -6,6 +6,7 @@ one takes over by its share of the weight so far.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -13,9 +14,8 @@ import triton
 import triton.language as tl
 
 from unbounded.gpu.draws import key_at, stream, uniform
-from unbounded.gpu.forms import Scored, Shape, linear_tile, load_rows, quadratic_tile
+from unbounded.gpu.forms import Scored, Shape, leading, linear_tile, load_rows, quadratic_tile
 
-BLOCK = 64
 OPEN, APART = 1, 2  # marks of rows: it is open; it is in no atom that all share
 
 
@@ -59,7 +59,7 @@ def _drawn(scores, u, last):
 
 
 @triton.jit
-def _draw(rows, numbers, ok, atoms, key, SHAPE: tl.constexpr, BLOCK: tl.constexpr):
+def _draw(rows, numbers, ok, atoms, key, room, SHAPE: tl.constexpr, BLOCK: tl.constexpr):
     """(log of the usable atoms' weight, drawn atom) of a block of rows."""
     TILE: tl.constexpr = SHAPE[2]
     counter = rows.first + numbers.to(tl.int64)
@@ -68,9 +68,11 @@ def _draw(rows, numbers, ok, atoms, key, SHAPE: tl.constexpr, BLOCK: tl.constexp
     choice = tl.zeros((BLOCK,), tl.int32)
     if SHAPE[1] > 0:
         x = load_rows(rows.cells, numbers, ok, 0, rows.width, SHAPE[0], SHAPE[3])
+        high = leading(x, SHAPE[3])
+        low = x - high
     for t in range(0, tl.cdiv(atoms.usable, TILE)):
         if SHAPE[1] > 0:
-            scores = quadratic_tile(x, atoms, t, SHAPE, BLOCK)
+            scores = quadratic_tile(high, low, atoms, t, room, SHAPE, BLOCK)
         else:
             scores = linear_tile(rows.cells, numbers, ok, rows.width, atoms, t, SHAPE, BLOCK)
         own = key if t == 0 else stream(key, 2 * t)
@@ -84,12 +86,12 @@ def _draw(rows, numbers, ok, atoms, key, SHAPE: tl.constexpr, BLOCK: tl.constexp
     return top.to(tl.float64) + tl.log(total.to(tl.float64)), choice
 
 
-@triton.jit(do_not_specialize=["turn"])
-def _pick(rows, atoms, apart, turn, SHAPE: tl.constexpr, BLOCK: tl.constexpr):
-    numbers = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+@triton.jit
+def _pick_block(block, rows, atoms, apart, turn, room, SHAPE: tl.constexpr, BLOCK: tl.constexpr):
+    numbers = block * BLOCK + tl.arange(0, BLOCK)
     ok = numbers < rows.n
     counter = rows.first + numbers.to(tl.int64)
-    log_usable, choice = _draw(rows, numbers, ok, atoms, key_at(apart.keys, 3 * turn), SHAPE, BLOCK)
+    log_usable, choice = _draw(rows, numbers, ok, atoms, key_at(apart.keys, 3 * turn), room, SHAPE, BLOCK)
     z = tl.load(rows.labels + numbers, mask=ok, other=0)
     log_new = tl.load(rows.log_new + numbers, mask=ok, other=0.0)
     odds = tl.exp(tl.minimum(log_new + apart.log_birth - log_usable, 80.0))  # of a birth
@@ -102,17 +104,52 @@ def _pick(rows, atoms, apart, turn, SHAPE: tl.constexpr, BLOCK: tl.constexpr):
     z = tl.where(free & ~born, choice, z)
     z = tl.where(free & born & (slot < 0), -1, z)
     rate = apart.rate + apart.boost * odds
-    is_open = uniform(key_at(apart.keys, 3 * turn + 2), counter) < rate  # mutant: device open rows
+    is_open = uniform(key_at(apart.keys, 3 * turn + 2), counter) < rate
     beyond = (z < 0) | (z >= apart.shared)
     tl.store(rows.labels + numbers, z, mask=ok)
     tl.store(rows.marks + numbers, is_open.to(tl.int8) + 2 * beyond.to(tl.int8), mask=ok)
 
 
+@triton.jit(do_not_specialize=["turn"])
+def _pick(rows, atoms, apart, turn, room, SHAPE: tl.constexpr, BLOCK: tl.constexpr):
+    pid = tl.program_id(0)
+    own = room + pid * SHAPE[2] * BLOCK
+    for block in range(pid, tl.cdiv(rows.n, BLOCK), tl.num_programs(0)):
+        _pick_block(block, rows, atoms, apart, turn, own, SHAPE, BLOCK)
+
+
+class Launch(NamedTuple):
+    """How a kernel is laid out on the device."""
+
+    block: int
+    warps: int
+    stages: int
+
+
+def launch_of(shape: Shape) -> Launch:
+    if shape.group == 0:
+        return Launch(64, 4, 2)
+    if shape.columns > 64:
+        return Launch(32 if shape.double else 64, 4, 1)
+    if shape.double:
+        return Launch(32 if shape.columns < 64 else 64, 4, 2)
+    return Launch(128, 8, 2 if shape.columns < 64 else 3)
+
+
+@cache
+def _programs(device: Any) -> int:
+    """So many that all of the device is busy; each goes through many blocks of rows."""
+    return 4 * torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 2
+
+
 def pick(rows: PickRows, atoms: Scored, apart: Apart, turn: int, shape: Shape) -> None:
     """Redraw labels in place: -1 is a birth. Rows that are marked are for the host to look at."""
-    if rows.n:
-        warps = 4 if shape.columns <= 32 else 8
-        _pick[(triton.cdiv(rows.n, BLOCK),)](rows, atoms, apart, turn, shape, BLOCK, num_warps=warps)
+    if not rows.n:
+        return
+    block, warps, stages = launch_of(shape)
+    programs = min(_programs(rows.cells.device), triton.cdiv(rows.n, block))
+    room = torch.empty(programs * shape.tile * block, dtype=atoms.bias.dtype, device=rows.cells.device)
+    _pick[(programs,)](rows, atoms, apart, turn, room, shape, block, num_warps=warps, num_stages=stages)
 
 
 def marked(labels: Any, marks: Any) -> tuple[Any, Any, Any]:

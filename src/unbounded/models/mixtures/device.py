@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import torch
 
-from unbounded.arrays import Array, is_csr
+from unbounded.arrays import Array
 from unbounded.contracts import Summary
 from unbounded.gpu import forms, pick, sets
 from unbounded.gpu.device import found
@@ -28,9 +28,9 @@ from unbounded.models.labelled.labels import FLOAT32_TOLERANCE, Atoms, LabelShar
 from unbounded.models.mixtures.kernel import FREE_SLOTS, CompiledLabels, Scope, sweep
 from unbounded.models.mixtures.message import MixturePart, SweepKeys
 from unbounded.randomness import stream
-from unbounded.rows import Csr, row_blocks
+from unbounded.rows import row_blocks
 
-OPEN_ROWS, BOOST = 1024, 16.0  # rows of a shard that are open whatever they are; how many times its odds of a birth
+OPEN_ROWS, BOOST = 1024, 16.0  # rows of a shard that are open, about, whatever they are; how many times odds of births
 ON_HOST, OPENING = 2**62, 2**62 + 1  # streams of a sweep's keys
 
 
@@ -52,12 +52,11 @@ class DeviceTail:
 
 @dataclass(frozen=True)
 class DeviceLabels:
-    """open_rows: how many rows of a shard are open, about, however well the usable atoms explain them."""
+    """dtype: the precision of scores; rounds that would lose accuracy in float32 run in float64."""
 
     likelihood: Bound
     dtype: str = "float64"
     device: str = "cuda"
-    open_rows: int = OPEN_ROWS
 
     shard: ClassVar = DeviceShard
 
@@ -202,7 +201,7 @@ class DeviceLabels:
         on_device = torch.from_numpy(np.array(keys).view(np.int64)).to(self.place)
         log_birth = math.log(part.law.birth * part.law.scale / part.law.base) if part.law.birth > 0.0 else -math.inf
         alone = not part.law.makes_atoms and not part.n_private
-        rate = 0.0 if alone else min(1.0, self.open_rows / max(len(shard.data), 1))
+        rate = 0.0 if alone else min(1.0, OPEN_ROWS / max(len(shard.data), 1))
         for turn, own in enumerate(part.keys):
             lone = torch.from_numpy(np.append(tail.members == 1, False).astype(np.int8)).to(self.place)
             rows = pick.PickRows(*held._replace(labels=shard.placed()), *held.cells.shape, shard.first)
@@ -252,4 +251,6 @@ class DeviceLabels:
             held.labels[there] = torch.from_numpy(part.n_shared + slots).to(self.place)
         counts, statistics = self.count(shard, part.n_shared)
         own = self.totals(shard.data[tail.rows], slots, int(alive.sum()))
-        return shard.summary(part.n_shared, Atoms(np.append(counts, own.counts), np.append(statistics, own.statistics, 0)))
+        return shard.summary(
+            part.n_shared, Atoms(np.append(counts, own.counts), np.append(statistics, own.statistics, 0))
+        )

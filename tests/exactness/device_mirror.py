@@ -1,0 +1,118 @@
+"""What kernels of a GPU do, in NumPy: slow code by other means, to compare them with, and quick enough for enumeration.
+
+Triton's interpreter takes a tenth of a second for what this does in a millisecond; `tests/gpu` compares the two.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import torch
+
+from unbounded.gpu import sets
+from unbounded.models.mixtures import device
+from unbounded.randomness import stream, uniforms
+
+
+def scores(cells: np.ndarray, atoms: Any, shape: Any) -> np.ndarray:
+    """[n, usable]: scores of rows, in double precision."""
+    cells, matrix, bias = cells.astype(float), atoms.matrix.numpy().astype(float), atoms.bias.numpy().astype(float)
+    if shape.group == 0:
+        return cells @ matrix[: cells.shape[1], : atoms.usable] + bias[: atoms.usable]
+    factors = matrix.transpose(0, 2, 1, 3).reshape(-1, shape.columns, shape.columns)[: atoms.usable, : cells.shape[1]]
+    white = np.einsum("rj,kji->rki", cells, factors) - atoms.offset.numpy().astype(float)[: atoms.usable]
+    return bias[: atoms.usable] - 0.5 * (white**2).sum(2)
+
+
+def drawn(values: np.ndarray, key: np.uint64, numbers: np.ndarray, tile: int) -> tuple[np.ndarray, np.ndarray]:
+    """(log of the sum of weights, chosen atom) of each row: one tile after another."""
+    log_total, choice = np.full(len(values), -np.inf), np.zeros(len(values), int)
+    for t, first in enumerate(range(0, values.shape[1], tile)):
+        part = values[:, first : first + tile]
+        sums = np.cumsum(np.exp(part - part.max(1, keepdims=True)), axis=1)
+        u = uniforms(key if t == 0 else stream(key, 2 * t), numbers)
+        here = np.minimum((sums < u[:, None] * sums[:, -1:]).sum(1), part.shape[1] - 1)
+        log_here = part.max(1) + np.log(sums[:, -1])
+        log_total = np.logaddexp(log_total, log_here)
+        takes = uniforms(stream(key, 2 * t + 1), numbers) < np.exp(log_here - log_total)
+        choice = np.where((t == 0) | takes, first + here, choice)
+    return log_total, choice
+
+
+def pick(rows: Any, atoms: Any, apart: Any, turn: int, shape: Any) -> None:
+    if not rows.n:
+        return
+    label, birth, opening = apart.keys.numpy().view(np.uint64)[turn]
+    numbers, z = rows.first + np.arange(rows.n), rows.labels.numpy()
+    log_usable, choice = drawn(scores(rows.cells.numpy(), atoms, shape), label, numbers, shape.tile)
+    with np.errstate(invalid="ignore", over="ignore"):
+        odds = np.exp(rows.log_new.numpy() + apart.log_birth - log_usable) if atoms.usable else np.full(rows.n, np.inf)
+    born = uniforms(birth, numbers) * (1.0 + odds) >= 1.0
+    slot = z - apart.shared
+    lone = (slot >= 0) & (apart.lone.numpy()[np.maximum(slot, 0)] != 0)
+    free = (z < atoms.usable) | lone
+    new = np.where(free & ~born, choice, np.where(free & born & (slot < 0), -1, z))
+    is_open = uniforms(opening, numbers) < apart.rate + apart.boost * odds
+    beyond = (new < 0) | (new >= apart.shared)
+    rows.labels[:] = torch.from_numpy(new.astype(np.int32))
+    rows.marks[:] = torch.from_numpy((is_open + 2 * beyond).astype(np.int8))
+
+
+def terms(cells: np.ndarray, quadratic: bool) -> np.ndarray:
+    if not quadratic:
+        return cells
+    a, b = np.triu_indices(cells.shape[1])
+    return np.concatenate([cells[:, a] * cells[:, b], cells], axis=1)
+
+
+def ranges(by_set: Any) -> list[tuple[int, int]]:
+    edges = by_set.starts.tolist()
+    return list(pairwise(edges))
+
+
+def sums(rows: Any, by_set: Any, share: Any, quadratic: bool) -> Any:
+    ordered = terms(rows.cells.numpy().astype(float), quadratic)[by_set.order.numpy()]
+    weighted = ordered if share is None else ordered * share.numpy()[:, None]
+    empty = np.zeros((0, weighted.shape[1]))
+    return torch.from_numpy(np.stack([*empty, *(weighted[a:b].sum(0) for a, b in ranges(by_set))]))
+
+
+def cut(rows: Any, by_set: Any, cuts: Any, codes: Any, soft: bool) -> tuple[Any, Any, Any]:
+    cells, order = rows.cells.numpy().astype(float), by_set.order.numpy()
+    share, log_q = np.zeros(len(order)), np.zeros(by_set.n_sets)
+    totals = np.zeros(by_set.n_sets)
+    for m, (a, b) in enumerate(ranges(by_set)):
+        x, numbers = cells[order[a:b]], codes.first + order[a:b]
+        odds = x @ cuts.linear.numpy()[m] + cuts.constant.numpy()[m]
+        if cuts.matrix is not None:
+            odds += np.einsum("ri,ij,rj->r", x, cuts.matrix.numpy()[m, : x.shape[1], : x.shape[1]], x)
+        away, stay = -np.logaddexp(0.0, -odds), -np.logaddexp(0.0, odds)
+        side = codes.side.numpy()[codes.labels.numpy()[order[a:b]]]
+        hard = np.where(side >= 0, side, uniforms(cuts.key.numpy().view(np.uint64)[0], numbers) < np.exp(away))
+        own = np.exp(away) if soft else hard
+        free = ~(numbers[:, None] == cuts.anchors.numpy()[m]).any(1)
+        share[a:b] = np.where(free, own, 0.0)
+        log_q[m] = (own * away + (1.0 - own) * stay)[free].sum()
+        totals[m] = share[a:b].sum()
+        if not soft and codes.fresh[m] >= 0:
+            codes.labels[order[a:b][share[a:b] == 1.0]] = codes.fresh[m]
+    return torch.from_numpy(share), torch.from_numpy(totals), torch.from_numpy(log_q)
+
+
+@contextmanager
+def mirrored(open_rows: float = 0.6, boost: float = 0.3):
+    """Kernels replaced by their mirrors; few rows are open, so that most of them move in bulk."""
+    opening = mock.patch.multiple(device, OPEN_ROWS=open_rows, BOOST=boost)
+    with opening, mock.patch.object(device.pick, "pick", pick), mock.patch.multiple(sets, sums=sums, cut=cut):
+        yield
+
+
+@contextmanager
+def few_open(open_rows: float = 0.6, boost: float = 0.3):
+    """The kernels themselves, with few open rows."""
+    with mock.patch.multiple(device, OPEN_ROWS=open_rows, BOOST=boost):
+        yield
