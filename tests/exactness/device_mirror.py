@@ -12,10 +12,16 @@ from unittest import mock
 
 import numpy as np
 import torch
+from answers import Answers, asked
+from enumeration import Run, Verdict, check
+from problems import problem as named
 
-from unbounded.gpu import sets
+from unbounded.gpu import forms, sets
+from unbounded.gpu.device import found
 from unbounded.models.mixtures import device
 from unbounded.randomness import stream, uniforms
+
+WHERE = found("cuda")
 
 
 def scores(cells: np.ndarray, atoms: Any, shape: Any) -> np.ndarray:
@@ -116,3 +122,75 @@ def few_open(open_rows: float = 0.6, boost: float = 0.3):
     """The kernels themselves, with few open rows."""
     with mock.patch.multiple(device, OPEN_ROWS=open_rows, BOOST=boost):
         yield
+
+
+# ---- small problems for kernels and mirrors
+
+
+def there(array):
+    return torch.from_numpy(np.array(array)).to(WHERE)
+
+
+def on_host(things):
+    """The same on the CPU, for the mirror."""
+    return things._replace(**{n: v.cpu().clone() for n, v in things._asdict().items() if hasattr(v, "cpu")})
+
+
+def problem(quadratic, double, n_atoms, n=70, d=5):
+    """(rows, atoms, what is beyond them, shape): mobile, frozen, lone and other private rows."""
+    rng = np.random.default_rng(n_atoms)
+    kind = np.float64 if double else np.float32
+    matrix = rng.normal(size=(n_atoms, d, d) if quadratic else (n_atoms, d)).astype(kind)
+    offset = rng.normal(size=(n_atoms, d)).astype(kind) if quadratic else None
+    atoms = forms.Atoms(matrix, offset, rng.normal(size=n_atoms).astype(kind))
+    usable = n_atoms - 1
+    shape = forms.shape_of(atoms, usable)
+    labels = rng.integers(0, n_atoms + 4, n).astype(np.int32)
+    rows = device.pick.PickRows(
+        there(rng.normal(size=(n, d)).astype(np.float32)), there(labels), there(rng.normal(size=n)),
+        torch.zeros(n, dtype=torch.int8, device=WHERE), n, d, 11,
+    )  # fmt: skip
+    keys = there(rng.integers(0, 2**62, (2, 3)))
+    lone = there(np.array([1, 0, 0, 1], np.int8))
+    return rows, forms.scored(atoms, usable, shape, WHERE), device.pick.Apart(keys, lone, n_atoms, 0.3, 0.1, 0.2), shape
+
+
+def cut_problem(quadratic):
+    """(rows, sets, cuts, codes, labels): some rows are anchors, some halves are given."""
+    rng = np.random.default_rng(3)
+    n, d, m = 90, 5, 3
+    rows = sets.SetRows(there(rng.normal(size=(n, d)).astype(np.float32)), d)
+    which = there(rng.integers(0, m + 2, n).astype(np.int32))
+    by_set = sets.sets_of(which, m)
+    matrix = np.zeros((m, 16, 16))
+    matrix[:, :d, :d] = rng.normal(size=(m, d, d))
+    cuts = sets.CutForms(
+        there(matrix) if quadratic else None, there(rng.normal(size=(m, d))), there(rng.normal(size=m)),
+        there(np.array([[4, 30], [-1, -1], [50, 51]])), 2, there(rng.integers(0, 2**62, 1)),
+    )  # fmt: skip
+    labels = rng.integers(0, 4, n).astype(np.int32)
+    side, fresh = np.array([-1, 0, 1, -1], np.int32), np.array([9, -1, 7], np.int32)
+    codes = sets.CutLabels(there(labels), there(side), there(fresh), 2)
+    return rows, by_set, cuts, codes, labels
+
+
+def kernels() -> Answers:
+    """Whether kernels do what their mirrors do."""
+    said = {}
+    for quadratic in (True, False):
+        rows, atoms, apart, shape = problem(quadratic, True, 7)
+        other = on_host(rows)
+        device.pick.pick(rows, atoms, apart, 1, shape)
+        pick(other, on_host(atoms), on_host(apart), 1, shape)
+        said[f"labels {quadratic}"] = rows.labels.tolist() == other.labels.tolist()
+        rows, by_set, cuts, codes, _ = cut_problem(quadratic)
+        theirs = cut(on_host(rows), on_host(by_set), on_host(cuts), on_host(codes), False)
+        ours = sets.cut(rows, by_set, cuts, codes, False)
+        said[f"cuts {quadratic}"] = all(np.allclose(a.cpu(), b) for a, b in zip(ours, theirs, strict=True))
+    return asked(said)
+
+
+def bulk(case: str, measure: str, run: Run, opened: float = 0.6) -> Verdict:
+    """Enumeration of the law of a sweep, kernels mirrored."""
+    with mirrored(opened):
+        return check(named(case, measure, 5), run)

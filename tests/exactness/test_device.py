@@ -27,18 +27,18 @@ SHORT = [
     ("gaussian-1", "dp", 5, Run(Ghosts(3), chains=24, rounds=50, device="cuda"), 0.6),
 ]
 LONG = [
-    ("bernoulli", "dp", 5, Run(Ghosts(), 2, 2, device="cuda"), 0.6),
-    ("bernoulli", "py", 5, Run(Ghosts(3), 1, device="cuda"), 0.0),
-    ("sharp", "py", 5, Run(Ghosts(0), 1, 2, device="cuda"), 0.6),
-    ("sharp", "dp", 5, Run(Ghosts(4), 3, device="cuda"), 1.0),
-    ("gaussian-2", "py-negative", 5, Run(OneOpen(3), 2, 2, device="cuda"), 0.6),
-    ("gaussian-6", "dp", 4, Run(Ghosts(), 2, dtype="float32", device="cuda"), 0.4),
-    ("mixed", "py", 4, Run(Ghosts(2), 2, device="cuda"), 9.0),
-    ("bernoulli-holes", "py", 5, Run(Ghosts(4), 2, 3, device="cuda"), 0.6),
-    ("diagonal", "dp", 5, Run(OneOpen(), 2, device="cuda"), 0.6),
-    ("categorical-holes", "py", 5, Run(Ghosts(3), device="cuda"), 0.6),
-    ("poisson", "py-sampled", 5, Run(Ghosts(4), 2, device="cuda"), 0.6),
-    ("multinomial", "dp-sampled", 4, Run(Ghosts(2), 2, dtype="float32", device="cuda"), 0.6),
+    ("bernoulli", "dp", 5, Run(Ghosts(), 2, 2, chains=24, rounds=60, device="cuda"), 0.6),
+    ("bernoulli", "py", 5, Run(Ghosts(3), 1, chains=24, rounds=60, device="cuda"), 0.0),
+    ("sharp", "py", 5, Run(Ghosts(0), 1, 2, chains=24, rounds=60, device="cuda"), 0.6),
+    ("sharp", "dp", 5, Run(Ghosts(4), 3, chains=24, rounds=60, device="cuda"), 1.0),
+    ("gaussian-2", "py-negative", 5, Run(OneOpen(3), 2, 2, chains=24, rounds=60, device="cuda"), 0.6),
+    ("gaussian-6", "dp", 4, Run(Ghosts(), 2, dtype="float32", chains=24, rounds=60, device="cuda"), 0.4),
+    ("mixed", "py", 4, Run(Ghosts(2), 2, chains=24, rounds=60, device="cuda"), 9.0),
+    ("bernoulli-holes", "py", 5, Run(Ghosts(4), 2, 3, chains=24, rounds=60, device="cuda"), 0.6),
+    ("diagonal", "dp", 5, Run(OneOpen(), 2, chains=24, rounds=60, device="cuda"), 0.6),
+    ("categorical-holes", "py", 5, Run(Ghosts(3), chains=24, rounds=60, device="cuda"), 0.6),
+    ("poisson", "py-sampled", 5, Run(Ghosts(4), 2, chains=24, rounds=60, device="cuda"), 0.6),
+    ("multinomial", "dp-sampled", 4, Run(Ghosts(2), 2, dtype="float32", chains=24, rounds=60, device="cuda"), 0.6),
 ]
 
 
@@ -80,5 +80,5 @@ def test_kernels_agree_with_enumeration(case):
 @pytest.mark.parametrize("case", ["gaussian-2", "bernoulli"])
 def test_jumps_agree_with_enumeration(case, kind):
     with mirrored() if not ON_GPU else few_open():
-        verdict = check_jumps(problem(case, "py", 5), Moves(kind, 2, device="cuda", chains=30, rounds=120))
+        verdict = check_jumps(problem(case, "py", 5), Moves(kind, 2, device="cuda", chains=24, rounds=60))
     assert verdict.passed, str(verdict)

@@ -16,21 +16,12 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "exactness"))
 
 import device_mirror as mirror  # noqa: E402
 import triton.language as tl  # noqa: E402
+from device_mirror import WHERE, cut_problem, on_host, problem, there  # noqa: E402
 
-from unbounded.gpu import device, draws, forms, pick, sets  # noqa: E402
+from unbounded.gpu import device, draws, pick, sets  # noqa: E402
 from unbounded.randomness import key, stream, uniforms  # noqa: E402
 
 ON_GPU = os.environ.get("TRITON_INTERPRET") != "1"
-WHERE = device.found("cuda")
-
-
-def there(array):
-    return torch.from_numpy(np.array(array)).to(WHERE)
-
-
-def on_host(things):
-    """The same on the CPU, for the mirror."""
-    return things._replace(**{n: v.cpu().clone() for n, v in things._asdict().items() if hasattr(v, "cpu")})
 
 
 @triton.jit
@@ -50,25 +41,6 @@ def test_uniform_numbers_are_those_of_the_cpu():
     assert streams.cpu().numpy().view(np.uint64)[0] == stream(own, 7)
 
 
-def problem(quadratic, double, n_atoms, n=70, d=5):
-    """(rows, atoms, what is beyond them, shape): mobile, frozen, lone and other private rows."""
-    rng = np.random.default_rng(n_atoms)
-    kind = np.float64 if double else np.float32
-    matrix = rng.normal(size=(n_atoms, d, d) if quadratic else (n_atoms, d)).astype(kind)
-    offset = rng.normal(size=(n_atoms, d)).astype(kind) if quadratic else None
-    atoms = forms.Atoms(matrix, offset, rng.normal(size=n_atoms).astype(kind))
-    usable = n_atoms - 1
-    shape = forms.shape_of(atoms, usable)
-    labels = rng.integers(0, n_atoms + 4, n).astype(np.int32)
-    rows = pick.PickRows(
-        there(rng.normal(size=(n, d)).astype(np.float32)), there(labels), there(rng.normal(size=n)),
-        torch.zeros(n, dtype=torch.int8, device=WHERE), n, d, 11,
-    )  # fmt: skip
-    keys = there(rng.integers(0, 2**62, (2, 3)))
-    lone = there(np.array([1, 0, 0, 1], np.int8))
-    return rows, forms.scored(atoms, usable, shape, WHERE), pick.Apart(keys, lone, n_atoms, 0.3, 0.1, 0.2), shape
-
-
 CASES = [(True, True, 7), (True, False, 21), (False, True, 5), (False, False, 150), (True, True, 1)]
 
 
@@ -83,29 +55,12 @@ def test_labels_are_those_of_the_mirror(quadratic, double, n_atoms):
     assert rows.marks.tolist() == other.marks.tolist()
     assert len(set(rows.marks.tolist())) > 1
     assert (-1 in rows.labels.tolist()) == (1 < n_atoms < 100)
-    if ON_GPU:
-        again = on_host(rows)
-        pick.pick(rows, atoms, apart, 0, shape)
-        assert rows.labels.cpu().tolist() != again.labels.tolist()
 
 
 @pytest.mark.parametrize("quadratic", [True, False])
 @pytest.mark.parametrize("soft", [True, False])
 def test_sums_and_cuts_are_those_of_the_mirror(quadratic, soft):
-    rng = np.random.default_rng(3)
-    n, d, m = 90, 5, 3
-    rows = sets.SetRows(there(rng.normal(size=(n, d)).astype(np.float32)), d)
-    which = there(rng.integers(0, m + 2, n).astype(np.int32))
-    by_set = sets.sets_of(which, m)
-    matrix = np.zeros((m, 16, 16))
-    matrix[:, :d, :d] = rng.normal(size=(m, d, d))
-    cuts = sets.CutForms(
-        there(matrix) if quadratic else None, there(rng.normal(size=(m, d))), there(rng.normal(size=m)),
-        there(np.array([[4, 30], [-1, -1], [50, 51]])), 2, there(rng.integers(0, 2**62, 1)),
-    )  # fmt: skip
-    labels = rng.integers(0, 4, n).astype(np.int32)
-    side, fresh = np.array([-1, 0, 1, -1], np.int32), np.array([9, -1, 7], np.int32)
-    codes = sets.CutLabels(there(labels), there(side), there(fresh), 2)
+    rows, by_set, cuts, codes, labels = cut_problem(quadratic)
     theirs = on_host(codes)
     expected = mirror.cut(on_host(rows), on_host(by_set), on_host(cuts), theirs, soft)
     found = sets.cut(rows, by_set, cuts, codes, soft)

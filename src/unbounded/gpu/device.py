@@ -6,13 +6,17 @@ Where TRITON_INTERPRET=1 is set, "cuda" is Triton's interpreter on the CPU: slow
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from functools import cache
+from collections.abc import Callable, Iterable
+from functools import cache, wraps
 from importlib.util import find_spec
-from typing import Any
+from threading import Lock
+from typing import Any, TypeVar
 
 AUTO, CUDA = "auto", "cuda"
 INSTALL = 'pip install "unbounded[gpu]"'
+_TURN = Lock()
+
+Launcher = TypeVar("Launcher", bound=Callable[..., Any])
 
 
 def kind_of(name: str) -> str:
@@ -40,7 +44,8 @@ def check(name: Any, kinds: Iterable[str]) -> None:
     """Refuse a device that no kernel is for, or that is not there."""
     kinds = sorted(kinds)
     if not isinstance(name, str) or kind_of(name) not in kinds or (":" in name and kind_of(name) != CUDA):
-        raise ValueError(f"device must be one of {kinds} (or a GPU by number, such as 'cuda:1'), got {name!r}.")
+        more = ", or a GPU by number, such as 'cuda:1'" if CUDA in kinds else ""
+        raise ValueError(f"device must be one of {kinds}{more}, got {name!r}.")
     if kind_of(name) == CUDA:
         found(name)
 
@@ -67,3 +72,16 @@ def found(name: str) -> Any:
     if int(number or 0) >= torch.cuda.device_count():
         raise ValueError(f"device={name!r} is not there: torch finds {torch.cuda.device_count()} GPU(s).")
     return torch.device(CUDA, int(number or 0))
+
+
+def launches(function: Launcher) -> Launcher:
+    """For functions that launch kernels: the interpreter runs one at a time, whatever the number of threads."""
+    if not interpreted():
+        return function
+
+    @wraps(function)
+    def in_turn(*arguments: Any) -> Any:
+        with _TURN:
+            return function(*arguments)
+
+    return in_turn  # type: ignore[return-value]

@@ -50,10 +50,11 @@ def shape_of(atoms: Atoms, usable: int) -> Shape:
     """Tiles for so many atoms."""
     double = atoms.matrix.dtype == "float64"
     columns = max(LEAST, triton.next_power_of_2(atoms.matrix.shape[1]))
-    tile = min(64 if double else 128, max(LEAST, triton.next_power_of_2(max(usable, 1))))
+    tile = min(64, max(LEAST, triton.next_power_of_2(max(usable, 1))))
     if atoms.offset is None:
         return Shape(min(columns, 64), 0, tile, double)
-    return Shape(columns, max(1, 64 // columns), tile, double)
+    wide = columns == 64 and not double
+    return Shape(columns, 2 if wide else max(1, 64 // columns), tile, double)
 
 
 def scored(atoms: Atoms, usable: int, shape: Shape, device: Any) -> Scored:
@@ -146,7 +147,10 @@ def quadratic_tile(high, low, atoms, t, room, SHAPE: tl.constexpr, BLOCK: tl.con
         first = (t * (TILE // GROUP) + g) * WIDTH
         at = first * COLUMNS + js[:, None] * WIDTH + cs[None, :]
         white = product(high, low, atoms.matrix, atoms.rest, at, SHAPE[3]) - tl.load(atoms.offset + first + cs)[None, :]
-        squares = tl.sum(tl.reshape(white * white, (BLOCK, GROUP, COLUMNS)), 2)
+        if GROUP == 1:
+            squares = tl.sum(white * white, 1)[:, None]
+        else:
+            squares = tl.sum(tl.reshape(white * white, (BLOCK, GROUP, COLUMNS)), 2)
         tl.store(room + (g * GROUP + gs)[None, :] * BLOCK + rs[:, None], squares)
     tl.debug_barrier()
     ks = tl.arange(0, TILE)

@@ -13,6 +13,7 @@ import torch
 import triton
 import triton.language as tl
 
+from unbounded.gpu.device import launches
 from unbounded.gpu.draws import key_at, stream, uniform
 from unbounded.gpu.forms import Scored, Shape, leading, linear_tile, load_rows, quadratic_tile
 
@@ -127,13 +128,14 @@ class Launch(NamedTuple):
 
 
 def launch_of(shape: Shape) -> Launch:
+    """What was fastest on an H200."""
     if shape.group == 0:
         return Launch(64, 4, 2)
     if shape.columns > 64:
         return Launch(32 if shape.double else 64, 4, 1)
     if shape.double:
-        return Launch(32 if shape.columns < 64 else 64, 4, 2)
-    return Launch(128, 8, 2 if shape.columns < 64 else 3)
+        return Launch(64, 4, 2)
+    return Launch(256, 8, 2) if shape.columns < 64 else Launch(256, 16, 1)
 
 
 @cache
@@ -142,6 +144,7 @@ def _programs(device: Any) -> int:
     return 4 * torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 2
 
 
+@launches
 def pick(rows: PickRows, atoms: Scored, apart: Apart, turn: int, shape: Shape) -> None:
     """Redraw labels in place: -1 is a birth. Rows that are marked are for the host to look at."""
     if not rows.n:

@@ -30,7 +30,7 @@ from unbounded.models.mixtures.message import MixturePart, SweepKeys
 from unbounded.randomness import stream
 from unbounded.rows import row_blocks
 
-OPEN_ROWS, BOOST = 1024, 16.0  # rows of a shard that are open, about, whatever they are; how many times odds of births
+OPEN_ROWS, BOOST = 256, 16.0  # rows of a shard that are open, about, whatever they are; how many times odds of births
 ON_HOST, OPENING = 2**62, 2**62 + 1  # streams of a sweep's keys
 
 
@@ -94,7 +94,13 @@ class DeviceLabels:
         else:
             bias, eta = self.likelihood.natural(parameters)
             atoms = forms.Atoms(eta.astype(dtype), None, (bias + log_weights).astype(dtype))
-        return DeviceFinite(atoms, self.host.finite(parameters, log_weights))
+        return DeviceFinite(atoms, self._on_cpu(parameters, log_weights, dtype))
+
+    def _on_cpu(self, parameters: Parameters, log_weights: Array, dtype: Any) -> Any:
+        """For a few rows, what is fastest to make is fastest."""
+        plain = self.quadratic and self.likelihood.columns.size > 2
+        make = Bound.finite if plain else type(self.likelihood).finite
+        return make(self.likelihood, parameters, log_weights, dtype)
 
     def cells(self, X: Array) -> Array:
         """What the forms are forms of: columns, shifted and scaled, or all terms."""
@@ -135,7 +141,7 @@ class DeviceLabels:
     def totals(self, data: Any, labels: Array, n_atoms: int) -> Atoms:
         return self.host.totals(data, labels, n_atoms)
 
-    def count(self, shard: DeviceShard, n_atoms: int) -> Atoms:
+    def count(self, shard: Any, n_atoms: int) -> Atoms:
         held = self.hold(shard)
         by_atom = sets.sets_of(shard.placed(), n_atoms)
         return Atoms(*self._sums(held, by_atom, None))
@@ -149,7 +155,7 @@ class DeviceLabels:
     def predictive(self, atoms: Atoms, X: Any) -> Array:
         return self.host.predictive(atoms, X)
 
-    def halve(self, shard: DeviceShard, cuts: Cuts, sides: Sides) -> Halves:
+    def halve(self, shard: Any, cuts: Cuts, sides: Sides) -> Halves:
         held, n_cuts = self.hold(shard), len(cuts.odds)
         labels = shard.placed()
         cut, side, fresh = (torch.from_numpy(np.asarray(v, np.int32)).to(self.place) for v in sides)
@@ -182,7 +188,7 @@ class DeviceLabels:
 
     # ---- a sweep
 
-    def prepare(self, shard: DeviceShard, part: MixturePart) -> DeviceTail:
+    def prepare(self, shard: Any, part: MixturePart) -> DeviceTail:
         if part.elsewhere is not None or part.law.extra != 0.0 or part.law.step != 0.0:
             raise ValueError("device='cuda' runs sampler='hybrid' with an exact rule; others run on device='cpu'.")
         self.hold(shard)
@@ -192,20 +198,23 @@ class DeviceLabels:
             rows, slots = there.cpu().numpy(), shard.placed()[there].cpu().numpy() - part.n_shared
         return DeviceTail(np.bincount(slots, minlength=part.n_private), rows, slots)
 
-    def sweep(self, shard: DeviceShard, part: MixturePart, tail: DeviceTail) -> DeviceTail:
+    def sweep(self, shard: Any, part: MixturePart, tail: DeviceTail) -> DeviceTail:
         """All L sweeps. While there are no private atoms and none may be born, the host is not asked."""
         held = self.hold(shard)
         shape = forms.shape_of(part.finite.atoms, part.usable)
         atoms = forms.scored(part.finite.atoms, part.usable, shape, self.place)
         keys = [(k.label, k.tail, stream(k.tail, OPENING)) for k in part.keys]
         on_device = torch.from_numpy(np.array(keys).view(np.int64)).to(self.place)
+        # mutant: device births
         log_birth = math.log(part.law.birth * part.law.scale / part.law.base) if part.law.birth > 0.0 else -math.inf
         alone = not part.law.makes_atoms and not part.n_private
         rate = 0.0 if alone else min(1.0, OPEN_ROWS / max(len(shard.data), 1))
         for turn, own in enumerate(part.keys):
-            lone = torch.from_numpy(np.append(tail.members == 1, False).astype(np.int8)).to(self.place)
-            rows = pick.PickRows(*held._replace(labels=shard.placed()), *held.cells.shape, shard.first)
-            apart = pick.Apart(on_device, lone, part.n_shared, log_birth, rate, BOOST)
+            lone = tail.members == 1  # mutant: device lone rows
+            is_lone = torch.from_numpy(np.append(lone, False).astype(np.int8)).to(self.place)
+            n, width = held.cells.shape
+            rows = pick.PickRows(held.cells, shard.placed(), held.log_new, held.marks, n, width, shard.first)
+            apart = pick.Apart(on_device, is_lone, part.n_shared, log_birth, rate, BOOST)
             pick.pick(rows, atoms, apart, turn, shape)
             shard.written()
             if not alone:
@@ -217,9 +226,10 @@ class DeviceLabels:
         held = self.hold(shard)
         rows, labels, marks = pick.marked(held.labels, held.marks)
         born = labels < 0
-        labels[born] = part.n_shared + len(tail.members) + np.arange(born.sum())
-        order = np.argsort(marks & pick.OPEN, kind="stable")  # rows that are not open come first, and stay
-        rows, labels, begin = rows[order], labels[order], int((marks & pick.OPEN == 0).sum())
+        labels[born] = part.n_shared + len(tail.members) + np.arange(born.sum())  # mutant: device slots of births
+        is_open = (marks & pick.OPEN) > 0  # mutant: device open rows
+        order = np.argsort(is_open, kind="stable")  # rows that are not open come first, and stay
+        rows, labels, begin = rows[order], labels[order], int((~is_open).sum())
         few = LabelShard(shard.index, shard.first - begin, shard.data[rows], len(rows), np.empty(0, np.int64))
         few.labels = labels
         if begin < len(rows):
@@ -241,7 +251,7 @@ class DeviceLabels:
         while (row := sweep(host.family, rows, here.finite, scope, tail, own, row)) < len(few.labels):
             tail = host.tail(few, here, 2 * len(tail.members) + FREE_SLOTS)
 
-    def statistics(self, shard: DeviceShard, part: MixturePart, tail: DeviceTail) -> Summary:
+    def statistics(self, shard: Any, part: MixturePart, tail: DeviceTail) -> Summary:
         """What the shard reports; from here on the codes of its private atoms are consecutive."""
         held = self.hold(shard)
         alive = tail.members > 0

@@ -30,3 +30,8 @@ def build_kernel(device: str, likelihood: Bound, dtype: str) -> LabelKernel:
     if kind_of(device) == "cuda":
         return on_gpu(likelihood, dtype, device)
     return KERNELS[device](likelihood, dtype)
+
+
+def kernel_for_few(device: str) -> str:
+    """Where some thousand rows are best off: launches on a GPU take longer than they do."""
+    return "cpu" if kind_of(device) == "cuda" else device

@@ -62,7 +62,7 @@ class MixturePart(NamedTuple):
 class LabelKernel(Kernel[LabelShard, MixturePart, Any, Atoms], Protocol):
     """A kernel of mixtures says besides what its shards are, how the finite part travels, and counts any labels."""
 
-    shard: ClassVar[type[LabelShard]]
+    shard: ClassVar[Any]  # the type of its shards
 
     def finite(self, parameters: Parameters, log_weights: Array) -> Any:
         """Weights and parameters of instantiated atoms, as `sweep` takes them."""
