@@ -1,4 +1,4 @@
-"""Fits on a GPU, or in Triton's interpreter: options, bits, what is refused, and labels that are where they should be."""
+"""Fits on a GPU, or in Triton's interpreter: bits, what is refused, and labels that are where they should be."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the kernels of GPUs need torch: pip install -e '.[dev]'")
 
-from unbounded import DirichletProcessMixture, Gaussian, LinearGaussian  # noqa: E402
 from unbounded import BetaBernoulliFeatures as Features  # noqa: E402
+from unbounded import DirichletProcessMixture, Gaussian, LinearGaussian  # noqa: E402
 from unbounded.columns import describe  # noqa: E402
 from unbounded.models.labelled.halves import Cuts, Sides  # noqa: E402
 from unbounded.models.mixtures.kernels import build_kernel, kernel_for_few  # noqa: E402

@@ -53,8 +53,7 @@ def shape_of(atoms: Atoms, usable: int) -> Shape:
     tile = min(64, max(LEAST, triton.next_power_of_2(max(usable, 1))))
     if atoms.offset is None:
         return Shape(min(columns, 64), 0, tile, double)
-    wide = columns == 64 and not double
-    return Shape(columns, 2 if wide else max(1, 64 // columns), tile, double)
+    return Shape(columns, max(1, 64 // columns), tile, double)
 
 
 def scored(atoms: Atoms, usable: int, shape: Shape, device: Any) -> Scored:
