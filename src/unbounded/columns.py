@@ -104,7 +104,7 @@ def _describe_dense(X: Any) -> Columns:
     for rows in row_blocks(X):
         gap = (np.asarray(X[rows], dtype=np.float64) - mean) / unit
         square += np.where(np.isnan(gap), 0.0, gap**2).sum(0)
-    sd = unit * np.sqrt(square / np.maximum(seen, 1))
+    sd = unit * np.sqrt(square / np.maximum(seen, 1))  # mutant: column sd
     centre, sd = _of_most(mean, sd, np.concatenate(some), reach)
     return Columns(np.arange(d), n, mean, centre, sd, low, high, (n - seen).astype(np.int64), whole)
 

@@ -28,7 +28,7 @@ from unbounded.chain import convergence, export
 from unbounded.chain.lock import only_writer
 from unbounded.chain.progress import show_progress
 from unbounded.chain.run import Chain, Length, Watch, run
-from unbounded.chain.several import AUTO, MAX_DRAWS, agree, run_all, spaced, stages
+from unbounded.chain.several import AUTO, MAX_DRAWS, agree, run_all, stages
 from unbounded.chain.store import GROWS, ChainStore, RunError, RunStore
 from unbounded.chain.versions import versions
 from unbounded.columns import describe
@@ -146,7 +146,8 @@ class ChainEstimator(BaseEstimator):
             store = None if path is None else self._open_store(RunStore(path), X, held, model)
             if self.checkpoint and self.engine in engines.AFTER_A_DEATH:
                 print(engines.AFTER_A_DEATH[self.engine].format(path), file=sys.stderr, flush=True)
-            self._finish(*self._grown(model, X, held, store, lengths))
+            there = store.n_draws() if store else 0
+            self._finish(*self._grown(model, X, held, store, [one for one in lengths if one.n_draws >= there]))
             if store and self.checkpoint and isinstance(X, Source | Words):
                 store.save_shards(self._choices.assignments, self._row_estimates(), model.recipe(X).edges)
         return self
@@ -170,8 +171,6 @@ class ChainEstimator(BaseEstimator):
                 chains = run_all(one, length, self.n_chains, at_once, report)
             if _stopped(chains, self.n_chains, length) or length is lengths[-1] or agree(chains, length.n_draws):
                 break
-        if len(lengths) > 1 and not _stopped(chains, self.n_chains, length):
-            chains = [spaced(chain, length) for chain in chains]
         return chains, length
 
     def _at_once(self, X: Any) -> int:
@@ -417,6 +416,13 @@ class ChainEstimator(BaseEstimator):
                 raise RunError(
                     f"{store.path} holds a run with other {', '.join(differs)}; use the same or another directory."
                 )
+            if store.n_draws() > stages(self.n_draws, self.max_draws)[-1]:
+                name = "max_draws" if self.n_draws == AUTO else "n_draws"
+                raise RunError(
+                    f"{store.path} holds {store.n_draws()} draws, more than {name}={getattr(self, name)}; "
+                    "ask for as many, or use another directory."
+                )
+            store.grow(config)
         else:
             store.prepare(config)
         store.note(self._about(X, model))

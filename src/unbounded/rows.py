@@ -11,6 +11,8 @@ from scipy import sparse
 
 from unbounded.arrays import Array, block_rows, is_csr, is_sparse
 
+FEW = 2**18  # cells
+
 
 class Csr(NamedTuple):
     """Sparse rows as compiled code sees them."""
@@ -21,11 +23,19 @@ class Csr(NamedTuple):
 
 
 def rows_of(X: Any, start: int, stop: int) -> Any:
-    """Rows start .. stop in the form that compiled code takes; a view where the array allows it."""
+    """Rows start .. stop in the form that compiled code takes; a view where the array allows it.
+
+    Kernels are compiled for the kind of array that they are given, and few rows of another kind than most (read-only,
+    or of single precision) are copied sooner than that.
+    """
     part = X[start:stop]
     if is_csr(part):
         return Csr(part.indptr.astype(np.int64), part.indices.astype(np.int64), part.data.astype(np.float64))
-    return np.ascontiguousarray(part)
+    whole = np.ascontiguousarray(part)
+    usual = np.dtype(np.float64) if whole.dtype.kind == "f" else whole.dtype
+    if whole.size > FEW or (whole.dtype == usual and whole.flags.writeable):
+        return whole
+    return whole.astype(usual)
 
 
 def some_rows(data: Any, rows: Array, n_columns: int) -> Any:

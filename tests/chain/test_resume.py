@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 from runs import CHAINS, DRAWS, ROUNDS, THIN, WARMUP, at_round, cut_the_power, everything, model, press_ctrl_c, rows
 
 from unbounded import Ghosts, RunError
+from unbounded.chain.run import Length
 from unbounded.chain.store import ChainStore
 
 X = rows()
@@ -62,8 +64,8 @@ def test_ctrl_c_without_a_run_directory_returns_what_there_is(monkeypatch, undis
     assert part.posterior_["n_clusters"].values[0].tolist() == everything_drawn
 
 
-def test_ctrl_c_before_the_first_snapshot_still_returns_draws(tmp_path, monkeypatch):
-    """Snapshots are rare in long runs; an early Ctrl-C must not lose the draws made so far."""
+def test_an_early_ctrl_c_leaves_something_to_predict_with(tmp_path, monkeypatch):
+    """However few whole draws are kept, the first ones are among them until there are more."""
     with monkeypatch.context() as patch:
         at_round(patch, WARMUP + 2 * THIN, press_ctrl_c)
         part = model(tmp_path, n_snapshots=1, n_chains=1).fit(X)
@@ -219,14 +221,46 @@ def test_a_finished_run_is_read_not_run(tmp_path, monkeypatch, undisturbed):
     assert everything(model(tmp_path).fit(X)) == undisturbed
 
 
-def test_more_draws_extend_a_finished_run(tmp_path, undisturbed):
-    """The first draws stay, further ones are those of a longer run; the snapshots of both stay."""
-    model(tmp_path, n_draws=3).fit(X)
-    longer = model(tmp_path).fit(X)
-    assert longer.posterior_.to_dict() == undisturbed[0]
-    every = {"n_snapshots": 2 * DRAWS * CHAINS}
-    assert everything(model(tmp_path / "b", n_draws=3, **every).fit(X)) != undisturbed
-    assert everything(model(tmp_path / "b", **every).fit(X)) == everything(model(**every).fit(X))
+@pytest.mark.parametrize("lengths", [(3,), (5,), (1, 2, 7)])
+def test_a_run_that_was_extended_is_that_of_its_length(tmp_path, undisturbed, lengths):
+    """In all that it says: which draws are kept whole does not depend on how a run was cut."""
+    for n_draws in lengths:
+        model(tmp_path, n_draws=n_draws).fit(X)
+    assert everything(model(tmp_path).fit(X)) == undisturbed
+    assert json.loads((tmp_path / "run.json").read_text())["n_draws"] == DRAWS
+    assert len(list(tmp_path.glob("chain-0/snapshots/*.ub"))) == 4  # those that the fit used, and no others
+
+
+@pytest.mark.parametrize("fewer", [{"n_draws": DRAWS - 1}, {"n_draws": "auto", "max_draws": 5}])
+def test_fewer_draws_than_a_run_has_are_refused(tmp_path, undisturbed, fewer):
+    model(tmp_path).fit(X)
+    with pytest.raises(RunError, match=rf"holds {DRAWS} draws, more than \w+=\d; ask for as many"):
+        model(tmp_path, **fewer).fit(X)
+    assert everything(model(tmp_path).fit(X)) == undisturbed
+
+
+@pytest.mark.parametrize("when", [WARMUP + 6 * THIN + 1, WARMUP + 7 * THIN])
+def test_the_power_fails_while_snapshots_are_dropped(tmp_path, monkeypatch, undisturbed, when):
+    """Before, and after the checkpoint that does without them: those files are known, and removed when it goes on."""
+    with monkeypatch.context() as patch:
+        patch.setattr(ChainStore, "_remove_dropped", lambda self: None)
+        at_round(patch, when, cut_the_power)
+        with pytest.raises(RuntimeError, match="power"):
+            model(tmp_path, checkpoint_seconds=0.0).fit(X)
+    assert len(list(tmp_path.glob("chain-0/snapshots/*.ub"))) > 4
+    assert everything(model(tmp_path).fit(X)) == undisturbed
+    assert len(list(tmp_path.glob("chain-0/snapshots/*.ub"))) == 4
+
+
+@pytest.mark.parametrize("few", [1, 3, 16])
+def test_whole_draws_are_evenly_spaced_and_neither_few_nor_many(few):
+    length = Length(0, 1000, n_snapshots=few)
+    for count in range(1, 200):
+        kept = [draw for draw in range(count) if length.is_snapshot(draw, count)]
+        assert min(few, count) / 2 <= len(kept) <= few
+        assert len({*np.diff([-1, *kept])}) == 1
+        longer = [draw for draw in range(count + 1) if length.is_snapshot(draw, count + 1)]
+        assert set(longer) <= {*kept, count}
 
 
 def test_schedules_that_know_their_length_cannot_be_extended(tmp_path):

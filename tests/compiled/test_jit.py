@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from unbounded.compiled.contents import contents
-from unbounded.compiled.draws import LOW_BITS, low_bits, uniform
+from unbounded.compiled.draws import LOW_BITS, log_gamma, low_bits, stream, uniform
 from unbounded.compiled.jit import jit
 from unbounded.compiled.lanes import lane_sin
 
@@ -119,3 +120,17 @@ def test_unknown_constants_are_refused():
 
     with pytest.raises(TypeError, match="no digest can tell"):
         contents(function, ())
+
+
+@jit
+def _gammas(shape, out):
+    for i in range(out.size):
+        out[i] = math.exp(log_gamma(shape, stream(KEY, i)))
+
+
+@pytest.mark.parametrize("shape", [0.3, 1.0, 7.0])
+def test_gamma_draws_have_the_law(shape):
+    """A proposal that is always accepted is off by 2% in the distribution function: 20,000 draws see 1.2%."""
+    draws = np.empty(20_000)
+    _gammas(shape, draws)
+    assert stats.kstest(draws, stats.gamma(shape).cdf).pvalue > 1e-4

@@ -14,7 +14,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from unbounded.chain.convergence import check as judge
 from unbounded.chain.diagnostics import diagnose
-from unbounded.chain.run import Chain
+from unbounded.chain.run import Chain, Length
 from unbounded.chain.several import agree
 from unbounded.models.labelled.losses import Loss, expected_loss, uncertainty
 from unbounded.models.labelled.partition import improved, point_estimate
@@ -108,3 +108,12 @@ def trust() -> Answers:
             "first": not agree([Chain(True, early)] * 2, 200),
         }
     )
+
+
+# ---- what is kept
+
+
+def kept() -> Answers:
+    """Whole draws reach from one end of a chain to the other."""
+    draws = [draw for draw in range(1000) if Length(0, 1000, n_snapshots=16).is_snapshot(draw, 1000)]
+    return _asked({"early": draws[0] < 125, "late": draws[-1] >= 875, "all": len(draws) >= 8})

@@ -65,21 +65,10 @@ def check(flat: Flat) -> Verdict:
     """Chains that start from prior draws against the prior."""
     X = np.full((flat.n_rows, 1), np.nan)
     likelihood = Bernoulli(1.0, 1.0).bind(describe(X))
-    model = build_sampler(
-        DIRICHLET,
-        flat.sampler,
-        Setup(
-            PitmanYor(flat.alpha, flat.sigma),
-            likelihood,
-            flat.n_rows,
-            flat.n_shards,
-            0,
-            n_rounds=1000,
-            sweeps=flat.sweeps,
-            dtype="float64",
-        ),
-        flat.rule,
-    )
+    measure = PitmanYor(flat.alpha, flat.sigma)
+    setup = Setup(measure, likelihood, flat.n_rows, flat.n_shards, 0, n_rounds=1000, sweeps=flat.sweeps)
+    alone = {"jumps": None} if flat.sampler == "hybrid" else {}  # jumps have tests of their own
+    model = build_sampler(DIRICHLET, flat.sampler, setup, flat.rule, **alone)
     engine = build("serial", model.recipe(X))
     every, seen = np.ones(flat.chains), []
     starts = seat(flat.n_rows, flat.alpha * every, flat.sigma * every, np.random.default_rng(0))

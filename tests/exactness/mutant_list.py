@@ -56,6 +56,32 @@ MUTANTS = [
         "best = int(means.argmin())", "trust",
     ),
     Mutant(
+        "log_joint without the priors of hyper-parameters", "log joint",
+        "log_joint = self.measure.log_prob(state.hyper, counts, self.n_rows) "
+        "+ self.likelihood.log_evidence(counts, statistics)",
+        "tests/models/mixtures/test_mixtures.py::test_log_joint_is_the_joint_density",
+    ),
+    Mutant(
+        "standard deviations divided by all rows, holes included", "column sd",
+        "sd = unit * np.sqrt(square / n)", "tests/sources/test_sources.py::test_holes_are_not_among_what_is_described",
+    ),
+    Mutant(
+        "shares of new groups without gamma", "fold in shares",
+        "shares[g, k] += counts[k] / (how.keep * rows)", "tests/models/groups/test_groups.py",
+    ),
+    Mutant(
+        "gamma draws are never refused", "gamma accepted",
+        "if v > 0.0:", "tests/compiled/test_jit.py",
+    ),
+    Mutant(
+        "single precision that never falls back", "float32 safe",
+        'safe = dtype == "float32"', "tests/models/mixtures/test_mixtures.py",
+    ),
+    Mutant(
+        "whole draws are the first ones only", "snapshots",
+        "return draw < self.n_snapshots", "kept",
+    ),
+    Mutant(
         "chains agree by draws that came later", "first draws",
         "return check(export.to_dataset(chains)).passed", "trust",
     ),
@@ -217,6 +243,10 @@ MUTANTS = [
     ),
     Mutant(
         "bound on the tail not renewed after a change", "sweep raise changed",
+        "pass", "rows",
+    ),
+    Mutant(
+        "bound on the tail not renewed for the atom that a row leaves", "raise left",
         "pass", "rows",
     ),
     Mutant(
@@ -461,6 +491,14 @@ MUTANTS = [
     Mutant(
         "hierarchical: rows count themselves at mobile atoms", "move counts",
         "work.counts[z] -= z >= shared", "direct",
+    ),
+    Mutant(
+        "hierarchical: what private topics weigh is as it was before a word left one", "flat left",
+        "alive, n_private, birth = near.alive[0], near.alive[1], near.apart[0]", "words page",
+    ),
+    Mutant(
+        "hierarchical: what private topics weigh is as it was before a word joined one", "flat joined",
+        "alive, n_private, birth = near.alive[0], near.alive[1], near.apart[0]", "words page",
     ),
     Mutant(
         "hierarchical: words count themselves at mobile topics", "sweep total",

@@ -1,10 +1,13 @@
 """Planted mistakes: a test that no mistake can fail is not a test.
 
-    python tests/exactness/mutants.py [part of a name ...]
+    python tests/exactness/mutants.py [part of a name ...] [-j 2]
+    python tests/exactness/mutants.py --generate 100 --seed 0 [--only chain/store.py ...] [-j 2]
 
 Each mutant (mutant_list.py) is one edit of a copy of the package, at a marked place. Fast checks (enumeration and joint
-tests) run on the copy in a fresh process until one fails: then the mutant is killed. Without an edit all checks must
-pass. A mutant that crashes counts as not killed: that would say nothing about the statistics.
+tests) or files of tests run on the copy in a fresh process until one fails: then the mutant is killed. Without an edit
+all checks must pass. A mutant that crashes a check counts as not killed: that would say nothing about the statistics.
+
+Generated mutants (mutant_generator.py) are small edits at random places; the tests of their file must fail.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,8 +31,11 @@ from unittest import mock
 from mutant_list import MUTANTS, Mutant
 
 HERE = Path(__file__).resolve().parent
-SOURCE = HERE.parents[1] / "src" / "unbounded"
+ROOT = HERE.parents[1]
+SOURCE = ROOT / "src" / "unbounded"
 MARK = "# mutant: "
+TESTS = "tests/"  # how checks begin that are run by pytest
+PATIENCE = 900  # seconds: a mutant that hangs is one that was noticed
 
 
 # ---- in the fresh process
@@ -95,6 +102,7 @@ def battery() -> dict[str, Callable[[], Any]]:
     return {
         "estimates": answers.estimates,
         "trust": answers.trust,
+        "kept": answers.kept,
         "cuts": halves("gaussian-1", "py", "cut"),
         "narrow": halves("gaussian-1", "py", "cut", share=0.4, strict=True),
         "coins": halves("gaussian-1", "py", "coin"),
@@ -161,6 +169,10 @@ def run_checks(first: list[str], to_the_end: bool, package: str) -> None:
 
     if Path(unbounded.__file__).parent != Path(package):
         raise SystemExit(f"the package comes from {unbounded.__file__}, not from {package}")
+    tests = [name for name in first if name.startswith(TESTS)]
+    if tests:
+        print(json.dumps({"check": "pytest", "failures": _failed_tests(tests), "largest": 0.0, "rms": 0.0}), flush=True)
+        return
     checks = battery()
     for name in [*first, *(name for name in checks if name not in first)]:
         verdict = checks[name]()
@@ -168,6 +180,25 @@ def run_checks(first: list[str], to_the_end: bool, package: str) -> None:
         print(json.dumps(line), flush=True)
         if not verdict.passed and not to_the_end:
             return
+
+
+def _failed_tests(tests: list[str]) -> list[str]:
+    """The first test that fails. Tests that cannot even be collected were not killed by what they compare."""
+    import pytest
+
+    class First:
+        name = ""
+
+        def pytest_runtest_logreport(self, report: Any) -> None:
+            if report.failed and not self.name:
+                self.name = report.nodeid
+
+    first = First()
+    options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not long", "--rootdir", str(ROOT)]
+    status = pytest.main([*options, *(str(ROOT / test) for test in tests)], plugins=[first])
+    if status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+        raise SystemExit(int(status))
+    return [first.name] if first.name else []
 
 
 # ---- in the calling process
@@ -226,9 +257,13 @@ def examine(package: Path, cache: Path, checks: str, to_the_end: bool = False) -
         "PYTHONPATH": str(package.parent), "NUMBA_CACHE_DIR": str(cache), "OPENBLAS_NUM_THREADS": "1",
     }  # fmt: skip
     command = [sys.executable, str(HERE / "mutants.py"), "--package", str(package), *checks.split()]
-    done = subprocess.run(
-        command + ["--all"] * to_the_end, env=environment, capture_output=True, text=True, check=False
-    )
+    try:
+        done = subprocess.run(
+            command + ["--all"] * to_the_end, env=environment, capture_output=True, text=True, check=False,
+            timeout=None if to_the_end else PATIENCE,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return Outcome("killed", "patience", 0.0, 0.0, time.perf_counter() - begin, "it hangs")
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     seconds = time.perf_counter() - begin
     if done.returncode:
@@ -238,31 +273,42 @@ def examine(package: Path, cache: Path, checks: str, to_the_end: bool = False) -
     return Outcome(verdict, worst["check"], worst["largest"], worst["rms"], seconds, " ".join(worst["failures"]))
 
 
-def hunt(chosen: list[Mutant], report: Callable[[str, Outcome], None]) -> list[tuple[str, Outcome]]:
-    """The unmodified package first, which must survive everything, then every mutant."""
-    outcomes = []
+@dataclass(frozen=True)
+class Edit:
+    """A changed file of the package, and the checks that should notice; no file: the package as it is."""
+
+    name: str
+    path: Path | None
+    text: str
+    checks: str
+
+
+WHOLE = Edit("(none)", None, "", "")
+
+
+def planted(mutant: Mutant) -> Edit:
+    path, text = edited(mutant)
+    return Edit(mutant.name, path, text, mutant.checks)
+
+
+def hunt(edits: list[Edit], report: Callable[[str, Outcome], None], at_once: int = 1) -> list[tuple[str, Outcome]]:
+    """Every edit in a copy of its own; compiled code is shared, since it is known by what it contains."""
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        package, cache = Path(folder) / "src" / "unbounded", Path(folder) / "cache"
-        shutil.copytree(SOURCE, package, ignore=shutil.ignore_patterns("__pycache__"))
-        pristine = Path(folder) / "pristine"
-        shutil.copytree(package, pristine)
+        pristine, cache = Path(folder) / "pristine", Path(folder) / "cache"
+        shutil.copytree(SOURCE, pristine, ignore=shutil.ignore_patterns("__pycache__"))
 
-        def record(name: str, outcome: Outcome) -> None:
-            outcomes.append((name, outcome))
-            report(name, outcome)
+        def examined(number: int) -> tuple[str, Outcome]:
+            edit, package = edits[number], Path(folder) / str(number) / "unbounded"
+            shutil.copytree(pristine, package)
+            if edit.path is not None:
+                (package / edit.path.relative_to(SOURCE)).write_text(edit.text)
+            outcome = examine(package, cache, edit.checks, to_the_end=edit.path is None)
+            shutil.rmtree(package.parent)
+            report(edit.name, outcome)
+            return edit.name, outcome
 
-        record("(none)", examine(package, cache, "", to_the_end=True))
-        for mutant in chosen:
-            try:
-                path, text = edited(mutant, pristine)
-            except ValueError as error:
-                record(mutant.name, Outcome("stale", "-", 0.0, 0.0, 0.0, tail=str(error)))
-                continue
-            place = package / path.relative_to(pristine)
-            place.write_text(text)
-            record(mutant.name, examine(package, cache, mutant.checks))
-            shutil.copy2(path, place)
-    return outcomes
+        with ThreadPoolExecutor(at_once) as pool:
+            return list(pool.map(examined, range(len(edits))))
 
 
 def show(name: str, outcome: Outcome) -> None:
@@ -278,17 +324,31 @@ def show(name: str, outcome: Outcome) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("words", nargs="*", help="only mutants whose name contains one of these")
+    parser.add_argument("-j", type=int, default=1, help="how many at once")
+    parser.add_argument("--generate", type=int, default=0, metavar="N", help="N mutants at random places instead")
+    parser.add_argument("--seed", type=int, default=0, help="of the random places")
+    parser.add_argument("--only", nargs="*", default=[], help="files or folders of the package to generate them in")
     parser.add_argument("--package", help=argparse.SUPPRESS)
     parser.add_argument("--all", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.package:
         run_checks(options.words, options.all, options.package)
         return 0
-    chosen = [m for m in MUTANTS if not options.words or any(word in m.name for word in options.words)]
-    outcomes = hunt(chosen, show)
-    wrong = [name for name, outcome in outcomes if outcome.verdict != ("survived" if name == "(none)" else "killed")]
-    print(f"{len(outcomes) - 1} mutants, {len(wrong)} not as they should be" + "".join(f"\n  {name}" for name in wrong))
+    if options.generate:
+        from mutant_generator import generated
+
+        edits = [Edit(*each) for each in generated(options.generate, options.seed, options.only)]
+    else:
+        chosen = [m for m in MUTANTS if not options.words or any(word in m.name for word in options.words)]
+        edits = ([] if options.words else [WHOLE]) + [planted(mutant) for mutant in chosen]
+    outcomes = hunt(edits, show, options.j)
+    wrong = [name for name, outcome in outcomes if not as_it_should(name, outcome)]
+    print(f"{len(edits)} tried, {len(wrong)} not as they should be" + "".join(f"\n  {name}" for name in wrong))
     return len(wrong)
+
+
+def as_it_should(name: str, outcome: Outcome) -> bool:
+    return outcome.verdict == ("survived" if name == WHOLE.name else "killed")
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from unbounded.instantiation import AsPublished, Ghosts, OneOpen
 from unbounded.likelihoods import Gaussian, gaussian
 from unbounded.models.mixtures import kernel
 from unbounded.models.mixtures.hybrid import HybridMixture
+from unbounded.models.mixtures.jump import Jumps
 from unbounded.models.mixtures.measure import PitmanYor
 from unbounded.models.mixtures.model import RowShards
 from unbounded.round import rounds
@@ -31,9 +32,12 @@ ROOM = 40  # more clusters than any draw has
 MEASURES = {"dp": (1.0, 0.0), "py": (0.5, 0.25)}
 
 
-def four_clusters() -> np.ndarray:
+APART, OVERLAPPING = 3.0, 1.2  # half the distance between two neighbours, in standard deviations
+
+
+def four_clusters(apart: float = APART) -> np.ndarray:
     rng = np.random.default_rng(7)
-    centres = np.array([[-3.0, -3.0], [-3.0, 3.0], [3.0, -3.0], [3.0, 3.0]])
+    centres = apart * np.array([[-1.0, -1.0], [-1.0, 1.0], [1.0, -1.0], [1.0, 1.0]])
     return centres[rng.integers(0, 4, N_ROWS)] + rng.standard_normal((N_ROWS, 2))
 
 
@@ -123,9 +127,9 @@ QUESTIONS = ["K", "sum of squares", "largest"]
 
 
 @cache
-def reference(measure, sweeps):
+def reference(measure, sweeps, apart=APART):
     """(means [30, 3], a draw of the labels for every one of 30 chains)."""
-    X, rng, means, ends = four_clusters(), np.random.default_rng(0), [], []
+    X, rng, means, ends = four_clusters(apart), np.random.default_rng(0), [], []
     for _ in range(30):
         labels = np.zeros(len(X), np.int64)
         trace = collapsed_gibbs(X, labels, *MEASURES[measure], rng.random((300 + sweeps, len(X))))
@@ -137,15 +141,14 @@ def reference(measure, sweeps):
 # ---- the sampler
 
 
-def trace_of(X, measure, rule, n_shards, starts, n_rounds, sweeps=1):
-    """[chains, rounds, 3]: the traces of chains that start from the reference's draws."""
+def trace_of(X, measure, rule, n_shards, starts, n_rounds, **options):
+    """[chains, rounds, 3]: the traces of chains that start from the reference's draws; sweeps alone, unless asked."""
     likelihood = Gaussian(mean=0.0, kappa=KAPPA, dof=DOF, scale=SCALE).bind(describe(X))
     engine = build("serial", RowShards(X, likelihood, n_shards))
     out = np.empty((len(starts), n_rounds, 3))
     for c, labels in enumerate(starts):
-        model = HybridMixture(
-            Setup(PitmanYor(*MEASURES[measure]), likelihood, len(X), n_shards, c, sweeps=sweeps), rule=rule
-        )
+        setup = Setup(PitmanYor(*MEASURES[measure]), likelihood, len(X), n_shards, c)
+        model = HybridMixture(setup, rule=rule, **{"jumps": None} | options)
         for i, state in enumerate(islice(rounds(model, engine, model.begin(engine, labels)), n_rounds)):
             counts = state.table.counts[state.occupied]
             out[c, i] = len(counts), (counts**2).sum(), counts.max()
@@ -164,20 +167,20 @@ def autocorrelation_time(traces: np.ndarray) -> float:
 
 
 SIZES = [
-    pytest.param("dp", 16, 300, id="short"),
-    pytest.param("dp", 30, 1500, id="long-dp", marks=pytest.mark.long),
-    pytest.param("py", 30, 1500, id="long-py", marks=pytest.mark.long),
+    pytest.param("dp", 16, 300, {}, id="short"),
+    pytest.param("dp", 30, 1500, {}, id="long-dp", marks=pytest.mark.long),
+    pytest.param("py", 30, 1500, {"jumps": Jumps()}, id="long-py-jumps", marks=pytest.mark.long),
 ]
 
 
-@pytest.mark.parametrize(("measure", "chains", "n_rounds"), SIZES)
-def test_any_number_of_shards_agrees_with_collapsed_gibbs(measure, chains, n_rounds):
+@pytest.mark.parametrize(("measure", "chains", "n_rounds", "options"), SIZES)
+def test_any_number_of_shards_agrees_with_collapsed_gibbs(measure, chains, n_rounds, options):
     X = four_clusters()
     means, starts = reference(measure, 3 * n_rounds)
     truth, truth_error = means.mean(axis=0), means.std(axis=0, ddof=1) / np.sqrt(len(means))
     times = {}
     for n_shards in (1, 4, 16):
-        traces = trace_of(X, measure, Ghosts(), n_shards, starts[:chains], n_rounds)
+        traces = trace_of(X, measure, Ghosts(), n_shards, starts[:chains], n_rounds, **options)
         times[n_shards] = autocorrelation_time(traces[:, :, 0])
         batches = traces.reshape(-1, BATCH, 3).mean(axis=1)
         verdict = judge(QUESTIONS, batches, truth, times[n_shards], BATCH / 8, truth_error)
@@ -185,6 +188,23 @@ def test_any_number_of_shards_agrees_with_collapsed_gibbs(measure, chains, n_rou
         print(f"{measure} P={n_shards}: E[K] {k:.2f}, truth {truth[0]:.2f}, time {times[n_shards]:.1f}; {verdict}")
         assert verdict.passed, f"P={n_shards}: {verdict}"
     assert max(times[4], times[16]) < 2.5 * times[1], times
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("options", [{}, {"jumps": Jumps()}], ids=["sweeps", "jumps"])
+def test_three_rows_a_shard_on_overlapping_clusters(options):
+    """64 shards of 200 rows, where clusters come and go all the time: long enough to see 3% of E[K]."""
+    X, n_rounds = four_clusters(OVERLAPPING), 1500
+    means, starts = reference("dp", 20 * n_rounds, OVERLAPPING)
+    truth, truth_error = means.mean(axis=0), means.std(axis=0, ddof=1) / np.sqrt(len(means))
+    traces = trace_of(X, "dp", Ghosts(), 64, starts, n_rounds, **options)
+    chains = traces.mean(axis=1)
+    time = autocorrelation_time(traces[:, :, 0])
+    verdict = judge(QUESTIONS, chains, truth, time, n_rounds / 8, truth_error)
+    error = np.hypot(chains[:, 0].std(ddof=1) / np.sqrt(len(chains)), truth_error[0])
+    print(f"P=64: E[K] {chains[:, 0].mean():.3f}, truth {truth[0]:.3f}, error {error:.3f}, time {time:.1f}; {verdict}")
+    assert error < 0.01 * truth[0]
+    assert verdict.passed, str(verdict)
 
 
 def test_the_published_rule_loses_atoms():

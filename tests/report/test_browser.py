@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import pytest
 from browser import Browser, BrowserError
-from pages import KINDS
+from pages import KINDS, rows
+
+from unbounded import DirichletProcessMixture
 
 WIDE, PHONE = 1100, 360
 VIEWS = [
@@ -134,6 +137,20 @@ def test_words_are_shown_and_not_obeyed(browser, runs):
     assert "<script>alert(1)</script>" in shown
     assert 'a&b"c' in shown
     assert browser.evaluate("document.querySelectorAll('script').length") == 0
+
+
+def test_names_are_shown_and_not_obeyed(browser, runs, tmp_path):
+    """Of a run's folder, of columns and of what a mixed table is made of."""
+    hostile = "<img src=x onerror=alert(1)>\"'&"
+    table = pd.DataFrame(rows(), columns=[f"{hostile}{j}" for j in range(rows().shape[1])])
+    folder = tmp_path / "<img src=x onerror=alert(2)>"
+    brief = {"n_chains": 1, "n_warmup": 2, "n_draws": 4, "init": "one", "random_state": 0}
+    DirichletProcessMixture(**brief, checkpoint=folder).fit(table).report(tmp_path / "page.html", table)
+    browser.open(tmp_path / "page.html")
+    assert browser.evaluate("[...document.images].filter(e => !e.src.startsWith('data:')).length") == 0
+    assert browser.evaluate("document.querySelectorAll('[onerror], script').length") == 0
+    assert browser.complaints() == []
+    assert "onerror=alert(2)" in browser.evaluate("document.body.innerText")
 
 
 def test_features_have_images_of_their_shape(browser, runs):

@@ -183,3 +183,12 @@ def test_a_file_that_is_half_read_is_closed(tmp_path):
         assert len(ub.open_source(where)[:10]) == 10
         gc.collect()
     assert not [warning for warning in seen if "x.csv" in str(warning.message)]
+
+
+def test_holes_are_not_among_what_is_described():
+    X = np.random.default_rng(0).normal(3.0, 2.0, (400, 3))
+    X[np.random.default_rng(1).random(X.shape) < 0.4] = np.nan
+    columns = describe(X)
+    np.testing.assert_allclose(columns.mean, np.nanmean(X, axis=0))
+    np.testing.assert_allclose(columns.sd, np.nanstd(X, axis=0))
+    np.testing.assert_array_equal(columns.holes, np.isnan(X).sum(axis=0))

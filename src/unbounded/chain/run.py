@@ -39,10 +39,16 @@ class Length:
         after, rest = divmod(round_ - self.n_warmup, self.thin)
         return after - 1 if rest == 0 and after >= 1 else None
 
-    def is_snapshot(self, draw: int) -> bool:
-        """Snapshots are evenly spaced over the draws, the last one included."""
-        few = max(1, min(self.n_snapshots, self.n_draws))
-        return (draw + 1) * few // self.n_draws > draw * few // self.n_draws
+    def is_snapshot(self, draw: int, count: int) -> bool:
+        """Whether a draw is one of those that are kept whole when there are so many draws.
+
+        They are evenly spaced, at a distance that doubles whenever there would be too many of them. So it does not
+        matter how often a run was cut or made longer, and one that is stopped early has as many as any other.
+        """
+        distance = 1
+        while count // distance > self.n_snapshots:
+            distance *= 2
+        return (draw + 1) % distance == 0  # mutant: snapshots
 
 
 @dataclass
@@ -109,8 +115,6 @@ def run(
                 _save(store, state, engine, chain, clock)
                 saved = time.monotonic()
             if chain.interrupted:
-                if chain.draws and not chain.snapshots:  # something to predict with, though none was due yet
-                    chain.snapshots[len(chain.draws) - 1] = model.snapshot(state, engine)
                 break
     return chain
 
@@ -127,7 +131,7 @@ def _record(
 ) -> None:
     scalars = model.scalars(state) | score
     kept = None if chain.assignments is None else model.assignments(state, engine)
-    whole = model.snapshot(state, engine) if length.is_snapshot(draw) else None
+    whole = model.snapshot(state, engine) if length.is_snapshot(draw, draw + 1) else None
     if store:
         if whole is not None:
             store.save_snapshot(draw, whole)
@@ -137,6 +141,10 @@ def _record(
         chain.assignments.append(kept)
     if whole is not None:
         chain.snapshots[draw] = whole
+    for passed in [d for d in chain.snapshots if not length.is_snapshot(d, draw + 1)]:
+        del chain.snapshots[passed]
+        if store:
+            store.drop_snapshot(passed)
 
 
 def _save(store: ChainStore | None, state: State, engine: Engine, chain: Chain, clock: Clock) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from dataclasses import replace
 
 from unbounded.chain import export
 from unbounded.chain.convergence import check
@@ -19,10 +18,7 @@ One = Callable[[int, Length, Watch], Chain]  # runs a chain, by its index, to a 
 
 
 def stages(n_draws: int | str, max_draws: int) -> list[int]:
-    """Draws of each chain after which the chains are looked at: the number asked for, or twice as many every time.
-
-    Doubling keeps snapshots where a fit of that length would have them: every other one of those that there are.
-    """
+    """Draws of each chain after which the chains are looked at: the number asked for, or twice as many every time."""
     if n_draws != AUTO:
         return [int(n_draws)]
     first = min(FIRST, max_draws)
@@ -32,11 +28,6 @@ def stages(n_draws: int | str, max_draws: int) -> list[int]:
 def agree(chains: Sequence[Chain], n_draws: int) -> bool:
     """Whether the first draws of all chains pass the check: how a run was cut, or went on, does not matter."""
     return check(export.to_dataset(chains).isel(draw=slice(n_draws))).passed  # mutant: first draws
-
-
-def spaced(chain: Chain, length: Length) -> Chain:
-    """The chain with the snapshots alone that a fit of this length has; the run directory keeps all of them."""
-    return replace(chain, snapshots={d: snap for d, snap in chain.snapshots.items() if length.is_snapshot(d)})
 
 
 def complete(chains: Sequence[Chain], n_draws: int | str, max_draws: int) -> bool:

@@ -129,6 +129,19 @@ class RunStore:
             raise RunError(f"{self.path / 'run.json'} is not the configuration of a run.")
         return config
 
+    def grow(self, config: Mapping[str, Any]) -> None:
+        """Another length is asked for: readers of the run should know."""
+        fixed = {name: value for name, value in self.config().items() if name not in GROWS}
+        write_json(self.path / "run.json", fixed | {name: config[name] for name in GROWS if name in config})
+
+    def n_draws(self) -> int:
+        """Of the longest chain."""
+        return max((len(self.chain(index).draws()) for index in self.chains()), default=0)
+
+    def chains(self) -> list[int]:
+        found = [folder for folder in self.path.glob("chain-*") if folder.is_dir() and folder.name[6:].isdecimal()]
+        return sorted(int(folder.name[6:]) for folder in found)
+
     def note(self, about: Mapping[str, Any]) -> None:
         """Where this session runs; for readers, not for the chain."""
         write_json(self.path / "about.json", about)
@@ -160,6 +173,7 @@ class ChainStore:
         self._run = np.frombuffer(hashlib.sha256(run.encode()).digest(), np.uint8)
         self._appended = {name: _Appended() for name in ("trace.jsonl", "assignments.bin")}
         self._whole: dict[str, str] = {}  # digests of snapshots and matrices, by name
+        self._dropped: list[str] = []  # names of snapshots that the next checkpoint does without
         try:
             (path / "snapshots").mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -178,7 +192,9 @@ class ChainStore:
                 f"{path} belongs to another run, or run.json was changed; restore the run's own files or fit again."
             )
         if "files" in arrays:  # older checkpoints know of none
-            self._check(json.loads(arrays["files"].tobytes()), int(arrays["n_draws"]))
+            files = json.loads(arrays["files"].tobytes())
+            self._check(files, int(arrays["n_draws"]))
+            self._whole, self._dropped = files["whole"], files.get("dropped", [])
         return arrays
 
     def save_checkpoint(self, arrays: Arrays) -> None:
@@ -191,9 +207,11 @@ class ChainStore:
         except OSError as error:
             raise RunError(f"could not write the trace in {self.path}: {error.strerror or error}.") from error
         appended = {name: [file.length, file.digest.hexdigest()] for name, file in self._appended.items()}
-        about = {"files": {"appended": appended, "whole": self._whole}, "versions": versions()}
+        files = {"appended": appended, "whole": self._whole, "dropped": self._dropped}
+        about = {"files": files, "versions": versions()}
         packed = {name: np.frombuffer(json.dumps(value).encode(), np.uint8) for name, value in about.items()}
         write_arrays(self.path / "checkpoint.ub", {**arrays, **packed, "run": self._run})
+        self._remove_dropped()  # no sooner: the checkpoint before this one counted on them
 
     def _check(self, files: Mapping[str, Any], count: int) -> None:
         restore = "restore it from a backup or fit again."
@@ -205,7 +223,8 @@ class ChainStore:
                 raise RunError(f"{self.path / name} is damaged or missing; {restore}")
         for folder in ("snapshots", "assignments"):
             for draw, path in self._all_numbered(folder).items():
-                if draw < count and f"{folder}/{path.name}" not in files["whole"]:
+                known = (*files["whole"], *files.get("dropped", ()))
+                if draw < count and f"{folder}/{path.name}" not in known:
                     raise RunError(f"{path} is not of this run; remove it.")
 
     # ---- the clock
@@ -280,6 +299,7 @@ class ChainStore:
                 if path.exists() and path.stat().st_size > length:
                     os.truncate(path, length)
                 self._appended[name] = _Appended.of(path, length)
+            self._remove_dropped()
             for folder in ("snapshots", "assignments"):
                 for draw, path in self._all_numbered(folder).items():
                     if draw >= count:
@@ -295,8 +315,24 @@ class ChainStore:
     def save_snapshot(self, draw: int, arrays: Arrays) -> None:
         self._save_whole("snapshots", draw, arrays)
 
+    def drop_snapshot(self, draw: int) -> None:
+        """It stays on the disk until a checkpoint does without it."""
+        name = f"snapshots/{self._name('snapshots', draw).name}"
+        del self._whole[name]
+        self._dropped.append(name)
+
+    def _remove_dropped(self) -> None:
+        for name in self._dropped:
+            (self.path / name).unlink(missing_ok=True)
+        self._dropped = []
+
     def snapshots(self) -> dict[int, dict[str, Array]]:
-        return {draw: read_arrays(path) for draw, path in self._all_numbered("snapshots").items()}
+        """Those that the checkpoint knows."""
+        return {
+            draw: read_arrays(path)
+            for draw, path in self._all_numbered("snapshots").items()
+            if f"snapshots/{path.name}" in self._whole
+        }
 
     def _save_whole(self, folder: str, draw: int, arrays: Arrays) -> None:
         path = self._name(folder, draw)

@@ -62,6 +62,7 @@ def log_gamma(shape: float, key: np.uint64) -> float:
         v = 1.0 + c * x
         if v > 0.0:
             v = v * v * v
+            # mutant: gamma accepted
             if math.log(uniform(stream(key, j), 2)) < 0.5 * x * x + d - d * v + d * math.log(v):
                 return math.log(d) + math.log(v) + boost
         j += 1

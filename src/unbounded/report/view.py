@@ -10,7 +10,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,8 +18,8 @@ import xarray as xr
 from unbounded.arrays import Array, Arrays
 from unbounded.chain import export
 from unbounded.chain.convergence import Check, check
-from unbounded.chain.run import Chain, Length
-from unbounded.chain.several import AUTO, MAX_DRAWS, complete, spaced, stages
+from unbounded.chain.run import Chain
+from unbounded.chain.several import MAX_DRAWS, complete
 from unbounded.chain.store import RunError, RunStore, read_json
 from unbounded.contracts import Family, Shown, WholeDraws
 from unbounded.models.families import family_of
@@ -79,12 +78,12 @@ def read(path: str | os.PathLike[str], at_hand: Mapping[str, Any] | None = None)
     """at_hand: what the family can show beside the run directory, such as the rows of the fit."""
     store = RunStore(path)
     config = store.config()
-    stores = [store.chain(index) for index in _chains(store.path)]
+    stores = [store.chain(index) for index in store.chains()]
     for own in stores:
         own.checkpoint()  # which knows what the other files must hold
     chains = [Chain(True, own.draws(), own.snapshots()) for own in stores]
     clocks = [own.clock() for own, chain in zip(stores, chains, strict=True) if chain.draws]
-    chains = _spaced([chain for chain in chains if chain.draws], config)
+    chains = [chain for chain in chains if chain.draws]
     if not chains:
         raise RunError(f"{path} has no draws yet; resume it first.")
     about = read_json(store.path / "about.json")
@@ -94,20 +93,6 @@ def read(path: str | os.PathLike[str], at_hand: Mapping[str, Any] | None = None)
         return replace(view, notes=("No whole draw is on disk yet, so there is no picture of the atoms.",))
     shown = view.family.show(whole, at_hand or {})
     return replace(view, atoms=shown, notes=shown.notes)
-
-
-def _spaced(chains: list[Chain], config: Mapping[str, Any]) -> list[Chain]:
-    """With the snapshots that the fit used: a run that went on by itself has more of them on disk."""
-    n_draws = min((len(chain.draws) for chain in chains), default=0)
-    if config.get("n_draws") != AUTO or n_draws not in stages(AUTO, config["max_draws"]):
-        return chains
-    each = max(1, config["n_snapshots"] // config["n_chains"])
-    return [spaced(chain, Length(config["n_warmup"], n_draws, config["thin"], each)) for chain in chains]
-
-
-def _chains(path: Path) -> list[int]:
-    found = [folder for folder in path.glob("chain-*") if folder.is_dir() and folder.name[6:].isdecimal()]
-    return sorted(int(folder.name[6:]) for folder in found)
 
 
 def _whole_draws(chains: list[Chain]) -> list[tuple[Arrays, Mapping[str, float]]]:

@@ -10,14 +10,14 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import sparse, stats
+from scipy import sparse, special, stats
 from sklearn.base import clone
 from sklearn.metrics import adjusted_rand_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from unbounded import Beta, DirichletProcessMixture, Gamma, Gaussian, Ghosts, OneOpen, PitmanYorMixture
+from unbounded import Bernoulli, Beta, DirichletProcessMixture, Gamma, Gaussian, Ghosts, OneOpen, PitmanYorMixture
 from unbounded.models.mixtures.model import Mixture
 from unbounded.report.text import text
 
@@ -479,6 +479,25 @@ def test_single_precision_says_the_same(precisions, line):
         assert abs(double["mean"][name] - single["mean"][name]) < 5 * error
 
 
+def test_log_joint_is_the_joint_density():
+    """Priors of hyper-parameters, the probability of the partition and of the rows: each from its textbook."""
+    bits = (np.random.default_rng(2).random((20, 1)) < 0.5).astype(float)
+    prior = {"concentration": Gamma(2.0, 1.5), "discount": Beta(1.5, 3.0)}
+    model = PitmanYorMixture(Bernoulli(0.7, 1.2), **prior, **BRIEF, keep_assignments=True, random_state=1).fit(bits)
+    for draw in range(BRIEF["n_draws"]):
+        here = model.posterior_.isel(chain=0, draw=draw)
+        alpha, sigma, labels = float(here["alpha"]), float(here["sigma"]), here["assignments"].values
+        counts = np.unique(labels, return_counts=True)[1]
+        new = np.log(alpha + sigma * np.arange(1, len(counts))).sum()
+        seats = sum(special.gammaln(m - sigma) - special.gammaln(1.0 - sigma) for m in counts)
+        partition = new + seats - special.gammaln(alpha + 20) + special.gammaln(alpha + 1.0)
+        ones = [bits[labels == k].sum() for k in np.unique(labels)]
+        rows = sum(special.betaln(0.7 + s, 1.2 + m - s) for s, m in zip(ones, counts, strict=True))
+        rows -= len(counts) * special.betaln(0.7, 1.2)
+        priors = stats.gamma(2.0, scale=1.0 / 1.5).logpdf(alpha) + stats.beta(1.5, 3.0).logpdf(sigma)
+        np.testing.assert_allclose(here["log_joint"], priors + partition + rows, rtol=1e-9)
+
+
 def test_single_precision_falls_back_where_it_would_lose(precisions):
     """Two columns that differ by a thousandth: the difference tells clusters apart, and float32 cannot see it."""
     rng = np.random.default_rng(1)
@@ -490,10 +509,14 @@ def test_single_precision_falls_back_where_it_would_lose(precisions):
     assert precisions.count("float64") > 0.5 * len(precisions)
 
 
-def test_single_precision_rows():
-    """float32 data are read as they are; the answer is that of the same numbers in float64."""
+def test_single_precision_rows(monkeypatch):
+    """float32 data are read as they are and say what the same numbers do in float64; few rows are turned into those."""
     rows = X.astype(np.float32)
-    single, double = mixture().fit(rows), mixture().fit(rows.astype(np.float64))
+    double, few = mixture().fit(rows.astype(np.float64)), mixture().fit(rows)
+    np.testing.assert_array_equal(few.labels_, double.labels_)
+    np.testing.assert_array_equal(few.score_samples(rows), double.score_samples(rows.astype(np.float64)))
+    monkeypatch.setattr("unbounded.rows.FEW", 0)
+    single = mixture().fit(rows)
     assert adjusted_rand_score(single.labels_, double.labels_) == 1.0
     np.testing.assert_allclose(single.score_samples(rows), double.score_samples(rows.astype(np.float64)), atol=0.2)
 

@@ -232,7 +232,8 @@ class BetaBernoulliFeatures(FeatureEstimator):
     dtype : {"float64", "float32"}
         Precision of the vectorised part; rounds that would lose accuracy in float32 run in float64.
     n_snapshots : int, default 32
-        Whole draws that are kept for prediction and point estimates (over all chains).
+        Whole draws that are kept for prediction and point estimates, at most (over all chains): evenly spaced ones, at
+        least half as many.
     keep_assignments : bool, default False
         Keep the Z of every draw in `posterior_["assignments"]`, padded with zeros to the largest number of features.
 

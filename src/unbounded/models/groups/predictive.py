@@ -93,7 +93,7 @@ def _join(new, masses, how, labels, shares):
                 counts[labels[i]] += 1.0
             if sweep >= how.sweeps - how.keep:
                 for k in range(atoms):
-                    shares[g, k] += counts[k] / (how.keep * (rows + gamma))
+                    shares[g, k] += counts[k] / (how.keep * (rows + gamma))  # mutant: fold in shares
 
 
 def completion(

@@ -35,6 +35,7 @@ def draw_parameters(
 
 def finite_part(likelihood: Bound, dtype: str, parameters: Parameters, log_weights: Array) -> Any:
     """Weights and parameters in the form that compiled code takes."""
+    # mutant: float32 safe
     safe = dtype == "float32" and likelihood.float32_error(parameters) < FLOAT32_TOLERANCE
     return likelihood.finite(parameters, log_weights, np.float32 if safe else np.float64)
 

@@ -236,7 +236,8 @@ class DirichletProcessMixture(MixtureEstimator):
         apart cost `merge_cost`, rows apart that belong together 2 - merge_cost: above 1 there are more clusters, below
         it fewer (docs/estimates.md).
     n_snapshots : int, default 32
-        Whole draws that are kept for prediction and the point estimate (over all chains).
+        Whole draws that are kept for prediction and the point estimate, at most (over all chains): evenly spaced ones,
+        at least half as many.
     keep_assignments : bool, default False
         Keep the labels of every draw in `posterior_["assignments"]`.
     checkpoint : path, default None

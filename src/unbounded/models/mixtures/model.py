@@ -173,6 +173,7 @@ class Mixture(Built[MeasureT, Bound, int], Generic[MeasureT]):
         counts = state.table.counts[state.occupied].astype(float)
         statistics = state.table.statistics[state.occupied]
         shares = counts / counts.sum()
+        # mutant: log joint
         log_joint = (
             self.measure.log_prior(state.hyper)
             + self.measure.log_prob(state.hyper, counts, self.n_rows)

@@ -242,6 +242,7 @@ def _move_tokens(rows, begin, end, finite, tail, around, keys):
             own = (times[np.uint64(here)] - 1) * itself
         else:
             _leave(finite, tail, near, z - shared, w)
+            # mutant: flat left
             alive, n_private, birth, flat = near.alive[0], near.alive[1], near.apart[0], near.apart[1]
         total = 0.0
         for j in range(active.length[0]):
@@ -264,6 +265,7 @@ def _move_tokens(rows, begin, end, finite, tail, around, keys):
             z = _usual(finite, w, aim - total, usual)
         else:
             z = shared + _join(finite, tail, near, w, aim - total - usual, uniform(keys.stick, rows.first + i))
+            # mutant: flat joined
             alive, n_private, birth, flat = near.alive[0], near.alive[1], near.apart[0], near.apart[1]
         labels[i] = z
         if z < usable:
