@@ -692,14 +692,14 @@ MUTANTS = [
     ),
     Mutant(
         "GPU: rows make atoms twice as often in bulk", "device births",
-        "log_birth = math.log(2.0 * part.law.birth) if part.law.birth > 0.0 else -math.inf", "bulk bulk-alone",
+        "log_birth = math.log(2.0 * part.law.birth) if part.law.birth > 0.0 else -math.inf", "bulk bulk-twins",
     ),
     Mutant(
         "GPU: two rows of an atom may leave it at once", "device lone rows",
-        "lone = tail.members <= 2", "bulk bulk-alone",
+        "lone = tail.members <= 2", "bulk bulk-twins",
     ),
     Mutant(
         "GPU: births get the slots of atoms that are there", "device slots of births",
-        "labels[born] = part.n_shared + np.arange(born.sum())", "bulk bulk-alone",
+        "labels[born] = part.n_shared + np.arange(born.sum())", "bulk bulk-twins",
     ),
 ]  # fmt: skip

@@ -156,8 +156,9 @@ def battery() -> dict[str, Callable[[], Any]]:
         "shares": cells("bernoulli", "dp", Run(Ghosts(), 3, sampler="auxiliary")),
         "processors": cells("bernoulli", "py-high", Run(Ghosts(), 3, sampler="auxiliary")),
         "kernels": on_gpu("kernels"),
-        "bulk": on_gpu("bulk", "bernoulli", "py", Run(Ghosts(4), 2, chains=24, rounds=80, device="cuda")),
-        "bulk-alone": on_gpu("bulk", "bernoulli", "py", Run(Ghosts(2), chains=24, rounds=80, device="cuda"), 0.0),
+        "bulk": on_gpu("bulk", "flat", "dp", Run(Ghosts(2), rounds=150, device="cuda")),
+        "bulk-shards": on_gpu("bulk", "bernoulli", "py", Run(Ghosts(4), 2, device="cuda")),
+        "bulk-twins": on_gpu("bulk", "twins", "dp", Run(Ghosts(1), rounds=150, device="cuda")),
         "gossip": cells("bernoulli", "py", Run(Ghosts(), sampler="asynchronous")),
         "gossip-words": seats("words", "fixed", GroupedRun("direct", Ghosts(), sampler="asynchronous")),
     }

@@ -24,9 +24,9 @@ ON_GPU = os.environ.get("TRITON_INTERPRET") != "1"
 
 SHORT = [
     ("bernoulli", "py", 5, Run(Ghosts(4), 2, chains=24, rounds=50, device="cuda"), 0.6),
-    ("gaussian-1", "dp", 5, Run(Ghosts(3), chains=24, rounds=50, device="cuda"), 0.6),
 ]
 LONG = [
+    ("gaussian-1", "dp", 5, Run(Ghosts(3), chains=24, rounds=50, device="cuda"), 0.6),
     ("bernoulli", "dp", 5, Run(Ghosts(), 2, 2, chains=24, rounds=60, device="cuda"), 0.6),
     ("bernoulli", "py", 5, Run(Ghosts(3), 1, chains=24, rounds=60, device="cuda"), 0.0),
     ("sharp", "py", 5, Run(Ghosts(0), 1, 2, chains=24, rounds=60, device="cuda"), 0.6),
