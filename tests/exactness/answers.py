@@ -116,4 +116,4 @@ def trust() -> Answers:
 def kept() -> Answers:
     """Whole draws reach from one end of a chain to the other."""
     draws = [draw for draw in range(1000) if Length(0, 1000, n_snapshots=16).is_snapshot(draw, 1000)]
-    return _asked({"early": draws[0] < 125, "late": draws[-1] >= 875, "all": len(draws) >= 8})
+    return asked({"early": draws[0] < 125, "late": draws[-1] >= 875, "all": len(draws) >= 8})

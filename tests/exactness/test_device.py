@@ -14,11 +14,15 @@ torch = pytest.importorskip("torch", reason="the kernels of GPUs need torch: pip
 
 from device_mirror import few_open, mirrored  # noqa: E402
 from enumeration import Run, check  # noqa: E402
+from geweke import Joint  # noqa: E402
+from geweke import check as check_joint  # noqa: E402
 from jumps import Moves  # noqa: E402
 from jumps import check as check_jumps  # noqa: E402
 from problems import problem  # noqa: E402
 
 from unbounded.instantiation import Ghosts, OneOpen  # noqa: E402
+from unbounded.models.mixtures import merges  # noqa: E402
+from unbounded.models.mixtures.jump import Jumps  # noqa: E402
 
 ON_GPU = os.environ.get("TRITON_INTERPRET") != "1"
 
@@ -81,4 +85,22 @@ def test_kernels_agree_with_enumeration(case):
 def test_jumps_agree_with_enumeration(case, kind):
     with mirrored() if not ON_GPU else few_open():
         verdict = check_jumps(problem(case, "py", 5), Moves(kind, 2, device="cuda", chains=24, rounds=60))
+    assert verdict.passed, str(verdict)
+
+
+JOINTS = [
+    Joint("py", "gaussian", Ghosts(2), 2, rounds=60, device="cuda"),
+    Joint("dp", "bernoulli", Ghosts(3), 3, 2, rounds=60, device="cuda"),
+    Joint(
+        "py", "gaussian", Ghosts(), 2, rounds=60, jumps=Jumps(every=1, joined=0.3, merges=3, coin=0.3), device="cuda"
+    ),
+]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("joint", JOINTS, ids=str)
+def test_prior_and_successive_conditional_agree(joint, monkeypatch):
+    monkeypatch.setattr(merges, "WAYS", (0, 1, 2))
+    with mirrored() if not ON_GPU else few_open():
+        verdict = check_joint(joint)
     assert verdict.passed, str(verdict)
