@@ -83,8 +83,10 @@ def ranges(by_set: Any) -> list[tuple[int, int]]:
 def sums(rows: Any, by_set: Any, share: Any, quadratic: bool) -> Any:
     ordered = terms(rows.cells.numpy().astype(float), quadratic)[by_set.order.numpy()]
     weighted = ordered if share is None else ordered * share.numpy()[:, None]
-    empty = np.zeros((0, weighted.shape[1]))
-    return torch.from_numpy(np.stack([*empty, *(weighted[a:b].sum(0) for a, b in ranges(by_set))]))
+    total = np.zeros((by_set.n_sets, weighted.shape[1]))
+    for m, (a, b) in enumerate(ranges(by_set)):
+        total[m] = weighted[a:b].sum(0)
+    return torch.from_numpy(total)
 
 
 def cut(rows: Any, by_set: Any, cuts: Any, codes: Any, soft: bool) -> tuple[Any, Any, Any]:
