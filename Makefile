@@ -2,10 +2,13 @@
 PYTHON ?= python3
 BIN := .venv/bin
 DATA ?=
+HOURS ?= 1
+COUNT ?= 100
+SEED ?= 0
 SOURCES := src tests benchmarks examples experiments docs/skeletons
 export OPENBLAS_NUM_THREADS = 1
 
-.PHONY: demo test tests types-and-engines lint style types hooks walk exactness faults gpu-test gpu-bench mutants bench bench-speed bench-features bench-peers bench-million bench-topics bench-topic-peers bench-topic-quality bench-engines bench-compile bench-travel bench-travel-features bench-mixing paper paper-quick paper-docs clean
+.PHONY: demo test tests types-and-engines lint style types hooks walk exactness faults gpu-test gpu-bench soak mutants mutants-generated bench bench-speed bench-features bench-peers bench-million bench-topics bench-topic-peers bench-topic-quality bench-engines bench-compile bench-travel bench-travel-features bench-mixing paper paper-quick paper-docs clean
 
 demo: .setup-done
 	$(BIN)/python examples/demo.py
@@ -49,8 +52,14 @@ gpu-test:
 gpu-bench:
 	PYTHONPATH=src $(PYTHON) benchmarks/gpu.py
 
+soak: .setup-done
+	$(BIN)/python tests/soak.py --hours $(HOURS)
+
 mutants: .setup-done
-	$(BIN)/python tests/exactness/mutants.py
+	$(BIN)/python tests/exactness/mutants.py -j 2
+
+mutants-generated: .setup-done
+	$(BIN)/python tests/exactness/mutants.py --generate $(COUNT) --seed $(SEED) -j 2
 
 bench: bench-speed bench-features bench-topics bench-peers
 

@@ -265,7 +265,6 @@ def _move_tokens(rows, begin, end, finite, tail, around, keys):
             z = _usual(finite, w, aim - total, usual)
         else:
             z = shared + _join(finite, tail, near, w, aim - total - usual, uniform(keys.stick, rows.first + i))
-            # mutant: flat joined
             alive, n_private, birth, flat = near.alive[0], near.alive[1], near.apart[0], near.apart[1]
         labels[i] = z
         if z < usable:
