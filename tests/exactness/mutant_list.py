@@ -789,4 +789,28 @@ MUTANTS = [
         "asynchronous: words count themselves among their topic's", "leave slot, w]",
         "", "gossip-words",
     ),
+    Mutant(
+        "GPU: rows leave private atoms that have more rows", "device free rows",
+        "free = (z < atoms.usable) | (slot >= 0)", "kernels",
+    ),
+    Mutant(
+        "GPU: cuts are as likely as all rows staying", "device log q",
+        "own = stay", "kernels",
+    ),
+    Mutant(
+        "GPU: open rows are chosen by their labels", "device open rows",
+        "is_open = ((marks & pick.OPEN) > 0) | (labels >= part.n_shared)", "bulk",
+    ),
+    Mutant(
+        "GPU: rows make atoms twice as often in bulk", "device births",
+        "log_birth = math.log(2.0 * part.law.birth) if part.law.birth > 0.0 else -math.inf", "bulk bulk-twins",
+    ),
+    Mutant(
+        "GPU: two rows of an atom may leave it at once", "device lone rows",
+        "lone = tail.members <= 2", "bulk bulk-twins",
+    ),
+    Mutant(
+        "GPU: births get the slots of atoms that are there", "device slots of births",
+        "labels[born] = part.n_shared + np.arange(born.sum())", "bulk bulk-twins",
+    ),
 ]  # fmt: skip

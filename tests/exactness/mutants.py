@@ -83,6 +83,17 @@ def battery() -> dict[str, Callable[[], Any]]:
         with mock.patch.multiple(kernel, FEW=0, WORTH=0):
             return seats("words", "crowded", GroupedRun("direct", Ghosts(100), 2, rounds=400))()
 
+    def on_gpu(name: str, *arguments: Any) -> Callable[[], Any]:
+        """Imported when it is run: torch takes its time."""
+
+        def run() -> Any:
+            os.environ.setdefault("TRITON_INTERPRET", "1")
+            import device_mirror
+
+            return getattr(device_mirror, name)(*arguments)
+
+        return run
+
     often = Jumps(every=1, share=1.0, passes=2, joined=0.4, merges=4, coin=0.4)
 
     def sits(case: str, measure: str, form: str, **more: Any) -> Callable[[], Any]:
@@ -166,6 +177,10 @@ def battery() -> dict[str, Callable[[], Any]]:
         "slice": cells("bernoulli", "py", Run(Ghosts(), 2, sampler="slice")),
         "shares": cells("bernoulli", "dp", Run(Ghosts(), 3, sampler="auxiliary")),
         "processors": cells("bernoulli", "py-high", Run(Ghosts(), 3, sampler="auxiliary")),
+        "kernels": on_gpu("kernels"),
+        "bulk": on_gpu("bulk", "flat", "dp", Run(Ghosts(2), rounds=150, device="cuda")),
+        "bulk-shards": on_gpu("bulk", "bernoulli", "py", Run(Ghosts(4), 2, device="cuda")),
+        "bulk-twins": on_gpu("bulk", "twins", "dp", Run(Ghosts(1), rounds=150, device="cuda")),
         "gossip": cells("bernoulli", "py", Run(Ghosts(), sampler="asynchronous")),
         "gossip-words": seats("words", "fixed", GroupedRun("direct", Ghosts(), sampler="asynchronous")),
     }

@@ -227,7 +227,8 @@ class DirichletProcessMixture(MixtureEstimator):
     dtype : {"float64", "float32"}
         Precision of the vectorised part; rounds that would lose accuracy in float32 run in float64.
     device : str, default "cpu"
-        Which of the model's kernels sweeps over the rows.
+        Where rows are swept over: "cpu", a GPU ("cuda", or "cuda:1" by number), or "auto", a GPU if there is one
+        (docs/gpu.md). "reference" is plain NumPy, slow, to compare with.
     jumps : bool or Jumps, default True
         Moves of whole clusters in the hybrid sampler: how much of them is tried in a round (docs/jumps.md).
     loss : {"vi", "binder"}, merge_cost : float between 0 and 2

@@ -17,7 +17,6 @@ import numpy as np
 from unbounded.arrays import Array
 from unbounded.contracts import Engine, Message, Summary
 from unbounded.likelihoods.base import Bound
-from unbounded.models.labelled import labels as labelled
 from unbounded.models.labelled.halves import Cuts, Sides
 from unbounded.models.labelled.labels import Atoms, LabelShard, numbered, recode
 from unbounded.models.mixtures.model import AtomTable, Mixture, MixtureState
@@ -161,7 +160,7 @@ def _apply(model: Mixture[Any], cuts: Cuts | None, shard: LabelShard, own: tuple
     sides, codes = own
     if cuts is not None and (sides.fresh >= 0).any():
         model.kernel.halve(shard, cuts, sides)
-    labelled.relabel(shard.labels, codes)
+    shard.relabel(codes)
 
 
 # ---- a pass over rows

@@ -66,7 +66,7 @@ def _look_at(model: Mixture[Any], shard: LabelShard, own: tuple[Array, Array, Ar
     rows = some_rows(shard.data, pool, model.likelihood.n_terms)
     coarse, which = model.coarse
     terms = rows[:, which] if is_csr(rows) else coarse.terms(rows)
-    return terms, positions[shard.labels[pool]], positions[shard.labels[others]]
+    return terms, positions[shard.labels_of(pool)], positions[shard.labels_of(others)]
 
 
 class Launched(NamedTuple):

@@ -218,7 +218,7 @@ def _seeds_on(
     model: Mixture[Any], when: tuple[int, int], most: int, shard: LabelShard, codes: Array
 ) -> tuple[int, Array, Array]:
     """(rows of the atom on this shard, numbers and terms of some of them in random order)."""
-    rows = np.flatnonzero(np.isin(shard.labels, codes))
+    rows = shard.members(codes)
     rng = generator(model.seed, "seeds", *when, shard.index)
     chosen = rng.choice(rows, min(most, len(rows)), replace=False)
     found = some_rows(shard.data, chosen, model.likelihood.n_terms)

@@ -18,8 +18,9 @@ from unbounded.engines.local import Serial
 from unbounded.models.labelled.labels import Atoms, LabelShard
 from unbounded.models.mixtures.hybrid import HybridMixture
 from unbounded.models.mixtures.jump import Jumps
+from unbounded.models.mixtures.kernels import kernel_for_few
 from unbounded.models.mixtures.message import MixtureRound, MixtureShare
-from unbounded.models.mixtures.model import Mixture, MixtureState, RowShards
+from unbounded.models.mixtures.model import Mixture, MixtureState
 from unbounded.randomness import generator
 from unbounded.round import rounds
 from unbounded.rows import rows_of
@@ -86,10 +87,11 @@ def pilot(model: Mixture[Any], X: Any, rng: np.random.Generator) -> tuple[Array,
     """Clusters of some of the rows, or of all when they are few."""
     rows = np.sort(rng.choice(model.n_rows, min(model.n_rows, PILOT_ROWS), replace=False))
     setup = replace(model.setup, extent=len(rows), n_shards=1, sweeps=1, seed=int(rng.integers(2**62)))
+    setup = replace(setup, device=kernel_for_few(setup.device))
     short = HybridMixture(setup, Grown(), Jumps(every=1, share=1.0))
     n_rounds = ROUNDS_PER_CYCLE[len(rows) >= FEW_ROWS]
     part = X[rows]
-    few = Serial(RowShards(part, model.likelihood, 1))
+    few = Serial(short.recipe(part))
     try:
         (completed,) = few.map(LabelShard.completed)
         filled = part if completed is None else completed
