@@ -7,7 +7,7 @@
 A system is a name and options, such as "lda K=100 alpha=0.1 eta=0.01":
 
     hdp      eta=, gamma=, alpha=: a number fixes one, A/B is a Gamma(A, B) prior; nothing is the default.
-             rounds=
+             base=uniform; rounds=
     lda      collapsed Gibbs sampling. K=, sweeps=; alpha=, eta=: pseudo-counts of a topic in a document, of a word in a
              topic; alpha=sampled and eta=sampled: symmetric; alpha=learned, eta=learned: asymmetric and sampled;
              alpha=sparse: K is a limit, as for a truncated HDP; eta=frequency: in proportion to the words' frequencies
@@ -57,6 +57,7 @@ from unbounded.setup import Setup
 SHARDS, N_DRAWS, SEEING = 8, 8, 40
 PEERS = [
     "hdp",
+    "hdp base=uniform",
     *(f"lda K={k} alpha=0.1 eta=0.01" for k in (50, 100, 200)),
     *(f"lda K={k} alpha=learned eta={eta}" for k in (50, 100, 200) for eta in (0.01, 0.05)),
     "lda K=100 alpha=0.1 eta=0.1",
@@ -115,7 +116,7 @@ def completed(corpus: Corpus, phi: Any, masses: Any, seed: int) -> Any:
 def hdp(corpus: Corpus, seed: int, options: dict[str, str]) -> Seen:
     train, n_rounds = corpus.train, int(options.get("rounds", 600))
     words, sizes = tokens(train)
-    likelihood = Tokens(prior(options.get("eta", "1/10"))).bind(describe(train))
+    likelihood = Tokens(prior(options.get("eta", "1/10")), options.get("base", "learned")).bind(describe(train))
     measure = HierarchicalMeasure(prior(options.get("alpha", "1/1")), prior(options.get("gamma", "1/1")))
     sampler = HybridGroups(Setup(measure, likelihood, sizes, SHARDS, seed, n_rounds=n_rounds))
     engine = engines.build("serial", sampler.recipe(words))
@@ -132,7 +133,7 @@ def hdp(corpus: Corpus, seed: int, options: dict[str, str]) -> Seen:
     spent = time.process_time() - began
     engine.close()
     draws, labels = zip(*snapshots, strict=True)
-    facts |= {"seconds_of_the_start": round(started, 1), "hyper": [float(v) for v in draws[-1].hyper]}
+    facts |= {"seconds_of_the_start": round(started, 1), "hyper": [float(v) for v in draws[-1].hyper[:3]]}
     facts |= documents_of_topics(labels[-1], sizes)
     last = (draws[-1].statistics.toarray(), draws[-1].counts)
     phis = [predictives(likelihood, draw, words[:0]).table for draw in draws]
@@ -151,7 +152,7 @@ def estimate(draws: Any, labels: Any, likelihood: Any) -> tuple[Any, Any]:
     named = point_estimate.reference(labels)
     phi = 0.0
     for draw, own in zip(draws, labels, strict=True):
-        expected = point_estimate.spread(own, named).T @ draw.statistics + likelihood.at(draw.hyper.eta).pseudo
+        expected = point_estimate.spread(own, named).T @ draw.statistics + draw.hyper.pseudo
         phi = phi + expected / expected.sum(1, keepdims=True)
     return phi, np.bincount(named)
 

@@ -28,7 +28,7 @@ from unbounded.columns import describe
 from unbounded.engines import build
 from unbounded.likelihoods import Gaussian
 from unbounded.models.groups.hybrid import HybridGroups
-from unbounded.models.groups.jump import EARLY, USUAL
+from unbounded.models.groups.jump import USUAL
 from unbounded.models.groups.model import HierarchicalMeasure
 from unbounded.models.groups.predictive import Draw, completion
 from unbounded.models.groups.start import begin
@@ -38,6 +38,7 @@ from unbounded.round import rounds
 from unbounded.setup import Setup
 
 SHARDS, ROUNDS, LOOK = 4, 200, 5
+LATE = 400  # before, more topics are cut token by token
 ALIKE, NEAR, ENOUGH = 0.8, 1.03, 28
 STARTS = ("one", "200", "default")
 KINDS = ("words-direct", "words-franchise", "rows-direct", "rows-franchise")
@@ -63,7 +64,7 @@ class Words:
         self.seen, self.rest = ((np.ascontiguousarray(held[:, h].ravel()), half) for h in (0, 1))
 
     def perplexity(self, draw: Draw) -> float:
-        likelihood = self.likelihood.at(draw.hyper.eta)
+        likelihood = self.likelihood.at(draw.hyper)
         return float(np.exp(-completion(likelihood, draw, self.seen, self.rest, 20, key(1, "score")).mean()))
 
     def progress(self, model: Any, state: Any, engine: Any) -> Progress:
@@ -71,7 +72,7 @@ class Words:
         draw = Draw(table.counts[live], table.tables[live], table.statistics[live], state.hyper)
         self.best = self.best or self.perplexity(draw)  # the first is that of the true labels
         perplexity = self.perplexity(draw) / self.best
-        phi = draw.statistics.toarray() + state.hyper.eta
+        phi = draw.statistics.toarray() + state.hyper.pseudo
         unit, true = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (phi, self.topics))
         likeness = unit @ true.T
         matched = int((likeness[linear_sum_assignment(-likeness)] >= ALIKE).sum())
@@ -137,9 +138,9 @@ def heal(kind: str, name: str, seed: int, without: bool) -> str:
     return f"{kind:15s} from {name:7s} seed {seed}: {found}, {spent:5.1f} CPU s; at the end {now.text}"
 
 
-def cost(kind: str) -> str:
+def cost(kind: str, round_: int) -> str:
     data, model, engine = built(kind, 1, False)
-    first = replace(start("truth", data, model, engine, 1), round=EARLY)  # before, jumps are made twice as often
+    first = replace(start("truth", data, model, engine, 1), round=round_)
     state, spent = first, dict.fromkeys(("jump", "sweep"), 0.0)
     for done in range(20 + 80):
         began = time.process_time()
@@ -154,7 +155,7 @@ def cost(kind: str) -> str:
         state = model.gather(state, message, gathered)
     engine.close()
     jump, sweep = (1e3 / 80 * spent[name] for name in ("jump", "sweep"))
-    return f"{kind}: jumps {jump:6.2f} ms a round, sweep {sweep:6.2f} ms: {jump / sweep:.0%}"
+    return f"{kind} from round {round_:3d}: jumps {jump:6.2f} ms a round, sweep {sweep:6.2f} ms: {jump / sweep:.0%}"
 
 
 def main() -> None:
@@ -169,7 +170,8 @@ def main() -> None:
     kinds = [kind for kind in KINDS if chosen.only in kind]
     if chosen.what == "cost":
         for kind in kinds:
-            print(cost(kind), flush=True)
+            for round_ in (0, LATE):
+                print(cost(kind, round_), flush=True)
         return
     starts = [chosen.start] if chosen.start else STARTS
     tasks = [(*task, chosen.without) for task in product(kinds, starts, range(chosen.seeds))]

@@ -149,7 +149,7 @@ class Rule(Protocol):
         """The first round whose draws may be kept."""
 
 
-Hyper = TypeVar("Hyper", bound=tuple[float, ...])
+Hyper = TypeVar("Hyper", bound=tuple[Any, ...])
 Extent = TypeVar("Extent", contravariant=True)  # the number of rows, or the sizes of groups
 
 

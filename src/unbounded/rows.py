@@ -42,8 +42,11 @@ def some_rows(data: Any, rows: Array, n_columns: int) -> Any:
     """A copy of some of the rows that `rows_of` gave: an array, or a sparse matrix."""
     if not isinstance(data, Csr):
         return data[rows]
-    every = sparse.csr_matrix((data.values, data.indices, data.indptr), (len(data.indptr) - 1, n_columns))
-    return every[rows]
+    begin = data.indptr[rows]
+    sizes = data.indptr[rows + 1] - begin
+    ends = np.append(0, np.cumsum(sizes))
+    cells = np.arange(ends[-1]) + np.repeat(begin - ends[:-1], sizes)
+    return sparse.csr_matrix((data.values[cells], data.indices[cells], ends), (len(rows), n_columns))
 
 
 def boundaries(n_rows: int, n_shards: int) -> Array:

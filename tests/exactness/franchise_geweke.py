@@ -1,4 +1,4 @@
-"""Geweke's joint test for grouped rows with both concentrations, and of words eta, sampled.
+"""Geweke's joint test for grouped rows with both concentrations, and of words eta and their base, sampled.
 
 Two ways to draw (hyper-parameters, seats, dishes, X) from the joint law: straight from the prior, a textbook Chinese
 restaurant franchise that shares nothing with the package; and by turns, a round of the sampler given X and new rows X
@@ -30,6 +30,7 @@ from unbounded.setup import Setup
 
 SIZES = np.array([3, 1, 2])
 N_ROWS, N_WORDS = int(SIZES.sum()), 4
+WORDS = {"words": "uniform", "learned": "learned"}  # kinds of rows, with their bases
 CONCENTRATION, GROUP_CONCENTRATION, ETA = Gamma(2.0, 1.5), Gamma(2.5, 1.5), Gamma(3.0, 4.0)
 
 
@@ -67,24 +68,27 @@ def count_tables(sizes: Array, seats: Array) -> int:
 
 def draw_hypers(kind: str, size: int, rng: np.random.Generator) -> list[GroupHyper]:
     """Each of the priors cut into strata of equal probability, one draw from each, in random order."""
-    priors = [CONCENTRATION, GROUP_CONCENTRATION] + [ETA] * (kind == "words")
+    priors = [CONCENTRATION, GROUP_CONCENTRATION] + [ETA] * (kind in WORDS)
     shares = [(rng.permutation(size) + rng.random(size)) / size for _ in priors]
     columns = [gammaincinv(prior.shape, u) / prior.rate for prior, u in zip(priors, shares, strict=True)]
-    return [GroupHyper(*map(float, values)) for values in zip(*columns, strict=True)]
+    hypers = [GroupHyper(*map(float, values)) for values in zip(*columns, strict=True)]
+    if kind != "learned":
+        return hypers
+    return [hyper._replace(base=N_WORDS * rng.dirichlet(np.ones(N_WORDS))) for hyper in hypers]
 
 
 def rows(kind: str, labels: Array, hyper: GroupHyper, rng: np.random.Generator) -> Array:
     """New rows given labels: parameters from their prior, then data."""
-    if kind != "words":
+    if kind not in WORDS:
         return (rows_bernoulli if kind == "bernoulli" else rows_gaussian)(labels, rng)
-    phi = rng.dirichlet(np.full(N_WORDS, hyper.eta), labels.max() + 1)
+    phi = rng.dirichlet(hyper.pseudo * np.ones(N_WORDS), labels.max() + 1)
     return np.array([rng.choice(N_WORDS, p=phi[z]) for z in labels], np.int32)
 
 
 def bind(kind: str) -> Any:
-    if kind != "words":
+    if kind not in WORDS:
         return bind_rows(kind)
-    return Tokens(ETA).bind(describe(sparse.csr_matrix(np.ones((len(SIZES), N_WORDS)))))
+    return Tokens(ETA, WORDS[kind]).bind(describe(sparse.csr_matrix(np.ones((len(SIZES), N_WORDS)))))
 
 
 # ---- what is compared
@@ -99,7 +103,7 @@ class Draw(NamedTuple):
 
 def moments(draw: Draw) -> dict[str, float]:
     """Bounded functions of the data, and all that hyper-parameters act on."""
-    z, m, (alpha, gamma, eta), X = draw
+    z, m, (alpha, gamma, eta, base), X = draw
     k = z.max() + 1
     counts = np.bincount(z)
     values = {
@@ -117,6 +121,11 @@ def moments(draw: Draw) -> dict[str, float]:
             "kinds": kinds, "kinds K": kinds * k, "log eta same": log_eta * same, "log eta kinds": log_eta * kinds,
             "word": (X == 0).mean(), "together same": same * (z[0] == z[1]),
         }  # fmt: skip
+        if len(base) > 0:
+            values |= {
+                "base": base[0], "base^2": base[0] ** 2, "base of two": base[0] * base[1], "base word": base[X[0]],
+                "eta base": log_eta * base[X[0]], "base K": base[X[0]] * k,
+            }  # fmt: skip
     else:
         x = np.tanh(X)
         values |= {

@@ -22,14 +22,17 @@ MEASURES = {
 }
 CROWDED = {"crowded": HierarchicalMeasure(20.0, 1.5)}  # with 100 ghosts, some 36 mobile atoms
 WORDS = np.array([0, 1, 1, 2, 0], np.int32)
+UNEVEN = np.array([0, 0, 2, 0, 2], np.int32)
 N_WORDS = 3
 CASES: dict[str, tuple[Any, Any]] = {
     "bernoulli": (BITS, BERNOULLI),
     "bit": (BITS[:, :1], Bernoulli(yes=0.6, no=0.5)),  # says little: rows move a lot, and the prior shows
     "gaussian": (LINE, GAUSS_1),
     "hole": (holed(PLANE, (3, 1)), GAUSS_2),
-    "words": (WORDS, Tokens(0.4)),
-    "words-eta": (WORDS, Tokens(Gamma(2.0, 2.5))),
+    "words": (WORDS, Tokens(0.4, "uniform")),
+    "words-eta": (WORDS, Tokens(Gamma(2.0, 2.5), "uniform")),
+    "words-learned": (UNEVEN, Tokens(0.4, "learned")),
+    "words-both": (UNEVEN, Tokens(Gamma(2.0, 2.5), "learned")),
 }
 CROSSED = ("bernoulli", "gaussian", "words")
 

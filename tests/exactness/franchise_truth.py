@@ -1,8 +1,8 @@
 """Exact posteriors of tiny hierarchical models: all seatings of all groups, all dishes of all tables, summed up.
 
 The truth uses nothing of the sampler: the probability of a seating from customers that sit down one after another, that
-of the dishes from tables that arrive one after another, and the reference likelihood. Holes that the sampler imputes
-and a sampled eta of words are integrated out by quadrature. Chains start from exact draws.
+of the dishes from tables that arrive one after another, and the reference likelihood. Holes that the sampler imputes,
+a sampled eta of words and a learned base are integrated out by quadrature. Chains start from exact draws.
 """
 
 from __future__ import annotations
@@ -20,12 +20,21 @@ from scipy import special
 from unbounded.engines import build
 from unbounded.models.groups.model import HierarchicalMeasure
 from unbounded.models.groups.samplers import HIERARCHICAL
-from unbounded.models.groups.shard import GroupHyper
+from unbounded.models.groups.shard import NO_BASE, GroupHyper
 from unbounded.models.groups.words.likelihood import ETA_RANGE
 from unbounded.priors import Gamma
 from unbounded.round import rounds
 
 ETA_NODES = 400
+
+
+def base_nodes(size: int = 8) -> tuple[Array, Array]:
+    """(bases of three words, log weights): a rule for integrals over a flat Dirichlet distribution, exact for
+    polynomials; the probability of five words is one."""
+    x, weight = special.roots_legendre(size)
+    a, b = (0.5 * (1.0 + v) for v in np.meshgrid(x, x, indexing="ij"))
+    shares = np.stack([a, (1.0 - a) * b, (1.0 - a) * (1.0 - b)], axis=-1).reshape(-1, 3)
+    return 3.0 * shares, np.log(np.outer(weight, weight) * (1.0 - a)).ravel()
 
 
 def concentrations(prior: Any, size: int = 32) -> tuple[Array, Array]:
@@ -106,8 +115,13 @@ class Franchise:
 
     @cached_property
     def nodes(self) -> tuple[Array, Array]:
-        """(values [G, ...], log weights [G]) of what the likelihood leaves open: eta of words, or values of holes."""
+        """(values [G, ...], log weights [G]) of what the likelihood leaves open: eta and base of words, or values of
+        holes."""
         prior = getattr(self.likelihood, "prior", None)
+        if self.learns:
+            (eta, log_eta), (base, log_base) = concentrations(prior, 24), base_nodes()
+            values = np.column_stack([np.repeat(eta, len(base)), np.tile(base, (len(eta), 1))])
+            return values, np.repeat(log_eta, len(base)) + np.tile(log_base, len(eta))
         if not isinstance(prior, Gamma):
             return hole_nodes(self.X, len(self.holes))
         log_eta = np.linspace(*np.log(ETA_RANGE), ETA_NODES)
@@ -117,6 +131,11 @@ class Franchise:
     @cached_property
     def samples_eta(self) -> bool:
         return isinstance(getattr(self.likelihood, "prior", None), Gamma)
+
+    @property
+    def learns(self) -> bool:
+        """Whether words have a base that is sampled."""
+        return bool(getattr(self.likelihood, "learned", False))
 
     @cached_property
     def _log_data(self) -> Array:
@@ -129,8 +148,8 @@ class Franchise:
         columns = []
         for value in values:
             likelihood, terms = self.likelihood, self._features(value)
-            if self.samples_eta:
-                likelihood = likelihood.at(float(value[0]))
+            if self.samples_eta or self.learns:
+                likelihood = likelihood.at(GroupHyper(1.0, 1.0, float(value[0]), value[1:]))
             sums = np.concatenate([block @ terms for block in blocks])
             columns.append(np.bincount(which, likelihood.log_marginal(counts, sums)))
         return (np.stack(columns, axis=1) + log_weights)[where.ravel()]
@@ -158,6 +177,9 @@ class Franchise:
         if self.samples_eta:
             given = self.probabilities @ special.softmax(self._log_data, axis=1)
             means |= {"eta": float(given @ self.nodes[0][:, 0]), "log eta": float(given @ np.log(self.nodes[0][:, 0]))}
+        if self.learns:
+            given = self.probabilities @ special.softmax(self._log_data, axis=1)
+            means |= {name: float(given @ value) for name, value in base_moments(self.nodes[0][:, 1:]).items()}
         return means
 
     def draw(self, rng: np.random.Generator) -> tuple[Array, Array, GroupHyper, Array]:
@@ -168,7 +190,12 @@ class Franchise:
         hypers = np.array([self.measure.draw_prior(rng)[:2] for _ in range(500 if self._sampled else 1)])
         log_w = self._log_seating(seats, labels, *hypers.T) * np.ones(len(hypers))
         eta = float(value[0]) if self.samples_eta else getattr(self.likelihood, "eta", 0.0)
-        return seats, labels, GroupHyper(*hypers[rng.choice(len(hypers), p=special.softmax(log_w))], eta), value
+        base = value[1:] if self.learns else NO_BASE
+        return seats, labels, GroupHyper(*hypers[rng.choice(len(hypers), p=special.softmax(log_w))], eta, base), value
+
+
+def base_moments(base: Array) -> dict[str, Array]:
+    return {"base 0": base[..., 0], "base 0^2": base[..., 0] ** 2, "base 01": base[..., 0] * base[..., 1]}
 
 
 @dataclass(frozen=True)
@@ -244,6 +271,7 @@ def simulate(problem: Franchise, run: GroupedRun) -> Tally:
             code = code_of(problem, run.form, seats, labels, int(state.table.tables.sum()))
             frequencies[c, index[code]] += 1.0 / run.rounds
             now = state.hyper._asdict() | {"log eta": np.log(state.hyper.eta or 1.0)}
+            now |= base_moments(state.hyper.base) if problem.learns else {}
             for name, means in hypers.items():
                 means[c] += now[name] / run.rounds
     engine.close()

@@ -87,11 +87,11 @@ MUTANTS = [
     ),
     Mutant(
         "a launch that looks at the current halves", "cut sets",
-        "sets[members[0]] = m", "cuts",
+        "sets[proposal.atoms[0]] = m", "cuts",
     ),
     Mutant(
         "a launch that is given up where there are two clusters", "cut worth",
-        "worth = np.array([m for m, g in zip(worth, gain) if g > 0.0 or len(proposals[m].atoms) == 2], np.int64)", "narrow",
+        "worth[now] = (gain > 0.0) | np.array([len(proposal.atoms) == 2 for proposal in some])", "narrow",
     ),
     Mutant(
         "two rows of one cluster leave it to later anchors", "cut taken",
@@ -124,11 +124,46 @@ MUTANTS = [
     ),
     Mutant(
         "the pair chosen among the other rows", "cut choice",
-        "log_ratio += log_joined + math.log(n_away / (model.n_rows - stay.counts[m]))", "cuts",
+        "log_ratio += log_joined + math.log(n_away / (model.n_rows - halves.stay.counts[m]))", "cuts",
     ),
     Mutant(
         "cuts that are never undone", "cut decision",
         "if splits and log_u < log_ratio:", "cuts",
+    ),
+    Mutant(
+        "a partner that is chosen among others than one's own", "near rank",
+        "return np.argsort((pool.atoms[chosen, None] == pool.atoms) - 1e-9 * closeness, axis=1, kind='stable')"
+        "[:, 0]", "near",
+    ),
+    Mutant(
+        "a partner that may stay", "choice partner",
+        "if row == cuts.partners[m] and (cuts.soft or sides.side[code] >= 0):", "near",
+    ),
+    Mutant(
+        "a partner counted in q", "choice partner",
+        "if row == cuts.partners[m]:\n"
+        "    out.log_q[m] += -math.log1p(math.exp(-odds))", "near anew",
+    ),
+    Mutant(
+        "neighbours joined as if nothing else were tried", "neighbours choice",
+        "log_ratio = old.log_odds(edit, m, n_whole)", "near",
+    ),
+    Mutant(
+        "neighbours with K of the wrong state", "neighbours n whole",
+        "n_whole = len(edit.alive)", "neighbours",
+    ),
+    Mutant(
+        "new halves that are as likely as the old ones", "neighbours anew",
+        "log_ratio = new.log_odds(edit, again.index(m), 1) + float(new.found.log_q[again.index(m)])\n"
+        "log_ratio -= old.log_odds(edit, m, 1) + float(old.found.log_q[m])", "anew",
+    ),
+    Mutant(
+        "new halves without a look at the old ones", "neighbours anew",
+        "log_ratio = new.log_odds(edit, again.index(m), 1)", "anew",
+    ),
+    Mutant(
+        "neighbours that are never joined", "neighbours sign",
+        "log_ratio = log_ratio if splits else -math.inf", "near",
     ),
     Mutant(
         "the coin's two orders counted once", "coin log coin",
@@ -189,7 +224,7 @@ MUTANTS = [
     ),
     Mutant(
         "topics cut only where there are two", "jump due",
-        "if state.round % _every(model, state.round, jumps) > 0 or len(state.occupied) == 1:", "sits",
+        "return jump(self, state, engine, self.jumps, turn) if len(state.occupied) > 1 else state", "sits",
     ),
     Mutant(
         "top weights without room for new topics", "sit weights",
@@ -218,7 +253,59 @@ MUTANTS = [
     ),
     Mutant(
         "jumps with eta as it was in the beginning", "of tables eta",
-        "return TableWords(self.likelihood.eta, self.likelihood.n_terms, self._frequent)", "sits-eta",
+        "return TableWords(self.likelihood.pseudo, self._frequent)", "sits-eta",
+    ),
+    Mutant(
+        "the room for beta left out of cuts of tokens", "tokens beta",
+        "log_ratio += math.log(state.hyper.alpha)", "tokens",
+    ),
+    Mutant(
+        "the chance of beta's cut counted twice", "tokens share",
+        "log_ratio -= 2.0 * _log_density(share, shapes[:, 0], shapes[:, 1])", "tokens",
+    ),
+    Mutant(
+        "the choice of the second topic left out of cuts of tokens", "tokens choice",
+        "pass", "tokens",
+    ),
+    Mutant(
+        "a launch of tokens that looks at the current halves", "tokens launch",
+        "return TokenCuts(cut, side, np.full(len(ratio), -1), ratio, masses, sets.anchors, key)", "tokens",
+    ),
+    Mutant(
+        "anchors counted in what tokens choose", "tokens anchor",
+        "if False:", "tokens",
+    ),
+    Mutant(
+        "documents left out of cuts of tokens", "tokens prior",
+        "chance[m] *= (2.0 if prior > 0 else 1.0)", "tokens",
+    ),
+    Mutant(
+        "jumps with words as if all had the same base", "of tables eta",
+        "return TableWords(hyper.eta * self.likelihood.base, self._frequent)", "sits-base",
+    ),
+    Mutant(
+        "new topics have all words alike, whatever the base", "sweep apart",
+        "apart = birth + flat", "base",
+    ),
+    Mutant(
+        "private topics have all words alike", "weigh own",
+        "own = eta", "base",
+    ),
+    Mutant(
+        "topics that are drawn have words alike that they lack", "draw alike",
+        "_draw_alike(trials, trials.pseudo.mean(), w * atoms, (w + 1) * atoms, cells)", "base",
+    ),
+    Mutant(
+        "tables of words opened too seldom", "base tables open",
+        "opened += uniform(key, n) * (a + j + 1.0) < a", "base",
+    ),
+    Mutant(
+        "the prior of the base forgotten", "base draw",
+        "base = rng.standard_gamma(0.2 + tables)", "base",
+    ),
+    Mutant(
+        "eta moved by the base's tables, one of them too many", "base eta",
+        "evidence = partial(words.log_openings, tables.sum() + 1.0, counts.astype(float), self.n_terms)", "base",
     ),
     Mutant(
         "counts in the tail include the row itself", "move weights",
@@ -574,7 +661,7 @@ MUTANTS = [
     ),
     Mutant(
         "hierarchical: held topics smooth no shard", "sweep sums",
-        "sums = topics.smooth[:, 0].copy()", "lone",
+        "sums = np.column_stack([topics.smooth[:, 0], words.base])", "lone",
     ),
     Mutant(
         "hierarchical: alias tables that never send on", "draw result",
@@ -697,5 +784,29 @@ MUTANTS = [
     Mutant(
         "asynchronous: words count themselves among their topic's", "leave slot, w]",
         "", "gossip-words",
+    ),
+    Mutant(
+        "GPU: rows leave private atoms that have more rows", "device free rows",
+        "free = (z < atoms.usable) | (slot >= 0)", "kernels",
+    ),
+    Mutant(
+        "GPU: cuts are as likely as all rows staying", "device log q",
+        "own = stay", "kernels",
+    ),
+    Mutant(
+        "GPU: open rows are chosen by their labels", "device open rows",
+        "is_open = ((marks & pick.OPEN) > 0) | (labels >= part.n_shared)", "bulk",
+    ),
+    Mutant(
+        "GPU: rows make atoms twice as often in bulk", "device births",
+        "log_birth = math.log(2.0 * part.law.birth) if part.law.birth > 0.0 else -math.inf", "bulk bulk-twins",
+    ),
+    Mutant(
+        "GPU: two rows of an atom may leave it at once", "device lone rows",
+        "lone = tail.members <= 2", "bulk bulk-twins",
+    ),
+    Mutant(
+        "GPU: births get the slots of atoms that are there", "device slots of births",
+        "labels[born] = part.n_shared + np.arange(born.sum())", "bulk bulk-twins",
     ),
 ]  # fmt: skip

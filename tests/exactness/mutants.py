@@ -62,6 +62,8 @@ def battery() -> dict[str, Callable[[], Any]]:
     from problems import problem
 
     from unbounded.instantiation import Ghosts, OneOpen
+    from unbounded.models.groups import jump as groups_jump
+    from unbounded.models.groups.words import cuts as token_cuts
     from unbounded.models.groups.words import kernel
     from unbounded.models.mixtures.jump import Jumps
 
@@ -81,10 +83,29 @@ def battery() -> dict[str, Callable[[], Any]]:
         with mock.patch.multiple(kernel, FEW=0, WORTH=0):
             return seats("words", "crowded", GroupedRun("direct", Ghosts(100), 2, rounds=400))()
 
+    def on_gpu(name: str, *arguments: Any) -> Callable[[], Any]:
+        """Imported when it is run: torch takes its time."""
+
+        def run() -> Any:
+            os.environ.setdefault("TRITON_INTERPRET", "1")
+            import device_mirror
+
+            return getattr(device_mirror, name)(*arguments)
+
+        return run
+
     often = Jumps(every=1, share=1.0, passes=2, joined=0.4, merges=4, coin=0.4)
 
     def sits(case: str, measure: str, form: str, **more: Any) -> Callable[[], Any]:
         return seats(case, measure, GroupedRun(form, Ghosts(), 2, options=(("jumps", often),), **more))
+
+    def tokens(**more: Any) -> Callable[[], Any]:
+        def check() -> Any:
+            always = mock.patch.object(groups_jump, "by_tokens", return_value=True)
+            with always, mock.patch.object(token_cuts, "WIDE", 6.0):  # beta's cut matters more
+                return sits("words", "fixed", "direct", **more)()
+
+        return check
 
     def halves(case: str, measure: str, kind: str, n: int = 4, **more: Any) -> Callable[[], Any]:
         return lambda: jumps.check(problem(case, measure, n), jumps.Moves(kind, **more))
@@ -95,6 +116,9 @@ def battery() -> dict[str, Callable[[], Any]]:
         "kept": answers.kept,
         "cuts": halves("gaussian-1", "py", "cut"),
         "narrow": halves("gaussian-1", "py", "cut", share=0.4, strict=True),
+        "near": halves("gaussian-1", "py", "near"),
+        "anew": halves("gaussian-1", "py", "near", chains=80),
+        "neighbours": halves("flat", "py-high", "near", chains=300),
         "coins": halves("gaussian-1", "py", "coin"),
         "seeds": halves("gaussian-1", "py", "seeds", chains=100, rounds=200),
         "urn": halves("flat", "py-high", "cut", chains=100),
@@ -103,6 +127,7 @@ def battery() -> dict[str, Callable[[], Any]]:
         "sits": sits("words", "fixed", "direct", rounds=120, alone=True),
         "sits-long": sits("words", "fixed", "direct", rounds=400, alone=True),
         "sits-rows": sits("bit", "fixed", "direct", rounds=120, alone=True),
+        "tokens": tokens(chains=80, rounds=150, alone=True, seed=5),
         "sits-eta": sits("words-eta", "fixed", "direct", rounds=100),
         "franchise": seats("bernoulli", "fixed", GroupedRun("franchise", Ghosts(1), 2, rounds=300)),
         "served": seats("bernoulli", "fixed", GroupedRun("franchise", Ghosts(0))),
@@ -116,6 +141,8 @@ def battery() -> dict[str, Callable[[], Any]]:
         "shared": seats("words", "fixed", GroupedRun("direct", Ghosts(8), 2, rounds=800)),
         "tables": tables,
         "eta": seats("words-eta", "sampled", GroupedRun("direct", Ghosts(), 2)),
+        "base": seats("words-both", "fixed", GroupedRun("direct", Ghosts(1), 2, rounds=250)),
+        "sits-base": sits("words-both", "fixed", "direct", rounds=150),
         "buffet": columns("gaussian-3", "bb-1", 3, FeatureRun(Ghosts(0))),
         "buffet-2": columns("gaussian-3", "bb-2", 3, FeatureRun(Ghosts(0))),
         "order": columns("gaussian-holes", "bb-2", 3, FeatureRun(Ghosts(0), chains=400, rounds=400)),
@@ -149,6 +176,10 @@ def battery() -> dict[str, Callable[[], Any]]:
         "slice": cells("bernoulli", "py", Run(Ghosts(), 2, sampler="slice")),
         "shares": cells("bernoulli", "dp", Run(Ghosts(), 3, sampler="auxiliary")),
         "processors": cells("bernoulli", "py-high", Run(Ghosts(), 3, sampler="auxiliary")),
+        "kernels": on_gpu("kernels"),
+        "bulk": on_gpu("bulk", "flat", "dp", Run(Ghosts(2), rounds=150, device="cuda")),
+        "bulk-shards": on_gpu("bulk", "bernoulli", "py", Run(Ghosts(4), 2, device="cuda")),
+        "bulk-twins": on_gpu("bulk", "twins", "dp", Run(Ghosts(1), rounds=150, device="cuda")),
         "gossip": cells("bernoulli", "py", Run(Ghosts(), sampler="asynchronous")),
         "gossip-words": seats("words", "fixed", GroupedRun("direct", Ghosts(), sampler="asynchronous")),
     }

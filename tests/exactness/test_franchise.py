@@ -78,6 +78,12 @@ def test_eta_of_words_is_sampled_from_its_posterior():
     agrees("words-eta", "fixed", GroupedRun("direct", Ghosts(), 2, rounds=100))
 
 
+def test_the_base_of_words_is_sampled_from_its_posterior():
+    tiny = problem("words-both", "fixed")
+    assert tiny.hyper_means.keys() == {"eta", "log eta", "base 0", "base 0^2", "base 01"}
+    agrees("words-both", "fixed", GroupedRun("direct", Ghosts(), 2, rounds=100))
+
+
 # ---- the truth itself
 
 
@@ -163,6 +169,6 @@ def test_full_grid(case, measure, form):
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("rule", [Ghosts(), OneOpen()], ids=str)
 @pytest.mark.parametrize("measure", MEASURES)
-@pytest.mark.parametrize("case", ["hole", "words-eta"])
+@pytest.mark.parametrize("case", ["hole", "words-eta", "words-learned", "words-both"])
 def test_holes_and_sampled_eta(case, measure, rule, form):
     agrees(case, measure, GroupedRun(form, rule, 2, chains=60, rounds=250, seed=3))

@@ -15,11 +15,11 @@ from scipy import special
 from unbounded.instantiation import AsPublished, Ghosts, OneOpen
 from unbounded.models.groups.model import FORMS
 
-SHORT = [Joint("direct", "words", Ghosts(), 3), Joint("franchise", "bernoulli", Ghosts(), 2)]
+SHORT = [Joint("direct", "learned", Ghosts(), 3), Joint("franchise", "bernoulli", Ghosts(), 2)]
 LONG = [
     Joint(form, kind, rule, n_shards, sweeps, replicates=60, rounds=200)
     for form in FORMS
-    for kind in ("bernoulli", "gaussian", "words")
+    for kind in ("bernoulli", "gaussian", "words", "learned")
     for rule, n_shards, sweeps in ((Ghosts(0), 1, 1), (Ghosts(), 3, 2), (Ghosts(1), 2, 1), (OneOpen(), 3, 1))
 ]
 LONG = [replace(joint, seed=1 + i) for i, joint in enumerate(LONG)]  # one seed would give all of them the same gammas

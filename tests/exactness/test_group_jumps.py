@@ -19,8 +19,10 @@ from unbounded.engines import build
 from unbounded.engines.local import Serial
 from unbounded.instantiation import Ghosts, OneOpen
 from unbounded.likelihoods import Gaussian
+from unbounded.models.groups import jump
 from unbounded.models.groups.hybrid import HybridGroups
 from unbounded.models.groups.model import FORMS, HierarchicalMeasure
+from unbounded.models.groups.words import cuts
 from unbounded.models.groups.words.likelihood import Tokens
 from unbounded.models.mixtures.jump import Jumps
 from unbounded.round import rounds
@@ -62,9 +64,21 @@ def test_jumps_alone_agree_with_enumeration_at_length(case, form, n_shards):
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("n_shards", [1, 2, 3])
+@pytest.mark.parametrize(("case", "alone"), [("words", True), ("words", False), ("words-both", False)])
+def test_jumps_of_tokens_agree_with_enumeration_at_length(monkeypatch, case, alone, n_shards):
+    monkeypatch.setattr(jump, "by_tokens", lambda model, turn: True)
+    monkeypatch.setattr(cuts, "WIDE", 2.0)  # so that beta's cut matters more
+    run = GroupedRun("direct", Ghosts(), n_shards, chains=60, rounds=200, options=(("jumps", OFTEN),), alone=alone)
+    verdict = check(problem(case, "fixed"), run)
+    print(case, alone, n_shards, verdict)
+    assert verdict.passed, str(verdict)
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("measure", ["fixed", "sampled"])
-@pytest.mark.parametrize("case", ["bernoulli", "gaussian", "hole", "words", "words-eta"])
+@pytest.mark.parametrize("case", ["bernoulli", "gaussian", "hole", "words", "words-eta", "words-both"])
 def test_rounds_with_jumps_agree_with_enumeration_at_length(case, measure, form):
     for seed, (rule, n_shards) in enumerate(product((Ghosts(), OneOpen(), Ghosts(2)), (1, 2))):
         run = GroupedRun(form, rule, n_shards, chains=48, rounds=120, seed=seed, options=(("jumps", OFTEN),))
@@ -73,7 +87,7 @@ def test_rounds_with_jumps_agree_with_enumeration_at_length(case, measure, form)
         assert verdict.passed, f"{run} {verdict}"
 
 
-JOINT = [Joint(form, kind, Ghosts(), 2, jumps=OFTEN) for form in FORMS for kind in ("words", "gaussian")]
+JOINT = [Joint(form, kind, Ghosts(), 2, jumps=OFTEN) for form in FORMS for kind in ("words", "learned", "gaussian")]
 
 
 @pytest.mark.long

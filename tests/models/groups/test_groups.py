@@ -197,7 +197,7 @@ def test_unsorted_indices_and_one_document_are_fine(corpus):
     assert one.proportions_.shape == (1, one.n_topics_)
 
 
-@pytest.mark.parametrize("init", ["one", 5, "labels"])
+@pytest.mark.parametrize("init", ["one", "few", 5, "labels"])
 def test_starts(corpus, init):
     X = corpus.X[:50]
     start = np.arange(3_000) % 4 if init == "labels" else init

@@ -10,7 +10,7 @@ from unbounded.columns import describe
 from unbounded.contracts import alone
 from unbounded.engines.local import Helpers
 from unbounded.models.groups.rows import Rows, SweepKeys, Tail
-from unbounded.models.groups.shard import Law
+from unbounded.models.groups.shard import GroupHyper, Law
 from unbounded.models.groups.words import kernel, topics
 from unbounded.models.groups.words.likelihood import Tokens
 from unbounded.randomness import key
@@ -72,9 +72,36 @@ def test_evidence_is_the_sum_over_topics(eta):
         (rng.poisson(0.3, (5, WORDS)) * 10 ** rng.integers(0, 7, (5, WORDS))).astype(np.int32)
     )
     counts = np.asarray(statistics.sum(1)).ravel().astype(float)
-    bound = Tokens(eta).bind(describe(sparse.csr_matrix(np.ones((2, WORDS)))))
-    expected = bound.log_marginal(counts, statistics).sum()
-    assert bound.log_evidence(counts, statistics) == pytest.approx(expected, rel=1e-12, abs=1e-9)
+    base = rng.gamma(0.5, size=WORDS)
+    columns = describe(sparse.csr_matrix(np.ones((2, WORDS))))
+    hyper = GroupHyper(1.0, 1.0, eta, base / base.mean())
+    for bound in (Tokens(eta, "uniform").bind(columns), Tokens(eta, "learned").bind(columns).at(hyper)):
+        each = bound.log_marginal(counts, statistics)
+        assert bound.log_evidence(counts, statistics) == pytest.approx(each.sum(), rel=1e-12, abs=1e-9)
+        dense = statistics.toarray().astype(float)
+        assert topics.log_marginals(dense, bound.pseudo) == pytest.approx(each, rel=1e-9, abs=1e-7)
+        i, j = np.triu_indices(5, 1)
+        merged = bound.log_marginal(counts[i] + counts[j], sparse.csr_matrix(statistics[i] + statistics[j]))
+        gains = topics.merge_gains(dense, bound.pseudo, i, j)
+        assert gains == pytest.approx(merged - each[i] - each[j], rel=1e-8, abs=1e-5)
+
+
+@pytest.mark.parametrize(("times", "pseudo"), [(5, 0.8), (300, 0.05), (300, 4.0)])
+def test_tables_of_words_have_their_law(times, pseudo):
+    """The sum of independent openings, also where these are found by leaps."""
+    law = np.ones(1)
+    for j in range(times):
+        law = np.convolve(law, [j / (pseudo + j), pseudo / (pseudo + j)])
+    size = 20_000
+    words, counts = np.arange(size, dtype=np.int32), np.full(size, times, np.int32)
+    seen = np.bincount(topics.base_tables(words, counts, np.full(size, pseudo), key(3, "tables")).astype(int))
+    seen = np.append(seen, np.zeros(len(law) - len(seen)))
+    enough = size * law > 20
+    groups = [np.append(v[enough], v[~enough].sum()) for v in (seen, size * law)]
+    assert groups[1][-1] < 200
+    kept = groups[1] > 20
+    distance = ((groups[0] - groups[1])[kept] ** 2 / groups[1][kept]).sum()
+    assert stats.chi2.sf(distance, kept.sum() - 1) > 1e-5
 
 
 ALIKE = np.full(7, 0.3)
@@ -113,7 +140,8 @@ def test_tokens_alone_join_topics_by_their_masses(least, dtype):
     words_of_tail = Tokens(0.1).bind(describe(sparse.csr_matrix(np.ones((2, 3))))).tail(17, 8)[0]
     tail = Tail(words_of_tail, np.zeros(16, np.int64), np.full(17, -np.inf))
     law = Law(masses, 1.0, 0.0, 1.0, 1.0)
-    finite = kernel.WordFinite(found, found.smooth[:, 1].copy(), aliases, atoms, atoms, law, 0.1)
+    sums = np.column_stack([found.smooth[:, 1], np.ones(len(found.phi))])
+    finite = kernel.WordFinite(found, sums, aliases, atoms, atoms, law, 0.1)
     keys = SweepKeys(key(1, "label"), key(1, "stick"))
     kernel.sweep(Rows(rows, labels, np.arange(n + 1), 0), 0, finite, tail, keys)
     for w in range(3):

@@ -61,7 +61,8 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
     ----------
     likelihood : str or likelihood, default None
         None: "tokens" for documents, "gaussian" for grouped rows. Or any likelihood of a mixture, or
-        `Tokens(concentration)` to fix the concentration of topics over words or to give it another prior.
+        `Tokens(concentration, base)` to fix the concentration of topics over words or to give it another prior, and to
+        say whether words have a common base that is learned.
     concentration : float or Gamma, default None
         Of the top process, alpha: how many topics. A number fixes it; None is Gamma(1, 1).
     group_concentration : float or Gamma, default None
@@ -69,10 +70,11 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
     form : {"direct", "franchise"}, default "direct"
         Two exact samplers of the same posterior. "direct" integrates tables out and is sparse for words; "franchise"
         keeps them and moves whole tables.
-    init : str, int or array of labels, default "grown"
+    init : str, int, array of labels or tuple, default ("grown", "few")
         "grown": of documents, many random topics on a pilot, of which those remain that the words support; of rows, a
-        mixture. A number: so many random topics. "one". Or the topic of every token (document after document, words
-        in the order of their columns) or row.
+        mixture. "few": of documents, few topics on a pilot; of rows, one atom. A number: so many random topics. "one".
+        Or the topic of every token (document after document, words in the order of their columns) or row. A tuple has
+        the starts of chains in turn: chains that agree although they come from both sides have mixed.
     jumps : bool or Jumps, default True
         Moves of whole topics in the hybrid sampler: how much of them is tried, and how often (docs/jumps.md).
 
@@ -105,7 +107,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
     concentration: float | Gamma | None = None
     group_concentration: float | Gamma | None = None
     form: str = "direct"
-    init: str | int | ArrayLike = "grown"
+    init: str | int | ArrayLike | tuple[Any, ...] = ("grown", "few")
     jumps: bool | Jumps = True
 
     _choices: ClassVar[Choices] = CHOICES
@@ -196,7 +198,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
             mean = counts + draw.masses[:-1]
             shares += (mean / mean.sum(1, keepdims=True)) @ share
             if words is not None:
-                expected = share.T @ sparse.csr_matrix(draw.statistics) + draw.hyper.eta
+                expected = share.T @ sparse.csr_matrix(draw.statistics) + draw.hyper.pseudo
                 words += expected / expected.sum(1, keepdims=True)
         self.proportions_, self.topic_history_ = shares / len(labels), np.array(history)
         if words is not None:
@@ -207,7 +209,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         for snap in self._snapshots:
             share = topics.spread(snap["labels"], self._reference)
             statistics = unpacked(snap, self._likelihood.n_terms).astype(float)
-            draw = Draw(snap["counts"], snap["tables"], statistics, GroupHyper(*snap["hyper"]))
+            draw = Draw(snap["counts"], snap["tables"], statistics, GroupHyper.of(snap["hyper"]))
             yield draw, snap, share
 
     def _row_estimates(self) -> Array:

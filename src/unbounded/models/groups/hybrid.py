@@ -37,7 +37,10 @@ class HybridGroups(Groups):
         return self.rule.settled(self.setup.n_rounds)
 
     def jump(self, state: GroupsState, engine: Engine) -> GroupsState:
-        return state if self.jumps is None or not self.exact else jump(self, state, engine, self.jumps)
+        if self.jumps is None or not self.exact:
+            return state
+        turn, rest = divmod(state.round, self.jumps.every or self.content.pace(self.form, self.n_rows))
+        return jump(self, state, engine, self.jumps, turn) if rest == 0 else state  # mutant: jump due
 
     def global_step(self, state: GroupsState, spread: Spread = alone) -> Message:
         seed, live, table = RoundSeed(self.seed, state.round), state.occupied, state.table

@@ -18,7 +18,8 @@ from unbounded.arrays import Array
 from unbounded.contracts import Engine, Gathered, Message, Step, Summary
 from unbounded.models.groups.model import Groups, GroupsState
 from unbounded.models.groups.shard import Content, DishTable, GroupShard
-from unbounded.models.groups.tables import Seating, TableShard, seat, serve, table_shard
+from unbounded.models.groups.tables import Seating, TableShard, count_tables, seat, serve, table_shard
+from unbounded.models.groups.words.cuts import by_tokens, cut_tokens
 from unbounded.models.labelled.halves import Cuts, Halves, Sides, halve
 from unbounded.models.labelled.labels import Rows, numbered, recode
 from unbounded.models.mixtures.cuts import cut_some
@@ -29,16 +30,17 @@ from unbounded.models.mixtures.model import AtomTable, MixtureState
 from unbounded.randomness import RoundSeed
 
 USUAL = Jumps(share=1.0, pool=512)  # once all tables are there, cuts of all of them cost little more than one
-EARLY = 128  # rounds
 FIRST = 32  # times as many merges in the first round, where topics may be random ones, and soon never alike again
 CELLS = 2**18  # of all cuts together, in a vocabulary of any size
 
 
-def jump(model: Groups, state: GroupsState, engine: Engine, jumps: Jumps) -> GroupsState:
-    """The state after some cuts and some merges of atoms."""
-    if state.round % _every(model, state.round, jumps) > 0:  # mutant: jump due
-        return state
-    n_tables = _sit(model, state, engine)
+def jump(model: Groups, state: GroupsState, engine: Engine, jumps: Jumps, turn: int) -> GroupsState:
+    """The state after some cuts and some merges of atoms: of tables and, of words in turn, token by token."""
+    state, beta = _weighed(model, state, engine)
+    if by_tokens(model, turn):
+        state, beta = cut_tokens(model, state, engine, beta, jumps)
+        return _counted(model, state, engine, beta)
+    n_tables = _sit(model, state, engine, beta)
     likelihood = model.content.of_tables(state.hyper)
     edges = np.append(0, np.cumsum([found.sum() for found in n_tables]))
     top: Any = TopProcess(model.measure.top, likelihood, edges, model.seed)
@@ -51,30 +53,36 @@ def jump(model: Groups, state: GroupsState, engine: Engine, jumps: Jumps) -> Gro
     return _as_groups(model, state, moved)
 
 
-def _every(model: Groups, round_: int, jumps: Jumps) -> int:
-    """Rounds from one jump to the next: by default half as many to begin with, while there is most to do."""
-    if jumps.every is not None:
-        return jumps.every
-    pace = model.content.pace(model.form, model.n_rows)
-    return max(1, pace // 2) if round_ < EARLY else pace
+def _weighed(model: Groups, state: GroupsState, engine: Engine) -> tuple[GroupsState, Array]:
+    """The state with atoms coded 0, 1, ... on all shards, and top weights given their numbers of tables."""
+    live, number, rng = state.occupied, numbered(state), RoundSeed(model.seed, state.round).rng("seating")
+    engine.map(GroupShard.recode, [recode(state, number, p) for p in range(model.n_shards)])
+    counts, tables, statistics, owner = state.table
+    table = DishTable(counts[live], tables[live], statistics[live], owner[live])
+    state = GroupsState(state.round, state.hyper, table, len(live), np.zeros_like(state.n_private))
+    logs, _ = model.measure.sticks(state.hyper, table.tables.astype(float), rng)  # mutant: sit weights
+    return state, np.exp(logs[:-1])
 
 
-def _sit(model: Groups, state: GroupsState, engine: Engine) -> list[Array]:
-    """Everybody sits down; tables of each occupied atom on every shard, on which atoms have numbers 0, 1, ... now."""
-    live, seed = state.occupied, RoundSeed(model.seed, state.round)
-    # mutant: sit weights
-    logs, _ = model.measure.sticks(state.hyper, state.table.tables[live].astype(float), seed.rng("seating"))
-    seating = Seating(state.hyper.gamma * np.exp(logs[:-1]), seed.key("seats"))  # mutant: sit masses
-    number = numbered(state)
-    return engine.map(partial(seat, seating), [recode(state, number, p) for p in range(model.n_shards)])
+def _sit(model: Groups, state: GroupsState, engine: Engine, beta: Array) -> list[Array]:
+    """Everybody sits down; tables of each atom on every shard."""
+    masses = state.hyper.gamma * beta  # mutant: sit masses
+    return engine.map(partial(seat, Seating(masses, RoundSeed(model.seed, state.round).key("seats"))))
+
+
+def _counted(model: Groups, state: GroupsState, engine: Engine, beta: Array) -> GroupsState:
+    """The state with numbers of tables given beta."""
+    seating = Seating(state.hyper.gamma * beta, RoundSeed(model.seed, state.round).key("seats"))
+    tables = np.sum(engine.map(partial(count_tables, seating)), axis=0)
+    return replace(state, table=state.table._replace(tables=tables))
 
 
 def _as_mixture(model: Groups, state: GroupsState, n_tables: Array) -> MixtureState:
     """Tables as rows."""
-    live, table = state.occupied, state.table
-    sums = model.content.sums(table.counts[live], table.statistics[live])
+    table = state.table
+    sums = model.content.sums(table.counts, table.statistics)
     hyper, private = PartitionHyper(state.hyper.alpha, 0.0), np.zeros_like(state.n_private)  # mutant: jump alpha
-    return MixtureState(state.round, hyper, AtomTable(n_tables, sums, table.owner[live]), len(live), private)
+    return MixtureState(state.round, hyper, AtomTable(n_tables, sums, table.owner), len(sums), private)
 
 
 def _as_groups(model: Groups, state: GroupsState, moved: MixtureState) -> GroupsState:

@@ -97,13 +97,15 @@ class HierarchicalMeasure:
     # ---- hyper-parameters
 
     def start(self) -> GroupHyper:
-        return GroupHyper(*(prior.mean if isinstance(prior, Gamma) else float(prior) for prior in self._priors))
+        alpha, gamma = (prior.mean if isinstance(prior, Gamma) else float(prior) for prior in self._priors)
+        return GroupHyper(alpha, gamma)
 
     def draw_prior(self, rng: np.random.Generator) -> GroupHyper:
-        return GroupHyper(*(prior.draw(rng) if isinstance(prior, Gamma) else float(prior) for prior in self._priors))
+        alpha, gamma = (prior.draw(rng) if isinstance(prior, Gamma) else float(prior) for prior in self._priors)
+        return GroupHyper(alpha, gamma)
 
     def log_prior(self, hyper: GroupHyper) -> float:
-        pairs = zip(self._priors, hyper, strict=False)
+        pairs = zip(self._priors, hyper[:2], strict=True)
         return sum(prior.log_density(value) for prior, value in pairs if isinstance(prior, Gamma))
 
     def log_prob(self, hyper: GroupHyper, counts: Array, extent: Array) -> float:
@@ -125,7 +127,7 @@ class HierarchicalMeasure:
 
     def restore(self, values: Array) -> GroupHyper:
         """Hyper-parameters from an array of them."""
-        return GroupHyper(*(float(value) for value in values))
+        return GroupHyper.of(values)
 
     # ---- ghosts and weights
 
@@ -238,7 +240,7 @@ class GroupsState:
     n_private: Array  # [P]
 
     def arrays(self) -> dict[str, Array]:
-        scalars = {"round": np.array(self.round), "n_shared": np.array(self.n_shared), "hyper": np.array(self.hyper)}
+        scalars = {"round": np.array(self.round), "n_shared": np.array(self.n_shared), "hyper": self.hyper.array()}
         return {
             **scalars, "n_private": self.n_private, "counts": self.table.counts, "tables": self.table.tables,
             "owner": self.table.owner, **packed(self.table.statistics),
@@ -394,7 +396,7 @@ class Groups(Built[HierarchicalMeasure, Bound, Array]):
         small = np.uint8 if len(live) <= 256 else np.uint16 if len(live) <= 65536 else np.int32
         return {
             "labels": self.assignments(state, engine).astype(small),
-            "hyper": np.array(state.hyper),
+            "hyper": state.hyper.array(),
             "counts": state.table.counts[live],
             "tables": state.table.tables[live],
             **packed(state.table.statistics[live]),

@@ -136,10 +136,28 @@ class GroupShards:
 # ---- what travels in a round, and what a kernel is given of it
 
 
+NO_BASE = np.empty(0)
+
+
 class GroupHyper(NamedTuple):
     alpha: float
     gamma: float
     eta: float = 0.0  # concentration of the topics over words, where the likelihood has one
+    base: Array = NO_BASE  # of words, where it is learned
+
+    @classmethod
+    def of(cls, values: Array) -> GroupHyper:
+        """From what `array` wrote."""
+        alpha, gamma, eta = values[:3].tolist()
+        return cls(alpha, gamma, eta, values[3:])
+
+    @property
+    def pseudo(self) -> Any:
+        """Pseudo-counts of words: one for all of them, or one for each."""
+        return self.eta * self.base if len(self.base) > 0 else self.eta
+
+    def array(self) -> Array:
+        return np.append([self.alpha, self.gamma, self.eta], self.base)
 
 
 class Law(NamedTuple):

@@ -64,7 +64,7 @@ def show(run: WholeDraws, at_hand: Mapping[str, Any]) -> Shown:
 
 def _top_words(snapshots: Sequence[Arrays], spreads: Sequence[Array], vocabulary: list[str]) -> list[list[str]]:
     statistics = [unpacked(snapshot, len(vocabulary)) for snapshot in snapshots]
-    top = topics.top_words(spreads, statistics, [GroupHyper(*snapshot["hyper"]).eta for snapshot in snapshots])
+    top = topics.top_words(spreads, statistics, [GroupHyper.of(snapshot["hyper"]).pseudo for snapshot in snapshots])
     return [[vocabulary[w] for w in words] for words in top]
 
 

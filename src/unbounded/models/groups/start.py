@@ -1,18 +1,17 @@
 """Where a chain of grouped rows starts (docs/topics.md, "The start"). It never affects exactness, only the wait.
 
 Words begin with topics that grew on some documents (words/start.py), other rows as a mixture that ignores the groups.
+The second of the default chains comes from the other side: from fewer topics than there are, of rows from a single one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from unbounded.contracts import Engine
 from unbounded.models.groups.model import Groups, GroupsState
-from unbounded.models.groups.rows import RowContent
 from unbounded.models.groups.words.likelihood import WordContent
 from unbounded.models.groups.words.start import grown
 from unbounded.models.mixtures import start
@@ -21,7 +20,7 @@ from unbounded.models.mixtures.measure import DirichletProcess
 from unbounded.randomness import generator
 from unbounded.setup import Setup
 
-NAMES = ("grown", "one")
+NAMES = ("grown", "few", "one")
 
 
 def begin(model: Groups, engine: Engine, X: Any, init: Any) -> GroupsState:
@@ -29,10 +28,11 @@ def begin(model: Groups, engine: Engine, X: Any, init: Any) -> GroupsState:
     check(init, model.n_rows)
     if not isinstance(init, str | int | np.integer):
         return model.begin(engine, np.asarray(init))
-    if init == "one":
+    words = isinstance(model.content, WordContent)
+    if init == "one" or (init == "few" and not words):
         return model.begin(engine, np.zeros(model.n_rows, np.int64))
-    if init == "grown":
-        return GROWN[type(model.content)](model, engine, X)
+    if isinstance(init, str):
+        return grown(model, engine, X, few=init == "few") if words else ungrouped(model, engine, X)
     return model.begin(engine, generator(model.seed, "start").integers(int(init), size=model.n_rows))
 
 
@@ -57,6 +57,3 @@ def ungrouped(model: Groups, engine: Engine, X: Any) -> GroupsState:
     if len(labels) < model.n_rows:
         labels = plain.assignments(start.extend(plain, engine, state, rng), engine)
     return model.begin(engine, labels)
-
-
-GROWN: dict[type, Callable[[Groups, Engine, Any], GroupsState]] = {RowContent: ungrouped, WordContent: grown}

@@ -16,7 +16,7 @@ from unbounded.arrays import Array
 from unbounded.compiled.draws import uniform
 from unbounded.compiled.jit import jit
 from unbounded.likelihoods.base import Bound, Parameters
-from unbounded.models.groups.shard import Content, GroupShard, Tables
+from unbounded.models.groups.shard import Content, GroupShard, Tables, draw_tables
 
 
 class Seating(NamedTuple):
@@ -26,9 +26,8 @@ class Seating(NamedTuple):
     key: np.uint64
 
 
-def seat(seating: Seating, shard: GroupShard, codes: Array) -> Array:
-    """Rows sit down after labels were put in these codes; how many tables each atom has."""
-    shard.recode(codes)
+def seat(seating: Seating, shard: GroupShard) -> Array:
+    """Rows sit down; how many tables each atom has."""
     if shard.seated:
         place = np.repeat(shard.offsets[:-1], np.diff(shard.offsets)) + shard.seats
         taken = np.bincount(place, minlength=len(place)) > 0
@@ -37,6 +36,11 @@ def seat(seating: Seating, shard: GroupShard, codes: Array) -> Array:
         at, first = draw_seats(shard.labels, shard.offsets, seating.masses, shard.first, seating.key)
         shard.tables = Tables(at, shard.labels[first])
     return np.bincount(shard.tables.served, minlength=len(seating.masses))
+
+
+def count_tables(seating: Seating, shard: GroupShard) -> Array:
+    """How many tables each atom would have, and no more of them."""
+    return draw_tables(shard.labels, shard.offsets, seating.masses, shard.first, seating.key)
 
 
 @dataclass(frozen=True)

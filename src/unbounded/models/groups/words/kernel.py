@@ -51,10 +51,10 @@ class Aliases(NamedTuple):
 
 
 class WordFinite(NamedTuple):
-    """The finite part: tokens may use the first `usable` of the `shared` topics; eta is that of all topics."""
+    """The finite part: tokens may use the first `usable` of the `shared` topics; words have pseudo-counts eta base."""
 
     topics: Topics
-    sums: Any  # [words]: over all usable topics, of gamma beta phi
+    sums: Any  # [words, 2]: over all usable topics, of gamma beta phi; and the base, since both are asked for at once
     aliases: Aliases
     usable: int
     shared: int
@@ -69,7 +69,7 @@ class Nearby(NamedTuple):
     weights: Any  # [slots]: for the current token
     within: Any  # [words]: all their tokens of each word
     alive: Any  # [2]: how many there are, and how many tokens of the group they have
-    apart: Any  # [2]: the weight of a new atom, and of all private ones for a word that none of them has
+    apart: Any  # [2]: the weight of a new atom, and of all private ones for a word of base 1 that none of them has
 
 
 class Active(NamedTuple):
@@ -108,8 +108,9 @@ class DirectWords:
         n *= n >= FEW and whole  # few topics need none; a last chunk with frozen topics is no part of the sum
         frequency = shard.kept(by_word).frequency
         aliases = build_aliases(topics.parts, n, frequency, -(-WORTH * n // self.sweeps))
-        sums = topics.smooth[:, 1 if whole else 0].copy()  # mutant: sweep sums
-        finite = WordFinite(topics, sums, aliases, usable, part.n_shared, part.law, part.likelihood.eta)
+        words = part.likelihood
+        sums = np.column_stack([topics.smooth[:, 1 if whole else 0], words.base])  # mutant: sweep sums
+        finite = WordFinite(topics, sums, aliases, usable, part.n_shared, part.law, words.eta)
         return WordTail(self._tail(shard, part, with_room(part.sticks, FREE)), finite)
 
     def _tail(self, shard: GroupShard, part: GroupPart, sticks: Array) -> Tail:
@@ -250,10 +251,10 @@ def _move_tokens(rows, begin, end, finite, tail, around, keys):
             prefetch(phi, later, k)
             total += times[j] * phi[w, k]
         total -= itself  # mutant: sweep total
-        apart = birth + flat
+        usual, base = sums[w, 0], sums[w, 1]
+        apart = (birth + flat) * base  # mutant: sweep apart
         if alive > 0 and (n_private > 0 or within[w] > 0):  # mutant: sweep near
-            apart = birth + _weigh(finite, tail, near, w)
-        usual = sums[w]
+            apart = birth * base + _weigh(finite, tail, near, w)
         aim = uniform(keys.label, rows.first + i) * (total + usual + apart)
         if aim < own:
             continue
@@ -339,14 +340,14 @@ def _nearby(finite, tail):
 
 @jit
 def _weigh_apart(finite, tail, near):
-    """What private atoms and a new one weigh for a word that none of them has, in a group that has none of them."""
+    """What private atoms and a new one weigh for a word of base 1 that none of them has, in a group that has none."""
     near.apart[0] = _birth(finite.law, tail.sticks, finite.topics.phi.shape[0])
     near.apart[1] = _flat(tail.collapsed.totals, tail.members, tail.sticks, finite, finite.topics.phi.shape[0])
 
 
 @inline
 def _birth(law, sticks, n_words):
-    """Weight of a new atom, the same for every word."""
+    """Weight of a new atom, for a word of base 1."""
     # mutant: birth result 3
     return math.exp(law.log_gamma + sticks[sticks.size - 1]) * law.alpha / law.share / n_words
 
@@ -382,12 +383,13 @@ def _weigh(finite, tail, near, w):
     """Weights of the private atoms for a token, and their sum."""
     counts, totals, members, sticks = tail.collapsed.counts, tail.collapsed.totals, tail.members, tail.sticks
     law, eta, n_words, weights = finite.law, finite.eta, finite.topics.phi.shape[0], near.weights
+    own = eta * finite.sums[w, 1]  # mutant: weigh own
     total = 0.0
     for slot in range(members.size):
         weights[slot] = 0.0
         if members[slot] > 0:
             share = near.private[slot] + math.exp(law.log_gamma + sticks[slot])
-            weights[slot] = share * (eta + counts[slot, w]) / (n_words * eta + totals[slot])
+            weights[slot] = share * (own + counts[slot, w]) / (n_words * eta + totals[slot])
             total += weights[slot]
     return total
 

@@ -1,4 +1,4 @@
-"""Words of a vocabulary, one per row (docs/topics.md): x ~ Categorical(phi), phi ~ Dirichlet(eta, ..., eta).
+"""Words of a vocabulary, one per row (docs/topics.md): x ~ Categorical(phi), phi ~ Dirichlet(eta base).
 
 The same family as one categorical column, made for vocabularies of tens of thousands of words: statistics are sparse,
 an atom's column of log probabilities is never written out, and eta may be sampled. `WordContent` says what they are to
@@ -25,6 +25,7 @@ from unbounded.contracts import Spread, alone
 from unbounded.likelihoods.base import Bound, Parameters
 from unbounded.likelihoods.operations import accumulate, clear, evaluate, largest, logits, screen, update, write_terms
 from unbounded.models.groups.shard import (
+    NO_BASE,
     ChosenAtoms,
     DishTable,
     Draw,
@@ -42,18 +43,22 @@ from unbounded.randomness import RoundSeed
 from unbounded.rows import Csr
 
 QUICK = 6_400  # tokens for each word of the vocabulary: with fewer, a sweep is short beside what a jump takes anyway
-FREQUENT = 2048
+FREQUENT = 1024
+BASES = ("learned", "uniform")
 ETA_RANGE = (1e-6, 1e3)  # where a sampled eta lives
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """Documents: every row is one word, an atom is a distribution over words, phi ~ Dirichlet(concentration, ...).
+    """Documents: every row is one word, an atom is a distribution over words, phi ~ Dirichlet(concentration base).
 
-    concentration: eta, the pseudo-count of every word; a number fixes it, a Gamma prior is sampled (the default).
+    concentration: eta, the mean pseudo-count of a word; a number fixes it, a Gamma prior is sampled (the default).
+    base: which words topics are likely to have before their own are seen, with mean one. "learned" (the default): a
+    draw from a flat Dirichlet distribution over the vocabulary, which is sampled; "uniform": all words are alike.
     """
 
     concentration: float | Gamma = field(default_factory=lambda: Gamma(1.0, 10.0))
+    base: str = "learned"
 
     name: ClassVar[str] = "tokens"
 
@@ -61,6 +66,8 @@ class Tokens:
         eta = self.concentration
         if not isinstance(eta, Gamma) and not (isinstance(eta, Real) and 0 < float(eta) < math.inf):
             raise ValueError(f"the concentration of Tokens must be positive or a Gamma prior, got {eta!r}.")
+        if self.base not in BASES:
+            raise ValueError(f"the base of Tokens must be one of {BASES}, got {self.base!r}.")
 
     def bind(self, columns: Columns) -> BoundTokens:
         """columns: those of the documents' table of counts, one per word."""
@@ -69,7 +76,7 @@ class Tokens:
             raise ValueError(f"Tokens: word {columns.index[wrong][0]} has counts that are not 0, 1, 2, ...")
         prior = self.concentration
         eta = min(prior.mean, 0.1) if isinstance(prior, Gamma) else float(prior)
-        return BoundTokens(columns, prior, eta)
+        return BoundTokens(columns, prior, eta, np.ones(columns.size), self.base == "learned")
 
 
 @dataclass(frozen=True)
@@ -77,6 +84,13 @@ class BoundTokens(Bound):
     columns: Columns
     prior: float | Gamma
     eta: float
+    base: Array  # [words], with mean one
+    learned: bool  # whether the base is sampled
+
+    @property
+    def pseudo(self) -> Array:
+        """Of every word, its pseudo-count."""
+        return self.eta * self.base
 
     @property
     def n_terms(self) -> int:
@@ -86,27 +100,42 @@ class BoundTokens(Bound):
     def sparse(self) -> bool:
         return True
 
-    def at(self, eta: float) -> BoundTokens:
-        return replace(self, eta=eta)
+    def at(self, hyper: GroupHyper) -> BoundTokens:
+        return replace(self, eta=hyper.eta, base=hyper.base if self.learned else self.base)
 
-    def update(self, eta: float, counts: Array, statistics: Any, rng: np.random.Generator) -> float:
-        """Move eta given which words each atom has, the atoms' phi integrated out."""
+    def update(self, counts: Array, statistics: Any, rng: np.random.Generator) -> tuple[float, Array]:
+        """Move eta and the base given which words each atom has, the atoms' phi integrated out."""
+        if not self.learned:
+            return self._move_eta(self._log_evidence(counts, statistics), rng), self.base
+        seed = rng.integers(2**64, dtype=np.uint64)
+        tables = words.base_tables(statistics.indices, statistics.data, self.pseudo, seed)
+        evidence = partial(words.log_openings, tables.sum(), counts.astype(float), self.n_terms)  # mutant: base eta
+        eta = self._move_eta(evidence, rng)
+        base = rng.standard_gamma(1.0 + tables)  # mutant: base draw
+        return eta, base / base.mean()
+
+    def _move_eta(self, log_evidence: Callable[[float], float], rng: np.random.Generator) -> float:
         if not isinstance(self.prior, Gamma):
-            return eta
-        prior, log_evidence = self.prior, self._log_evidence(counts, statistics)
+            return self.eta
+        prior = self.prior
 
         def log_density(log_eta: float) -> float:
             e = math.exp(log_eta)
             return log_evidence(e) + prior.log_density(e) + log_eta  # mutant: log density result 2
 
         low, high = (math.log(bound) for bound in ETA_RANGE)
-        return math.exp(slice_within(log_density, math.log(eta), low, high, rng))
+        return math.exp(slice_within(log_density, math.log(self.eta), low, high, rng))
 
     def _log_evidence(self, counts: Array, statistics: Any) -> Callable[[float], float]:
-        """The log probability of all atoms' words, phi integrated out, by eta: there are few different counts."""
-        times = np.bincount(statistics.data)
-        values = np.flatnonzero(times)
-        return partial(words.log_evidence, values, times[values], counts.astype(float), self.n_terms)
+        """The log probability of all atoms' words, phi integrated out, by eta: where words have the same base, there
+        are few different cells."""
+        if self.learned:
+            cells = words.Cells(statistics.data, np.ones_like(statistics.data), self.base[statistics.indices])
+        else:
+            times = np.bincount(statistics.data)
+            values = np.flatnonzero(times)
+            cells = words.Cells(values.astype(np.int32), times[values].astype(np.int32), np.ones(len(values)))
+        return partial(words.log_evidence, cells, counts.astype(float), self.n_terms)
 
     # ---- as any likelihood
 
@@ -121,7 +150,8 @@ class BoundTokens(Bound):
 
     def log_marginal(self, counts: Array, statistics: Any) -> Array:
         table, n_words = sparse.csr_matrix(statistics), self.n_terms
-        cells = gammaln(self.eta + table.data) - math.lgamma(self.eta)
+        own = self.pseudo[table.indices]
+        cells = gammaln(own + table.data) - gammaln(own)
         atom = np.repeat(np.arange(table.shape[0]), np.diff(table.indptr))
         totals = math.lgamma(n_words * self.eta) - gammaln(n_words * self.eta + counts)
         return np.bincount(atom, cells, table.shape[0]) + totals
@@ -138,7 +168,7 @@ class BoundTokens(Bound):
         found = words.Topics(np.empty((n_words, atoms), dtype), np.empty((n_words, 2)), np.empty((n_words, chunks)))
         edges = words.blocks(n_words, atoms)
         totals = np.empty((len(edges) - 1, atoms))
-        spread(partial(words.draw, tallies, self.eta, key, edges, found.phi, totals))
+        spread(partial(words.draw, tallies, self.pseudo, key, edges, found.phi, totals))
         spread(partial(words.finish, edges, 1.0 / totals.sum(0), masses, n_mobile, found))
         return found
 
@@ -151,7 +181,7 @@ class BoundTokens(Bound):
         return {"phi": self.phi(statistics, rng.integers(2**64, dtype=np.uint64), np.float64).T}
 
     def centre(self, counts: Array, statistics: Any) -> Parameters:
-        table = self.eta + np.asarray(sparse.csr_matrix(statistics).todense())
+        table = self.pseudo + np.asarray(sparse.csr_matrix(statistics).todense())
         return {"phi": table / table.sum(1, keepdims=True)}
 
     def natural(self, parameters: Parameters) -> tuple[Array, Array]:
@@ -169,7 +199,7 @@ class BoundTokens(Bound):
         return np.array([np.searchsorted(edges[k], x) for k, x in zip(labels, u, strict=True)], np.int32)
 
     def family(self, first: int = 0) -> tuple[Any, ...]:
-        return (TokenFamily(self.eta, self.n_terms),)
+        return (TokenFamily(self.pseudo, self.n_terms * self.eta),)
 
     def tail(self, slots: int, lanes: int) -> tuple[Any, ...]:
         return (TokenTail(np.zeros((slots, self.n_terms)), np.zeros(slots)),)
@@ -180,8 +210,8 @@ class BoundTokens(Bound):
 
 
 class TokenFamily(NamedTuple):
-    eta: float
-    words: int
+    pseudo: Array  # [words]
+    total: float  # of all words
 
 
 class TokenTail(NamedTuple):
@@ -222,9 +252,10 @@ def _update(family, tail, slot, block, r, sign):
 @implements(evaluate, TokenFamily)
 def _evaluate(family, tail, slot, block, begin, end, out):
     data, start = block.data, block.start
-    total = family.words * family.eta + tail.totals[slot]
+    total = family.total + tail.totals[slot]
     for r in range(begin, end):
-        out[r] += math.log((family.eta + tail.counts[slot, data[start + r]]) / total)
+        w = data[start + r]
+        out[r] += math.log((family.pseudo[w] + tail.counts[slot, w]) / total)
 
 
 @implements(screen, TokenFamily)
@@ -252,19 +283,22 @@ def _logits(finite, family, block, out, top):
 class TableWords:
     """The likelihood of tables: how often they have each word. frequent: words that are enough for first guesses."""
 
-    eta: float
-    n_terms: int
+    pseudo: Array  # [words]: pseudo-counts
     frequent: Array
 
+    @property
+    def n_terms(self) -> int:
+        return len(self.pseudo)
+
     def log_marginal(self, counts: Array, statistics: Array) -> Array:
-        return words.log_marginals(statistics, self.eta)
+        return words.log_marginals(statistics, self.pseudo)
 
     def merge_gains(self, counts: Array, statistics: Array, i: Array, j: Array) -> Array:
-        return words.merge_gains(statistics, self.eta, i, j)
+        return words.merge_gains(statistics, self.pseudo, i, j)
 
     def centre(self, counts: Array, statistics: Array) -> Parameters:
         weights = np.maximum(statistics, 0.0)
-        weights += self.eta
+        weights += self.pseudo
         weights /= weights.sum(1, keepdims=True)
         return {"phi": weights}
 
@@ -272,7 +306,7 @@ class TableWords:
         return np.zeros(len(parameters["phi"])), np.log(parameters["phi"])
 
     def coarse(self) -> tuple[TableWords, Array]:
-        return replace(self, n_terms=len(self.frequent)), self.frequent
+        return replace(self, pseudo=self.pseudo[self.frequent]), self.frequent
 
 
 class ByWord(NamedTuple):
@@ -296,13 +330,15 @@ class WordContent:
         return np.sort(np.argsort(-self.likelihood.columns.mean, kind="stable")[:FREQUENT])
 
     def at(self, hyper: GroupHyper) -> BoundTokens:
-        return self.likelihood.at(hyper.eta)
+        return self.likelihood.at(hyper)
 
     def begin(self, hyper: GroupHyper) -> GroupHyper:
-        return hyper._replace(eta=self.likelihood.eta)
+        likelihood = self.likelihood
+        return hyper._replace(eta=likelihood.eta, base=likelihood.base if likelihood.learned else NO_BASE)
 
     def update(self, hyper: GroupHyper, counts: Array, statistics: Any, rng: np.random.Generator) -> GroupHyper:
-        return hyper._replace(eta=self.likelihood.update(hyper.eta, counts, statistics, rng))
+        eta, base = self.at(hyper).update(counts, statistics, rng)
+        return hyper._replace(eta=eta, base=base if self.likelihood.learned else hyper.base)
 
     def scalars(self, hyper: GroupHyper) -> dict[str, float]:
         return {"eta": hyper.eta}
@@ -338,13 +374,16 @@ class WordContent:
         return Csr(ends, shard.data[order].astype(np.int64), np.ones(len(order)))
 
     def of_tables(self, hyper: GroupHyper) -> TableWords:
-        return TableWords(hyper.eta, self.likelihood.n_terms, self._frequent)  # mutant: of tables eta
+        return TableWords(self.at(hyper).pseudo, self._frequent)  # mutant: of tables eta
 
     def sums(self, counts: Array, statistics: Any) -> Array:
         return statistics.toarray().astype(float)
 
     def parts(self, sums: Array) -> tuple[Array, Any]:
-        return sums.sum(1).astype(np.int64), sparse.csr_matrix(sums.astype(np.int32))
+        cells, n_words = np.flatnonzero(sums), sums.shape[1]
+        ends = np.searchsorted(cells, n_words * np.arange(len(sums) + 1)).astype(np.int32)
+        table = (sums.ravel()[cells].astype(np.int32), (cells % n_words).astype(np.int32), ends)
+        return sums.sum(1).astype(np.int64), sparse.csr_matrix(table, sums.shape)
 
     def pace(self, form: str, n_rows: int) -> int:
         return int(np.clip(math.sqrt(QUICK * self.likelihood.n_terms / n_rows), 4, 20)) if form == "direct" else 1
@@ -359,8 +398,8 @@ class WordContent:
         return words.matrix(parts, self.likelihood.n_terms)
 
     def predictives(self, draw: Draw, X: Any) -> Predictives:
-        eta, n_words = draw.hyper.eta, self.likelihood.n_terms
-        table = np.full((n_words, len(draw.counts) + 1), 1.0 / n_words)
-        shares = (sparse.csr_matrix(draw.statistics).toarray() + eta) / (draw.counts + n_words * eta)[:, None]
-        table[:, :-1] = shares.T
+        likelihood, n_words = self.at(draw.hyper), self.likelihood.n_terms
+        table = np.empty((n_words, len(draw.counts) + 1))
+        table[:, :-1] = likelihood.centre(draw.counts, draw.statistics)["phi"].T
+        table[:, -1] = likelihood.base / n_words
         return Predictives(table, np.asarray(X), np.zeros(len(X)))

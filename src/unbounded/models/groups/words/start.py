@@ -1,7 +1,7 @@
 """Where a chain of words starts (docs/topics.md, "The start").
 
 A pilot of documents gets random topics, more than it can need; rounds of the sampler and greedy merges leave those that
-the words support; then all documents join them.
+the words support; then all documents join them. Or it gets few of them, and the chain has to find the others.
 """
 
 from __future__ import annotations
@@ -29,19 +29,20 @@ from unbounded.sources import Words
 
 PILOT_TOKENS = 200_000
 MOST_TOPICS = 200
+FEWER = 3  # times, for a start from few topics
 PILOT_ROUNDS = (100, 30, 30, 20)  # before each round of merges
 NEIGHBOURS = 5
 SHARP = 0.05
 EXTENDING_SWEEPS = 3
 
 
-def grown(model: Groups, engine: Engine, words: Any) -> GroupsState:
-    """The state with all documents in the topics of a pilot."""
-    labels, hyper = _grown(model, engine, words)
+def grown(model: Groups, engine: Engine, words: Any, few: bool = False) -> GroupsState:
+    """The state with all documents in the topics of a pilot, which are fewer than there should be if it has `few`."""
+    labels, hyper = _grown(model, engine, words, few)
     return model.begin(engine, labels, hyper)
 
 
-def _grown(model: Groups, engine: Engine, words: Any) -> tuple[Array, GroupHyper]:
+def _grown(model: Groups, engine: Engine, words: Any, few: bool) -> tuple[Array, GroupHyper]:
     rng = generator(model.seed, "start")
     order = rng.permutation(len(model.sizes))
     enough = np.searchsorted(np.cumsum(model.sizes[order]), PILOT_TOKENS) + 1
@@ -52,16 +53,17 @@ def _grown(model: Groups, engine: Engine, words: Any) -> tuple[Array, GroupHyper
         model.setup, likelihood=likelihood, extent=sizes, n_shards=1, sweeps=1, seed=int(rng.integers(2**62))
     )
     pilot = HybridGroups(setup, model.form, jumps=None)
-    few = Serial(pilot.recipe(part))
+    held = Serial(pilot.recipe(part))
     try:
-        n_topics = int(np.clip(np.sqrt(len(part)) / 3, 2, MOST_TOPICS))
-        state = pilot.begin(few, rng.integers(n_topics, size=len(part)))
-        for n_rounds in PILOT_ROUNDS:
-            state = next(islice(rounds(pilot, few, state), n_rounds - 1, None))
-            labels = _merged(pilot, state, pilot.assignments(state, few))
-            state = pilot.begin(few, labels, state.hyper, round_=state.round)
+        most = MOST_TOPICS // FEWER if few else MOST_TOPICS
+        n_topics = int(np.clip(np.sqrt(len(part)) / (3 * FEWER if few else 3), 2, most))
+        state = pilot.begin(held, rng.integers(n_topics, size=len(part)))
+        for n_rounds in PILOT_ROUNDS[: 1 if few else None]:
+            state = next(islice(rounds(pilot, held, state), n_rounds - 1, None))
+            labels = _merged(pilot, state, pilot.assignments(state, held))
+            state = pilot.begin(held, labels, state.hyper, round_=state.round)
     finally:
-        few.close()
+        held.close()
     fixed: Any = model.likelihood
     hyper = state.hyper if isinstance(likelihood.prior, Gamma) else state.hyper._replace(eta=fixed.eta)
     if enough >= len(model.sizes):

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
+from scipy.special import gammaln
 
 from unbounded.arrays import Array
 from unbounded.compiled.draws import LOW_BITS, log_gamma, low_bits, stream, uniform
@@ -23,6 +24,7 @@ from unbounded.compiled.lanes import lane_exp, lane_log, lane_sin
 CHUNK = 16
 CELLS, BLOCKS = 2**13, 64  # a block has about so many cells, unless there were more than so many blocks
 PIECE = 2**10  # cells that are drawn at a time
+FEW = 8  # factors that are no more work than a gamma function
 HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
 
@@ -192,26 +194,29 @@ class Tallies(NamedTuple):
 class Trials(NamedTuple):
     """What all draws of phi have in common, and room for some of them."""
 
-    eta: float
+    pseudo: Any  # [words]: pseudo-counts
     key: Any
     tiny: float  # the least that an entry of phi may be
-    shapes: Any  # [PIECE]: eta
+    shapes: Any  # [PIECE]
     drawn: Any  # [PIECE]
     span: Any  # [2, K]: where the words of a block begin and end among those of a topic
 
 
-def trials(eta: float, key: np.uint64, phi: Array) -> Trials:
+def trials(pseudo: Array, key: np.uint64, phi: Array) -> Trials:
     span, tiny = np.empty((2, phi.shape[1]), np.int64), 1e-300 if phi.itemsize == 8 else 1e-37
-    return Trials(eta, key, tiny, np.full(PIECE, eta), np.empty(PIECE), span)
+    return Trials(pseudo, key, tiny, np.empty(PIECE), np.empty(PIECE), span)
 
 
-def draw(tallies: Tallies, eta: float, key: np.uint64, edges: Array, phi: Array, totals: Array, i: int, n: int) -> None:
+def draw(
+    tallies: Tallies, pseudo: Array, key: np.uint64, edges: Array, phi: Array, totals: Array, i: int, n: int
+) -> None:
     """Draws of phi, not yet scaled, for every n-th block from the i-th on, and their sums over the words of a block.
 
-    phi[w, k] ~ Gamma(eta + count of word w in topic k). Almost all counts are zero: those entries are Gamma(eta) draws.
-    All draws are made in lanes by one trial of a rejection sampler that seldom fails, and where it did by more of them.
+    phi[w, k] ~ Gamma(eta_w + count of word w in topic k), eta_w being the pseudo-count of the word. Almost all counts
+    are zero: those entries are Gamma(eta_w) draws. All draws are made in lanes by one trial of a rejection sampler that
+    seldom fails, and where it did by more of them.
     """
-    _draw(tallies, trials(eta, key, phi), edges, phi.reshape(-1), totals, i, n)
+    _draw(tallies, trials(pseudo, key, phi), edges, phi.reshape(-1), totals, i, n)
 
 
 @jit
@@ -219,7 +224,8 @@ def _draw(tallies, trials, edges, cells, totals, i, n):
     atoms = totals.shape[1]
     for b in range(i, edges.size - 1, n):
         first, last = edges[b], edges[b + 1]
-        _draw_alike(trials, first * atoms, last * atoms, cells)
+        for w in range(first, last):
+            _draw_alike(trials, trials.pseudo[w], w * atoms, (w + 1) * atoms, cells)  # mutant: draw alike
         _draw_counted(tallies, trials, first, last, cells)
         for k in range(atoms):
             totals[b, k] = 0.0
@@ -229,14 +235,15 @@ def _draw(tallies, trials, edges, cells, totals, i, n):
 
 
 @jit
-def _draw_alike(trials, first, last, cells):
-    """All of them as if no topic had a word."""
-    eta, key, drawn, tiny = trials.eta, stream(trials.key, 0), trials.drawn, trials.tiny
+def _draw_alike(trials, eta, first, last, cells):
+    """All cells of a word as if no topic had it."""
+    key, drawn, tiny = stream(trials.key, 0), trials.drawn, trials.tiny
     for begin in range(first, last, PIECE):
         size = min(PIECE, last - begin)
         if eta < 1.0:
             _small_gammas(eta, key, begin, drawn[:size])
         else:
+            trials.shapes[:size] = eta
             _gammas(trials.shapes[:size], key, begin, drawn[:size])
         for j in range(size):
             cells[begin + j] = drawn[j] if drawn[j] > tiny else tiny
@@ -257,7 +264,7 @@ def _draw_counted(tallies, trials, first, last, cells):
     shapes, drawn, n = np.empty(size), np.empty(size), 0
     for k in range(atoms):
         for j in range(begin[k], end[k]):
-            shapes[n] = trials.eta + counts[j]
+            shapes[n] = trials.pseudo[words[j]] + counts[j]
             n += 1
     _gammas(shapes, stream(stream(trials.key, 1), first), 0, drawn)
     n = 0
@@ -349,44 +356,86 @@ def _gamma(shape, first, second, third, counter, again):
     return math.exp(log_gamma(shape, again))
 
 
+class Cells(NamedTuple):
+    """So many cells (atoms and their words) have so many tokens each, of words with this base."""
+
+    values: Any
+    times: Any
+    base: Any
+
+
 @jit
-def log_evidence(values, times, counts, n_words, eta):
-    """Log probability of the words of all atoms, phi integrated out: `times` cells have `values` tokens."""
-    total, none = 0.0, _lane_log_gamma(eta)
-    for i in range(values.size):
-        total += times[i] * (_lane_log_gamma(eta + values[i]) - none)
+def log_evidence(cells, counts, n_words, eta):
+    """Log probability of the words of all atoms, phi integrated out, by kinds of cells that weigh the same."""
+    total = 0.0
+    for i in range(cells.values.size):
+        own = eta * cells.base[i]
+        total += cells.times[i] * (_lane_log_gamma(own + cells.values[i]) - _lane_log_gamma(own))
     none = _lane_log_gamma(n_words * eta)
     for k in range(counts.size):
         total += none - _lane_log_gamma(n_words * eta + counts[k])
     return total
 
 
+def log_openings(tables: float, counts: Array, n_words: int, eta: float) -> float:
+    """The same given how many tables there are in all, whatever their words: as a function of eta, up to a constant."""
+    least = n_words * eta
+    return tables * math.log(least) + len(counts) * math.lgamma(least) - float(gammaln(least + counts).sum())
+
+
 @jit
-def log_marginals(statistics, eta):
-    """The same of each atom; counts need not be whole."""
+def base_tables(words, times, pseudo, key):
+    """Of each word, the tables of all atoms that serve it: the j-th token of a word in an atom opens one with
+    probability pseudo / (pseudo + j). Few do: from the eighth on, those are found by leaps."""
+    tables, n = np.zeros(pseudo.size), 0
+    for cell in range(words.size):
+        a, end = pseudo[words[cell]], times[cell]
+        opened = 1 if end > 0 else 0
+        for j in range(1, min(end, 8)):
+            opened += uniform(key, n) * (a + j) < a  # mutant: base tables open
+            n += 1
+        begin = 8
+        while begin < end:
+            j, last = begin, min(2 * begin, end)
+            leap = -1.0 / math.log1p(a / begin)  # so many at a time open none, if all had the chance of the first
+            while j < last:
+                j += int(min(leap * math.log(uniform(key, n)), 1e15))
+                if j < last and uniform(key, n + 1) * (a + j) < a + begin:
+                    opened += 1
+                n += 2
+                j += 1
+            begin *= 2
+        tables[words[cell]] += opened
+    return tables
+
+
+@jit
+def log_marginals(statistics, pseudo):
+    """Of each atom, log_evidence; counts need not be whole."""
     atoms, n_words = statistics.shape
-    none, least = math.lgamma(eta), n_words * eta
+    none, least = np.empty(n_words), pseudo.sum()
+    for w in range(n_words):
+        none[w] = _lane_log_gamma(pseudo[w])
     out = np.empty(atoms)
     for k in range(atoms):
         cells, total = 0.0, 0.0
         for w in range(n_words):
             x = max(statistics[k, w], 0.0)
-            cells += _lane_log_gamma(eta + x) - none
+            cells += _lane_log_gamma(pseudo[w] + x) - none[w]
             total += x
         out[k] = cells + math.lgamma(least) - math.lgamma(least + total)
     return out
 
 
 @jit
-def merge_gains(statistics, eta, first, second):
+def merge_gains(statistics, pseudo, first, second):
     """What pairs of atoms gain as one: only words that both have matter, and how many words each of them has."""
     atoms, n_words = statistics.shape
-    totals, ends, most = np.zeros(atoms), np.zeros(atoms + 1, np.int64), 0.0
+    totals, ends, least = np.zeros(atoms), np.zeros(atoms + 1, np.int64), pseudo.sum()
     for k in range(atoms):
         ends[k + 1] = ends[k]
         for w in range(n_words):
             totals[k] += statistics[k, w]
-            most = max(most, statistics[k, w])
             ends[k + 1] += statistics[k, w] > 0.0
     had, n = np.empty(ends[atoms], np.int64), 0
     for k in range(atoms):
@@ -394,20 +443,35 @@ def merge_gains(statistics, eta, first, second):
             if statistics[k, w] > 0.0:
                 had[n] = w
                 n += 1
-    known, least = np.empty(2 * int(most) + 1), n_words * eta
-    for c in range(known.size):
-        known[c] = _lane_log_gamma(eta + c)
     out = np.empty(first.size)
     for q in range(first.size):
         i, j = first[q], second[q]
         gain = math.lgamma(least + totals[i]) + math.lgamma(least + totals[j])
         gain -= math.lgamma(least) + math.lgamma(least + totals[i] + totals[j])
-        for p in range(ends[i], ends[i + 1]):
-            a, b = int(statistics[i, had[p]]), int(statistics[j, had[p]])
-            if b > 0:
-                gain += known[a + b] - known[a] - known[b] + known[0]
-        out[q] = gain
+        if ends[i + 1] - ends[i] > ends[j + 1] - ends[j]:
+            i, j = j, i
+        out[q] = gain + _shared_gain(had[ends[i] : ends[i + 1]], statistics[i], statistics[j], pseudo)
     return out
+
+
+@jit
+def _shared_gain(had, one, other, pseudo):
+    """Of words that both have: the ratio of rising factorials, as products while one of the counts is small."""
+    gain, product = 0.0, 1.0
+    for p in range(had.size):
+        w = had[p]
+        if other[w] > 0.0:
+            a, b, own = max(one[w], other[w]), min(one[w], other[w]), pseudo[w]
+            if b <= FEW:
+                for c in range(int(b)):
+                    product *= (own + a + c) / (own + c)
+                if product > 1e200:
+                    gain += math.log(product)
+                    product = 1.0
+            else:
+                gain += _lane_log_gamma(own + a + b) - _lane_log_gamma(own + a)
+                gain += _lane_log_gamma(own) - _lane_log_gamma(own + b)
+    return gain + math.log(product)
 
 
 @inline

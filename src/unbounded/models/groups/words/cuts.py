@@ -1,0 +1,402 @@
+"""Topics cut in two, token by token (docs/jumps.md, "Token by token").
+
+Tables are moved as they are (jump.py); where one topic has all tokens of a document, its tables are small mixtures of
+what should be several topics. Here the tokens of a topic are cut themselves, given the top weights beta, tables
+integrated out. A launch, which sees a set C of tokens and not who in C is with whom, finds words of two halves; within
+each document tokens then choose their half one after another.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import betaln, expit
+
+from unbounded.arrays import Array
+from unbounded.compiled.draws import uniform
+from unbounded.compiled.jit import jit
+from unbounded.contracts import Engine, Message, Summary
+from unbounded.models.groups.model import Groups, GroupsState
+from unbounded.models.groups.shard import GroupShard, cut
+from unbounded.models.groups.words.likelihood import WordContent
+from unbounded.models.groups.words.topics import log_marginals
+from unbounded.models.labelled.labels import relabel
+from unbounded.models.mixtures.jump import Jumps
+from unbounded.randomness import RoundSeed
+
+EARLY = 16  # jumps, of which every second is one of tokens
+DOCUMENTS = 256  # that a launch sees first
+CELLS = 2**19  # of all sets together, in a vocabulary of any size
+FIRST_STEPS, INNER = 6, 3  # steps of EM with documents, and of tokens within their document
+WIDE = 0.25  # documents counted for the proposal of beta, in the place of one: it must not be too sure
+PASSES = 12  # over all tokens of a set, to find its halves
+HOPELESS, SLACK = 0.03, 20.0  # nats a token that a pass may bring, for all one knows; and nats in all
+
+
+class TokenCuts(NamedTuple):
+    """M sets, as all shards know them. Topics have the labels 0 .. K - 1."""
+
+    cut: Array  # [K] the set that a topic belongs to, or -1
+    side: Array  # [K] 0 or 1: the half that it is; -1: to be drawn
+    fresh: Array  # [M] the label that tokens of the second half get; -1: labels stay as they are
+    ratio: Array  # [M, words]: how much more probable a word is in the second half
+    masses: Array  # [M, 2]: gamma beta of both halves
+    anchors: Array  # [M]: tokens that are in the first half whatever is drawn
+    key: np.uint64
+
+
+class TokenHalves(NamedTuple):
+    """What a pass adds up."""
+
+    totals: Array  # [2, M, words], of both halves
+    log_q: Array  # [M]: log probability of the halves, against that of the prior given beta
+    documents: Array  # [M, 2]: in which there is something of each half
+    tokens: Array  # [M, 2]
+
+
+class Sets(NamedTuple):
+    """Of every set its topics, one or two, the first with the anchor; that anchor; and beta as a whole."""
+
+    topics: list[tuple[int, ...]]
+    anchors: Array
+    beta: Array
+
+    def some(self, which: Array) -> Sets:
+        topics = [self.topics[m] for m in which.tolist()]
+        return Sets(topics, self.anchors[which], self.beta[which])
+
+    def places(self, n_topics: int) -> tuple[Array, Array]:
+        """(the set of every topic, or -1; which of its halves the topic is, or -1)."""
+        cut, side = np.full(n_topics, -1), np.full(n_topics, -1)
+        for m, own in enumerate(self.topics):
+            cut[list(own)] = m
+            if len(own) == 2:
+                side[list(own)] = 0, 1
+        return cut, side
+
+
+def by_tokens(model: Groups, turn: int) -> bool:
+    """Whether this jump is one of tokens: the franchise has tables, which say where topics are cut."""
+    direct = isinstance(model.content, WordContent) and model.form == "direct"
+    return direct and turn % (2 if turn < EARLY else 4) == 1
+
+
+def cut_tokens(
+    model: Groups, state: GroupsState, engine: Engine, beta: Array, jumps: Jumps
+) -> tuple[GroupsState, Array]:
+    """The state, and beta of its topics, after some topics were cut or joined; all topics are labelled 0 .. K - 1.
+
+    The state has no tables then: they are to be drawn given beta.
+    """
+    seed, pseudo = RoundSeed(model.seed, state.round), model.content.at(state.hyper).pseudo
+    rng = seed.rng("tokens cut")
+    pool = _look(model, engine, min(jumps.anchors, max(8, CELLS // len(pseudo))), rng)
+    sets, places = _choose(beta, pool, jumps, rng)
+    first = _first_guess(pool, sets, places, len(beta), pseudo, rng)
+    ratio, documents, sets = _launch(model, state, engine, sets, first)
+    if not sets.topics:
+        return state, beta
+    shapes = 1.0 + WIDE * documents[:, ::-1]
+    share: Array = rng.beta(shapes[:, 0], shapes[:, 1])
+    for m, topics in enumerate(sets.topics):
+        if len(topics) == 2:
+            share[m] = beta[topics[1]] / sets.beta[m]
+    share = np.clip(share, 1e-12, 1.0 - 1e-12)
+    cuts = _cuts(state, sets, ratio, np.column_stack([1.0 - share, share]), seed.key("halves of tokens"))
+    cuts = cuts._replace(side=sets.places(len(beta))[1])
+    found = _pass(state, engine, cuts)
+    log_ratio = _gains(found.totals, pseudo) - found.log_q
+    log_ratio += math.log(state.hyper.alpha) - np.log(share) - np.log1p(-share)  # mutant: tokens beta
+    log_ratio -= _log_density(share, shapes[:, 0], shapes[:, 1])  # mutant: tokens share
+    n_away = found.tokens[:, 1]
+    log_ratio += math.log(jumps.joined / (1.0 - jumps.joined))
+    log_ratio += np.log(np.maximum(n_away, 0.5) / model.n_rows)  # mutant: tokens choice
+    splits = np.array([len(topics) == 1 for topics in sets.topics])
+    taken = (np.log(rng.random(len(splits))) < np.where(splits, log_ratio, -log_ratio)) & (n_away > 0)
+    if not taken.any():
+        return state, beta
+    beta = _applied(engine, beta, sets, cuts, np.where(taken, share, 0.0))
+    return model.count(engine, np.ones(len(beta), np.int64), state.hyper, state.round), beta
+
+
+def _log_density(x: Array, a: Array, b: Array) -> Array:
+    """Of beta distributions."""
+    logs: Array = (a - 1.0) * np.log(x) + (b - 1.0) * np.log1p(-x) - betaln(a, b)
+    return logs
+
+
+def _gains(halves: Array, pseudo: Array) -> Array:
+    """Log marginals of halves against those of the sets as one topic."""
+    stay, away, whole = log_marginals(np.concatenate([*halves, halves.sum(0)]), pseudo).reshape(3, -1)
+    gains: Array = stay + away - whole
+    return gains
+
+
+def _applied(engine: Engine, beta: Array, sets: Sets, cuts: TokenCuts, share: Array) -> Array:
+    """Beta after the sets with a share of the second half were cut or joined, on all shards, too."""
+    size = len(beta)
+    fresh, into = np.full(len(share), -1), np.arange(size + len(share))
+    beta = np.append(beta, np.zeros(len(share)))
+    for m in np.flatnonzero(share).tolist():
+        first, *second = sets.topics[m]
+        if second:
+            into[second[0]] = first
+            beta[first], beta[second[0]] = sets.beta[m], 0.0
+        else:
+            fresh[m] = size + m
+            beta[first], beta[size + m] = sets.beta[m] * (1.0 - share[m]), sets.beta[m] * share[m]
+    alive = beta > 0.0
+    codes = (np.cumsum(alive) - 1)[into].astype(np.int32)
+    engine.map(partial(_apply, cuts._replace(fresh=fresh), codes))
+    return beta[alive]
+
+
+def _apply(cuts: TokenCuts, codes: Array, shard: GroupShard) -> None:
+    """Cut once more, for good: halves kept aside would be state that no checkpoint knows."""
+    if (cuts.fresh >= 0).any():
+        _halves(shard, cuts)
+    relabel(shard.labels, codes)
+
+
+# ---- the launch
+
+
+class Pool(NamedTuple):
+    """Tokens of random documents, at the driver, and what was drawn without looking at labels."""
+
+    document: Array  # of every token
+    words: Array
+    labels: Array
+    anchors: Array  # by their place here
+    rows: Array  # the same, among all tokens
+    others: Array  # labels of random tokens
+
+
+def _look(model: Groups, engine: Engine, n_anchors: int, rng: np.random.Generator) -> Pool:
+    sizes, offsets = model.sizes, np.append(0, np.cumsum(model.sizes))
+    chosen = np.sort(rng.permutation(np.flatnonzero(sizes))[:DOCUMENTS])
+    begins = np.append(0, np.cumsum(sizes[chosen]))
+    own = rng.integers(len(chosen), size=n_anchors)
+    within = (rng.random(n_anchors) * sizes[chosen][own]).astype(np.int64)
+    others = rng.integers(model.n_rows, size=n_anchors)
+    wanted = np.arange(begins[-1]) + np.repeat(offsets[chosen] - begins[:-1], sizes[chosen])
+    wanted = np.append(wanted, others)
+    edges = np.array([part[-1] for part in cut(sizes, model.n_shards)])
+    home = np.searchsorted(edges, wanted, side="right")
+    first = np.append(0, edges[:-1])
+    parts = engine.map(_tokens_of, [wanted[home == p] - first[p] for p in range(model.n_shards)])
+    seen = np.empty((2, len(wanted)), np.int64)
+    for p, part in enumerate(parts):
+        seen[:, home == p] = part
+    n, document = begins[-1], np.repeat(np.arange(len(chosen)), sizes[chosen])
+    return Pool(document, seen[0, :n], seen[1, :n], begins[own] + within, offsets[chosen][own] + within, seen[1, n:])
+
+
+def _tokens_of(shard: GroupShard, rows: Array) -> Array:
+    return np.stack([shard.data[rows], shard.labels[rows]])
+
+
+def _choose(beta: Array, pool: Pool, jumps: Jumps, rng: np.random.Generator) -> tuple[Sets, Array]:
+    """Disjoint sets, each the topic of an anchor or, if a coin says so, that one and the topic of another random token;
+    and the places of their anchors in the pool."""
+    joined, taken = rng.random(len(pool.anchors)) < jumps.joined, np.zeros(len(beta), bool)
+    topics: list[tuple[int, ...]] = []
+    numbers = []
+    for number, (a, b) in enumerate(zip(pool.labels[pool.anchors].tolist(), pool.others.tolist(), strict=True)):
+        own = [a, b] if joined[number] else [a]
+        if not taken[own].any():
+            taken[own] = True
+            if len(own) == 1 or a != b:
+                topics.append(tuple(own))
+                numbers.append(number)
+    whole = np.array([beta[list(members)].sum() for members in topics])
+    return Sets(topics, pool.rows[numbers], whole), pool.anchors[numbers]
+
+
+def _first_guess(
+    pool: Pool, sets: Sets, places: Array, n_topics: int, pseudo: Array, rng: np.random.Generator
+) -> Array:
+    """[2, M, words]: words of both halves, by EM from the anchor's document and another one.
+
+    Here whole documents, as far as they are in a set, belong to one half: each of them is a page.
+    """
+    m, n_words, n_documents = len(sets.topics), len(pseudo), int(pool.document[-1]) + 1
+    of_token = sets.places(n_topics)[0][pool.labels]
+    inside = np.flatnonzero(of_token >= 0)
+    of_cell = of_token[inside]
+    pages, page = np.unique(of_cell * n_documents + pool.document[inside], return_inverse=True)
+    cells = of_cell * n_words + pool.words[inside]
+    first = np.searchsorted(pages, np.arange(m) * n_documents)
+    many = np.diff(np.append(first, len(pages)))
+    anchors = np.searchsorted(pages, np.arange(m) * n_documents + pool.document[places])
+    seeds = first + (rng.random(m) * np.maximum(many - 1, 1)).astype(np.int64)
+    seeds += (seeds >= anchors) & (many > 1)
+    p, known = np.full(len(pages), 0.5), np.zeros(len(pages), bool)
+    known[anchors] = known[seeds] = True
+    p[seeds] = 1.0
+    p[anchors] = 0.0
+    halves = np.empty((2, m, n_words))
+    for step in range(FIRST_STEPS):
+        used = known[page] if step == 0 else np.ones(len(page))
+        halves[1] = np.bincount(cells, p[page] * used, m * n_words).reshape(m, n_words)
+        halves[0] = np.bincount(cells, (1.0 - p[page]) * used, m * n_words).reshape(m, n_words)
+        ratio = _ratio(halves, pseudo)
+        p = expit(np.bincount(page, np.log(ratio.ravel()[cells]), len(pages)))
+    return halves
+
+
+def _ratio(halves: Array, pseudo: Array) -> Array:
+    """How much more probable words are in the second half."""
+    stay, away = np.maximum(halves, 0.0) + pseudo
+    ratio: Array = away / stay * (stay.sum(1) / away.sum(1))[:, None]
+    return ratio
+
+
+class Launched(NamedTuple):
+    ratio: Array
+    documents: Array  # [M, 2], of each half
+    sets: Sets  # those that may be worth it
+
+
+def _launch(model: Groups, state: GroupsState, engine: Engine, sets: Sets, halves: Array) -> Launched:
+    """Halves drawn again and again, each time with the words of the last ones.
+
+    Sets are given up that would not be worth it if every pass were to bring as much as the last one.
+    """
+    pseudo, seed = model.content.at(state.hyper).pseudo, RoundSeed(model.seed, state.round)
+    documents, before = np.ones((len(sets.topics), 2)), np.full(len(sets.topics), -np.inf)
+    for number in range(PASSES):
+        if sets.topics:
+            cuts = _cuts(state, sets, _ratio(halves, pseudo), documents, seed.key("launch of tokens", number))
+            found = _pass(state, engine, cuts)
+            gains = _gains(found.totals, pseudo) - found.log_q
+            rise = gains - before if number > 0 else HOPELESS * found.tokens.sum(1)
+            worth = np.flatnonzero(gains + (PASSES - 1 - number) * rise > -SLACK)
+            halves, before = found.totals[:, worth], gains[worth]
+            sets, documents = sets.some(worth), 1.0 + found.documents[worth]
+    return Launched(_ratio(halves, pseudo), documents, sets)
+
+
+def _cuts(state: GroupsState, sets: Sets, ratio: Array, documents: Array, key: np.uint64) -> TokenCuts:
+    """All halves are to be drawn."""
+    masses = state.hyper.gamma * sets.beta[:, None] * documents / documents.sum(1, keepdims=True)
+    cut, side = sets.places(len(state.table.counts))
+    none = np.full(len(ratio), -1)
+    return TokenCuts(cut, np.full_like(side, -1), none, ratio, masses, sets.anchors, key)  # mutant: tokens launch
+
+
+# ---- passes over tokens
+
+
+def _pass(state: GroupsState, engine: Engine, cuts: TokenCuts) -> TokenHalves:
+    return TokenHalves(**engine.run(_halves_on, Message(cuts, [None] * len(state.n_private))).shared)
+
+
+def _halves_on(shard: GroupShard, cuts: TokenCuts, own: None) -> Summary:
+    return Summary(_halves(shard, cuts)._asdict(), {})
+
+
+def _halves(shard: GroupShard, cuts: TokenCuts) -> TokenHalves:
+    m, n_words = cuts.ratio.shape
+    out = TokenHalves(np.zeros((2, m, n_words)), np.zeros(m), np.zeros((m, 2)), np.zeros((m, 2)))
+    most = int(np.diff(shard.offsets).max(initial=0))
+    tokens = Gathered(np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most), np.empty(most))
+    work = Work(np.zeros((m, 2)), np.zeros((m, 2)), np.ones(m))
+    _cut_documents(shard.data, shard.labels, (shard.offsets, shard.first), cuts, tokens, work, out)
+    return out
+
+
+class Gathered(NamedTuple):
+    """Tokens of the current document that are in a set."""
+
+    rows: Array
+    sets: Array
+    ratios: Array
+    shares: Array  # in the second half
+
+
+class Work(NamedTuple):
+    """Of the current document and every set."""
+
+    soft: Array  # [M, 2]: sums of shares, of tokens that have not chosen
+    hard: Array  # [M, 2]: tokens that have chosen
+    chance: Array  # [M]: of the halves, against that of the prior; its log is added up when it is small or large
+
+
+@jit
+def _cut_documents(words, labels, places, cuts, tokens, work, out):
+    offsets, first = places
+    for g in range(offsets.size - 1):
+        size = _gather(words, labels, offsets[g], offsets[g + 1], cuts, tokens, work)
+        for _ in range(INNER):
+            _share(tokens, size, cuts.masses, work.soft)
+        _choose_sides(words, labels, first, size, cuts, tokens, work, out)
+        for j in range(size):
+            m = tokens.sets[j]
+            for h in range(2):
+                out.documents[m, h] += work.hard[m, h] > 0.0
+                work.soft[m, h] = work.hard[m, h] = 0.0
+    for m in range(work.chance.size):
+        out.log_q[m] += math.log(work.chance[m])
+
+
+@jit
+def _gather(words, labels, begin, end, cuts, tokens, work):
+    """Tokens with first shares; returns how many there are."""
+    masses, soft, size = cuts.masses, work.soft, 0
+    for i in range(begin, end):
+        m = cuts.cut[labels[i]]
+        if m >= 0:
+            ratio = cuts.ratio[m, words[i]]
+            away = masses[m, 1] * ratio
+            x = away / (masses[m, 0] + away)
+            tokens.rows[size], tokens.sets[size], tokens.ratios[size], tokens.shares[size] = i, m, ratio, x
+            soft[m, 0] += 1.0 - x
+            soft[m, 1] += x
+            size += 1
+    return size
+
+
+@jit
+def _share(tokens, size, masses, soft):
+    """Shares of tokens in the second half given those of the others in their document."""
+    for j in range(size):
+        m, x = tokens.sets[j], tokens.shares[j]
+        away = (masses[m, 1] + soft[m, 1] - x) * tokens.ratios[j]
+        new = away / (masses[m, 0] + soft[m, 0] - (1.0 - x) + away)
+        tokens.shares[j] = new
+        soft[m, 0] += x - new
+        soft[m, 1] += new - x
+
+
+@jit
+def _choose_sides(words, labels, first, size, cuts, tokens, work, out):
+    """Tokens choose their halves one after another, given all that have chosen and shares of those that have not; or
+    halves are what they are."""
+    masses, (soft, hard, chance) = cuts.masses, work
+    for j in range(size):
+        i, m, x = tokens.rows[j], tokens.sets[j], tokens.shares[j]
+        soft[m, 0] -= 1.0 - x
+        soft[m, 1] -= x
+        stay = masses[m, 0] + hard[m, 0] + max(soft[m, 0], 0.0)
+        away = (masses[m, 1] + hard[m, 1] + max(soft[m, 1], 0.0)) * tokens.ratios[j]
+        side = cuts.side[labels[i]]
+        if first + i == cuts.anchors[m]:  # mutant: tokens anchor
+            side = 0
+        else:
+            if side < 0:
+                side = 1 if uniform(cuts.key, first + i) * (stay + away) < away else 0
+            chance[m] *= (away if side == 1 else stay) / (stay + away)
+        prior = masses[m, side] + hard[m, side]
+        chance[m] *= (masses[m, 0] + masses[m, 1] + hard[m, 0] + hard[m, 1]) / prior  # mutant: tokens prior
+        if chance[m] < 1e-200 or chance[m] > 1e200:
+            out.log_q[m] += math.log(chance[m])
+            chance[m] = 1.0
+        hard[m, side] += 1.0
+        out.tokens[m, side] += 1.0
+        out.totals[side, m, words[i]] += 1.0
+        if side == 1 and cuts.fresh[m] >= 0:
+            labels[i] = cuts.fresh[m]
