@@ -254,7 +254,7 @@ MUTANTS = [
     ),
     Mutant(
         "private topics have all words alike", "weigh own",
-        "own = eta", "base",
+        "own = eta", "base-tail",
     ),
     Mutant(
         "topics that are drawn have words alike that they lack", "draw alike",
