@@ -2,10 +2,13 @@
 PYTHON ?= python3
 BIN := .venv/bin
 DATA ?=
+HOURS ?= 1
+COUNT ?= 100
+SEED ?= 0
 SOURCES := src tests benchmarks examples experiments docs/skeletons
 export OPENBLAS_NUM_THREADS = 1
 
-.PHONY: demo test tests types-and-engines lint style types hooks walk exactness faults mutants bench bench-speed bench-features bench-peers bench-million bench-topics bench-topic-peers bench-topic-quality bench-engines bench-compile bench-travel bench-travel-features bench-mixing paper paper-quick paper-docs clean
+.PHONY: demo test tests types-and-engines lint style types hooks walk exactness faults gpu-test gpu-bench soak mutants mutants-generated bench bench-speed bench-features bench-peers bench-million bench-topics bench-topic-peers bench-topic-quality bench-engines bench-compile bench-travel bench-travel-features bench-mixing paper paper-quick paper-docs clean
 
 demo: .setup-done
 	$(BIN)/python examples/demo.py
@@ -42,8 +45,21 @@ exactness: .setup-done
 faults: .setup-done
 	$(BIN)/python -m pytest -m "long" tests/engines tests/sources -s
 
+# On a machine with a GPU, with the torch that is there (PYTHON): all that the interpreter runs elsewhere, and more.
+gpu-test:
+	PYTHONPATH=src TRITON_INTERPRET=0 $(PYTHON) -m pytest tests/gpu tests/exactness/test_device.py
+
+gpu-bench:
+	PYTHONPATH=src $(PYTHON) benchmarks/gpu.py
+
+soak: .setup-done
+	$(BIN)/python tests/soak.py --hours $(HOURS)
+
 mutants: .setup-done
-	$(BIN)/python tests/exactness/mutants.py
+	$(BIN)/python tests/exactness/mutants.py -j 2
+
+mutants-generated: .setup-done
+	$(BIN)/python tests/exactness/mutants.py --generate $(COUNT) --seed $(SEED) -j 2
 
 bench: bench-speed bench-features bench-topics bench-peers
 

@@ -56,7 +56,7 @@ class Bench:
             own[0, rng.choice(n, 5, replace=False)] = 1
             self.X[own[0] > 0] += rng.normal(size=d)
             Z = np.concatenate([Z, own])
-        likelihood = LinearGaussian(noise=0.5, loading=1.0).bind(describe(self.X))
+        likelihood = LinearGaussian(noise=0.5, loading=1.0, intercept=False).bind(describe(self.X))
         measure = BetaBernoulli(1.0, 1.0)
         self.model = HybridFeatures(Setup(measure, likelihood, n, 1, 0, sweeps=sweeps, dtype=np.dtype(dtype).name))
         self.shard = FeatureShard(0, 0, self.X, np.uint8, likelihood.centre, likelihood.columns.mean)

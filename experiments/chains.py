@@ -103,7 +103,7 @@ def mixture(X: Array, method: Method, plan: Plan, likelihood: Any = None, concen
 
 def features(X: Array, method: Method, plan: Plan, likelihood: Any = None) -> Any:
     """Beta-Bernoulli features with concentration 1, the Indian buffet process, as in the paper."""
-    bound = (likelihood or LinearGaussian()).bind(describe(X))
+    bound = (likelihood or LinearGaussian(intercept=False)).bind(describe(X))
     return build_sampler(
         FEATURES,
         method.sampler,

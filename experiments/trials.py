@@ -99,7 +99,7 @@ def _documents(n: int) -> Problem:
 
 def _images(n: int) -> Problem:
     data = datasets.cambridge(n, seed=0)
-    likelihood, Z = LinearGaussian().bind(describe(data.X)), data.Z.astype(int)
+    likelihood, Z = LinearGaussian(intercept=False).bind(describe(data.X)), data.Z.astype(int)
     return Problem("FEATURES", BetaBernoulli(Gamma(1.0, 1.0), 1.0), likelihood, data.X, n, Z, {"jumps": None})
 
 

@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 os.environ["NUMBA_CACHE_DIR"] = str(ROOT / ".numba_cache")
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
+os.environ.setdefault("TRITON_INTERPRET", "1")  # kernels of GPUs run on the CPU; `make gpu-test` sets it to 0
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # tests start a hundred processes: the first compiles sources for all
 if "numba" in sys.modules:
     sys.modules["numba"].config.reload_config()

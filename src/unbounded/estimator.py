@@ -34,6 +34,8 @@ from unbounded.chain.versions import versions
 from unbounded.columns import describe
 from unbounded.contracts import Choices, Engine, Likelihood, Model, Rule
 from unbounded.engines.local import available_cores
+from unbounded.gpu.device import check as check_device
+from unbounded.gpu.device import resolve as resolve_device
 from unbounded.instantiation import resolve as resolve_rule
 from unbounded.likelihoods import resolve as resolve_likelihood
 from unbounded.options import check_options
@@ -177,6 +179,11 @@ class ChainEstimator(BaseEstimator):
             return 1
         return min(self.n_chains, self._n_cores())
 
+    @property
+    def _device(self) -> Any:
+        """The device that was asked for; of "auto", the one that is here."""
+        return resolve_device(self.device, self._choices.kernels)
+
     def _n_cores(self) -> int:
         return self.n_workers or available_cores()
 
@@ -184,7 +191,7 @@ class ChainEstimator(BaseEstimator):
         self._prior = self._measure()
         setup = Setup(
             self._prior, self._likelihood, self._extent(X), self.n_shards, self.seed(), n_rounds,
-            self.sweeps_per_round, self.dtype, self.device,
+            self.sweeps_per_round, self.dtype, self._device,
         )  # fmt: skip
         rule, options = resolve_rule(self.instantiate), self._moves() | dict(self.sampler_options or {})
         return build_sampler(self._choices.samplers, self.sampler, setup, rule, **options)
@@ -365,8 +372,7 @@ class ChainEstimator(BaseEstimator):
         resolve_rule(self.instantiate).plan(0, 1, n_rows, self.n_shards, np.random.default_rng(0))
         if self.dtype not in ("float64", "float32"):
             raise ValueError(f"dtype must be 'float64' or 'float32', got {self.dtype!r}.")
-        if self.device not in self._choices.kernels:
-            raise ValueError(f"device must be one of {sorted(self._choices.kernels)}, got {self.device!r}.")
+        check_device(self._device, self._choices.kernels)
         if not self.checkpoint_seconds >= 0:
             raise ValueError(f"checkpoint_seconds must be a number of at least 0, got {self.checkpoint_seconds!r}.")
         if isinstance(self.init, tuple) and not self.init:
@@ -439,7 +445,7 @@ class ChainEstimator(BaseEstimator):
             "sampler": {"name": self.sampler, **(self.sampler_options or {})},
             "init": self._described_starts(),
             "dtype": self.dtype,
-            **({} if self.device == "cpu" else {"device": self.device}),  # older runs do not have it
+            **({} if self._device == "cpu" else {"device": self._device}),  # older runs do not have it
             "seed": seed,
             **{name: _plain(value) for name, value in self._moves().items() if value is not None},
             **{name: int(getattr(self, name)) for name in (*_LEAST, "keep_assignments") if name not in GROWS},

@@ -65,6 +65,14 @@ def uniforms(key: np.uint64, counters: Array) -> Array:
     return ((word >> np.uint64(12)).astype(np.float64) + 0.5) / 2.0**52
 
 
+def stream(key: np.uint64, counter: int) -> np.uint64:
+    """A key of its own for (key, counter): that of compiled code."""
+    word = (int(key) + counter * 0x9E3779B97F4A7C15 + 1) % 2**64
+    word = (word ^ (word >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+    word = (word ^ (word >> 27)) * 0x94D049BB133111EB % 2**64
+    return np.uint64(word ^ (word >> 31))
+
+
 def log_gamma_draws(shape: Any, rng: np.random.Generator) -> Any:
     """Logs of Gamma(shape, 1) draws; small shapes do not underflow: G(a) = G(a+1) U^(1/a)."""
     shape = np.asarray(shape, dtype=float)

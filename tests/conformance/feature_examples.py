@@ -39,7 +39,8 @@ class FeatureExample:
     statistics: Callable[[Any, Array, Array], FeatureStatistics]  # (bound, X, Z), always-on columns included
     log_given: Callable[[Any, FeatureStatistics, Array, Any], float]  # log density given loadings, as in log_joint
     variance: Callable[[Array, Any], Array]  # of cells with these expectations
-    always: float = 0.0  # standard deviation of the loadings of always-on columns
+    always: tuple[float, float] = (0.0, 0.0)  # mean and standard deviation of the intercept
+    log_scales: Callable[[Any], float] = lambda bound: 0.0  # log density of the scales, as log_joint counts it
 
     @cached_property
     def bound(self) -> Any:
@@ -65,12 +66,24 @@ _A = np.array([[1.0, -0.6, 0.3], [0.5, 0.8, -0.4]])
 _REAL = Z @ _A + 0.6 * _rng.normal(size=(18, 3))
 
 
+_LEVEL, _BASE = 0.4, 1.21
+
+
+def _log_level(bound: Any) -> float:
+    """A level and a variance of the intercept, each by its own prior."""
+    prior = bound.intercept
+    variance = stats.invgamma.logpdf(_BASE, prior.base.shape, scale=prior.base.scale)
+    return float(stats.norm.logpdf(_LEVEL, 0.0, prior.wide) + variance)
+
+
 def _gaussian(intercept: float | bool) -> FeatureExample:
     loadings = np.vstack([_A, [[0.3, -0.2, 0.1]]]) if intercept else _A
+    sampled = intercept is True
+    scales = Scales(0.49, 0.81, _LEVEL, _BASE) if sampled else Scales(0.49, 0.81)
     return FeatureExample(
-        LinearGaussian(noise=0.7, loading=0.9, intercept=intercept), _REAL, Scales(0.49, 0.81), loadings,
+        LinearGaussian(noise=0.7, loading=0.9, intercept=intercept), _REAL, scales, loadings,
         _gaussian_statistics, _gaussian_given, lambda mean, scales: np.full_like(mean, scales.noise),
-        float(intercept),
+        (_LEVEL, _BASE**0.5) if sampled else (0.0, float(intercept)), *([_log_level] if sampled else []),
     )  # fmt: skip
 
 
@@ -97,8 +110,9 @@ _THETA = np.array([[2.0, 0.3, 1.0], [0.4, 1.5, 0.8]])
 _BACKGROUND = np.array([0.5, 0.8, 0.3])
 
 LIKELIHOOD_EXAMPLES = {
-    "linear_gaussian": _gaussian(False),
-    "linear_gaussian-intercept": _gaussian(1.1),
+    "linear_gaussian": _gaussian(True),
+    "linear_gaussian-around-zero": _gaussian(1.1),
+    "linear_gaussian_at_zero": _gaussian(False),
     "poisson_factors": FeatureExample(
         PoissonFactors(shape=1.5, rate=1.2, background=_BACKGROUND),
         _rng.poisson(Z @ _THETA + _BACKGROUND).astype(float), Background(_BACKGROUND), _THETA, _poisson_statistics,

@@ -55,9 +55,10 @@ def test_draws_average_to_the_expected_loadings(example):
 
 
 def prior_draw(example, size, rng):
-    """Loadings of `size` atoms and of the always-on ones."""
+    """Loadings of `size` atoms and of the always-on ones, which are counted from the centre."""
     loadings = example.bound.draw_prior(example.scales, size, rng)
-    return np.concatenate([loadings, rng.normal(0.0, example.always, (example.bound.fixed, loadings.shape[1]))])
+    always = rng.normal(*example.always, (example.bound.fixed, loadings.shape[1])) - example.bound.centre
+    return np.concatenate([loadings, always])
 
 
 def test_log_joint_is_an_average_over_prior_draws(example):
@@ -66,7 +67,7 @@ def test_log_joint_is_an_average_over_prior_draws(example):
     statistics = example.statistics(bound, example.X[:2], Z[:2, :1])
     draws = (prior_draw(example, 1, rng) for _ in range(40_000))
     logs = np.array([example.log_given(bound, statistics, A, example.scales) for A in draws])
-    ratios = np.exp(logs - bound.log_joint(example.scales, statistics))
+    ratios = np.exp(logs - bound.log_joint(example.scales, statistics) + example.log_scales(bound))
     within(ratios[:, None], 1.0)
     assert ratios.std() / np.sqrt(len(ratios)) < 0.1
 

@@ -31,7 +31,7 @@ class Answers:
         return not self.failures
 
 
-def _asked(questions: dict[str, bool]) -> Answers:
+def asked(questions: dict[str, bool]) -> Answers:
     return Answers([name for name, right in questions.items() if not right])
 
 
@@ -66,7 +66,7 @@ def estimates() -> Answers:
     ends = {"halves": improved(halves, torn), "pairs": improved(pairs, sure)}
     companies = [{j for j in range(6) if z[j] == z[0] and j != 0} for z in few]
     wrong = np.mean([len(companies[0] ^ own) / max(len(companies[0] | own), 1) for own in companies])
-    return _asked(
+    return asked(
         {
             "loss": bool(np.isclose(expected_loss(found, few, Loss("binder", cost)) * 1.0, np.mean(
                 [_pairs_lost(found, draw, cost) for draw in few]))),
@@ -96,7 +96,7 @@ def trust() -> Answers:
     begun = np.concatenate([10.0 + calm[0, :100], calm[0, :100], *[calm[1]] * 20])
     early = [{"alpha": float(value)} for value in begun]
     worse = xr.Dataset({"log_joint": (("chain", "draw"), calm - np.array([[0.0], [50.0]]))})
-    return _asked(
+    return asked(
         {
             "calm": judge(xr.Dataset({"alpha": (("chain", "draw"), calm)})).passed,
             "spread": diagnose(calm * np.array([[1.0], [3.0]])).r_hat > 1.05,
@@ -116,4 +116,4 @@ def trust() -> Answers:
 def kept() -> Answers:
     """Whole draws reach from one end of a chain to the other."""
     draws = [draw for draw in range(1000) if Length(0, 1000, n_snapshots=16).is_snapshot(draw, 1000)]
-    return _asked({"early": draws[0] < 125, "late": draws[-1] >= 875, "all": len(draws) >= 8})
+    return asked({"early": draws[0] < 125, "late": draws[-1] >= 875, "all": len(draws) >= 8})

@@ -22,7 +22,7 @@ from unbounded.columns import describe
 from unbounded.engines import build
 from unbounded.models.features.hybrid import HybridFeatures
 from unbounded.models.features.jump import Jumps
-from unbounded.models.features.linear_gaussian import LinearGaussian, Scales
+from unbounded.models.features.linear_gaussian import Intercept, LinearGaussian, Scales
 from unbounded.models.features.measure import FeatureHyper
 from unbounded.models.features.measures import BetaBernoulli, BetaNegativeBinomial, GammaPoisson
 from unbounded.models.features.poisson_factors import Background, PoissonFactors
@@ -35,6 +35,7 @@ N_ROWS, N_COLUMNS, FAILURES = 4, 2, 1.3
 MASS = Gamma(3.0, 2.5)
 CONCENTRATION = {"bb": Gamma(4.0, 2.5), "gp": Gamma(8.0, 4.0), "bnb": Gamma(20.0, 5.0)}  # c near 0: huge counts
 NOISE, LOADING, INTERCEPT = InverseGamma(4.0, 3.0), InverseGamma(4.0, 1.5), 0.8
+LEVEL = Intercept(0.7, InverseGamma(3.0, 1.2))
 SHAPE, RATE, BACKGROUND = 1.5, 3.0, Gamma(2.0, 2.5)
 HOLES = ((0, 1), (3, 0))
 
@@ -92,33 +93,40 @@ def inverse_gamma(prior: InverseGamma, rng: np.random.Generator) -> float:
 
 @dataclass(frozen=True)
 class GaussianRows:
-    """Rows given Z, intercept or not."""
+    """Rows given Z, without an intercept or with one, around zero or around a level."""
 
     intercept: bool = False
+    level: bool = False
 
     def bind(self, X: Array) -> Any:
-        return LinearGaussian(NOISE, LOADING, INTERCEPT if self.intercept else False).bind(describe(X))
+        bound = LinearGaussian(NOISE, LOADING, INTERCEPT if self.intercept else False).bind(describe(X))
+        return replace(bound, intercept=LEVEL) if self.level else bound
 
     def draw_scales(self, rng: np.random.Generator) -> Scales:
-        return Scales(inverse_gamma(NOISE, rng), inverse_gamma(LOADING, rng))
+        scales = Scales(inverse_gamma(NOISE, rng), inverse_gamma(LOADING, rng), 0.0, INTERCEPT**2)
+        if not self.level:
+            return scales
+        return scales._replace(level=rng.normal(0.0, LEVEL.wide), base=inverse_gamma(LEVEL.base, rng))
 
     def rows(self, Z: Array, scales: Scales, rng: np.random.Generator) -> tuple[Array, None]:
         mean = Z @ rng.normal(0.0, np.sqrt(scales.loading), (Z.shape[1], N_COLUMNS))
         if self.intercept:
-            mean = mean + rng.normal(0.0, INTERCEPT, N_COLUMNS)
+            mean = mean + rng.normal(scales.level, np.sqrt(scales.base), N_COLUMNS)
         return rng.normal(mean, np.sqrt(scales.noise)), None
 
     def put(self, state: Any, parts: None) -> Any:
         return state
 
     def moments(self, scales: Scales, X: Array, k: int) -> dict[str, float]:
-        noise, loading = np.log(scales)
+        noise, loading, base = np.log([scales.noise, scales.loading, scales.base])
         x = np.tanh(X)
         return {
             "log noise": noise, "log loading": loading, "log noise^2": noise**2, "log loading^2": loading**2,
             "noise loading": noise * loading, "noise K": noise * k, "loading K": loading * k,
             "x": x[:, 0].mean(), "x^2": (x**2).mean(), "x y": (x[:, 0] * x[:, 1]).mean(), "near": x[0] @ x[1],
             "far": x[0] @ x[-1], "noise x^2": noise * (x**2).mean(), "K x^2": k * (x**2).mean(),
+            "level": scales.level, "level^2": scales.level**2, "log base": base, "log base^2": base**2,
+            "level x": scales.level * x.mean(), "base x^2": base * (x**2).mean(),
         }  # fmt: skip
 
 
@@ -154,7 +162,12 @@ class PoissonRows:
         }  # fmt: skip
 
 
-ROWS = {"gaussian": GaussianRows(), "intercept": GaussianRows(True), "poisson": PoissonRows()}
+ROWS = {
+    "gaussian": GaussianRows(),
+    "intercept": GaussianRows(True),
+    "level": GaussianRows(True, True),
+    "poisson": PoissonRows(),
+}
 
 
 def measure(kind: str) -> Any:
@@ -305,7 +318,7 @@ def check_many(many: Many) -> Verdict:
     """Chains that start from prior draws against the prior. Weak loadings: imputed data hardly slow the chains down."""
     n, rng, seen = many.n_rows, np.random.default_rng(0), []
     X = np.full((n, 1), np.nan)
-    likelihood, measure_ = LinearGaussian(noise=2.0, loading=0.5).bind(describe(X)), many.law.measure
+    likelihood, measure_ = LinearGaussian(2.0, 0.5, False).bind(describe(X)), many.law.measure
     engine = build("serial", FeatureShards(X, likelihood, many.n_shards, measure_.binary))
     for chain in range(many.chains):
         model = HybridFeatures(Setup(measure_, likelihood, n, many.n_shards, chain), rule=many.rule, jumps=many.jumps)

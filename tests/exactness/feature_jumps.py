@@ -6,14 +6,22 @@ On tiny data all kinds of proposals and both directions are worth a try, and the
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import permutations
+from typing import Any
+from unittest import mock
 
 import numpy as np
-from enumeration import Verdict
+from enumeration import Verdict, judge
+from feature_problems import problem
 from feature_truth import Problem, compare, questions
 
+from unbounded.columns import describe
 from unbounded.engines import build
+from unbounded.models.features import fold, jump, launch
 from unbounded.models.features.hybrid import HybridFeatures
 from unbounded.models.features.jump import Jumps
+from unbounded.models.features.linear_gaussian import LinearGaussian
+from unbounded.models.features.measures import BetaBernoulli
 from unbounded.setup import Setup
 
 LEAST = 0.01  # of the rounds
@@ -85,3 +93,71 @@ def check(problem: Problem, moves: Moves) -> Verdict:
     if made < LEAST * moves.chains * moves.rounds:
         raise RuntimeError(f"only {made} jumps were made")
     return replace(compare(problem, seen, moves.rounds, asked, RARE), too_slow=np.inf)
+
+
+# ---- parts of moves
+
+
+def flipped(law: str) -> Verdict:
+    """What flips say of every column of some Z, against the same counted anew: nothing is random, 1e-8 is rounding."""
+    rng, tiny = np.random.default_rng(4), problem("gaussian-intercept", law, 3)
+    model = HybridFeatures(Setup(tiny.law.measure, tiny.bound, 3, 2, 0))
+    engine = build("serial", model.recipe(tiny.X.copy()))
+    said, counted = [], []
+    for _ in range(20):
+        Z = rng.integers(0, 2, (3, 4))
+        Z[:2] = [[0, 0, 1, 1], [1, 0, 0, 1]]
+        Z[2, [1, 3]] = 1, 0
+        here = launch.place(model, model.begin(engine, Z))
+        for k in range(4):
+            Z[:, k] = 1 - Z[:, k]
+            there = launch.place(model, model.begin(engine, Z))
+            said.append(_numbers(fold._flipped(here, k)))
+            counted.append(_numbers(there))
+            here = there
+    off = np.abs(np.array(said) - np.array(counted))
+    return Verdict([str(q) for q in range(off.shape[1])], 1e8 * off.max(axis=0), 1.0, (-1.0, 1.0), 1.0, np.inf)
+
+
+def _numbers(here: Any) -> list[float]:
+    return [here.log_target, here.entries, *here.statistics.members, *here.statistics.sums.ravel()]
+
+
+def choices(size: int = 4, tries: int = 1500) -> Verdict:
+    """How often discoveries choose each set of columns to replace, in its order, against what they say of it."""
+    rng = np.random.default_rng(8)
+    Z = (rng.random((40, size)) < [0.2, 0.4, 0.6, 0.8]).astype(int)
+    X = Z @ rng.normal(0.0, 1.0, (size, 3)) + 0.5 * rng.normal(size=(40, 3))
+    model = HybridFeatures(Setup(BetaBernoulli(1.0, 1.0), LinearGaussian(0.5, 1.0).bind(describe(X)), 40, 1, 0))
+    engine = build("serial", model.recipe(X))
+    here = launch.place(model, model.begin(engine, Z))
+    pool = launch.look(model, here.state, engine, np.arange(40))
+    names, seen, said = [], [], []
+    for k, ahead in ((2, True), (3, True), (2, False), (3, False)):
+        guide = launch.Guide(np.zeros((k, 3)), np.ones(k), (np.ones(k), np.ones(k)))
+        with mock.patch.multiple(jump, FITS=((k, k),), CHANCES=(1.0,), fit=lambda *_, guide=guide: guide):
+            changes = [_discovery(here, pool, ahead, rng) for _ in range(tries)]
+        for chosen in permutations(range(size), k):
+            own = [change for change in changes if tuple(change.gone) == chosen]
+            names.append(f"{chosen} {ahead}")
+            seen.append([tuple(change.gone) == chosen for change in changes])
+            said.append(np.exp(_log_choice(here, own[0])) if own else 0.0)
+    return judge(names, np.array(seen, float).T, np.array(said))
+
+
+def _discovery(here: Any, pool: Any, ahead: bool, rng: np.random.Generator) -> Any:
+    none = launch.Terms(np.empty((0, pool.rows.shape[1])), np.empty(0))
+    return jump._discover(here, pool, jump.Change(jump.DISCOVERY, ahead, np.empty(0, int), none, none, 1.0), rng)
+
+
+def _log_choice(here: Any, change: Any) -> float:
+    """What is said of a discovery, without the densities of new loadings and weights."""
+    loadings, weights, measure = *change.new, here.model.measure
+    if not change.ahead:
+        broad = np.full(len(weights), jump.BROAD)
+        densities = jump._log_any(here, loadings) + measure.log_weight_density(weights, broad, broad).sum()
+    else:
+        apart, variances = loadings - change.guide.loadings, change.guide.variances[:, None]
+        densities = -0.5 * np.sum(np.log(2.0 * np.pi * variances) + apart**2 / variances)
+        densities += measure.log_weight_density(weights, *change.guide.shapes).sum()
+    return float(jump._log_discovery(here, change) - densities)

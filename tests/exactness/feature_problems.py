@@ -42,7 +42,7 @@ CASES: dict[str, tuple[np.ndarray, Any]] = {
     "gaussian-holes": (holed(SPACE, (0, 1), (1, 2)), GaussianTruth),
     "gaussian-intercept": (SPACE[:, :3], lambda X: GaussianTruth(X, intercept=0.7)),
     "gaussian-holes-intercept": (holed(SPACE, (1, 0)), lambda X: GaussianTruth(X, intercept=0.7)),
-    "gaussian-centred": (holed(SPACE + 3.0, (0, 2)), lambda X: GaussianTruth(X, intercept=True)),
+    "gaussian-centred": (holed(SPACE + 3.0, (0, 2)), lambda X: GaussianTruth(X, intercept=2.5)),
     "sharp": (1.8 * SPACE[:, :3], lambda X: GaussianTruth(X, 0.4, 1.5)),
     "poisson": (COUNTS[:, :2], PoissonTruth),
     "poisson-holes": (holed(COUNTS, (0, 1)), PoissonTruth),

@@ -106,27 +106,20 @@ class GaussianTruth:
     X: Array
     noise: float = 0.6
     loading: float = 0.9
-    intercept: float | bool = False  # standard deviation around zero; True: ten of the data's around column means
+    intercept: float | bool = False  # standard deviation around zero
 
     def bind(self) -> Any:
         return LinearGaussian(self.noise, self.loading, self.intercept).bind(describe(self.X))
 
-    @property
-    def level(self) -> tuple[Array, float]:
-        """Prior means and standard deviation of the intercept."""
-        if self.intercept is True:
-            return np.nanmean(self.X, axis=0), 10.0 * float(np.sqrt(np.mean(np.nanvar(self.X, axis=0))))
-        return np.zeros(self.X.shape[1]), float(self.intercept)
-
     def _groups(self) -> list[tuple[Array, Array]]:
         """(observed rows, their data [rows, columns]) of columns of X that are observed in the same rows."""
-        seen, centred = ~np.isnan(self.X.T), self.X - self.level[0]
+        seen = ~np.isnan(self.X.T)
         masks = np.unique(seen, axis=0)
-        return [(mask, centred[:, (seen == mask).all(axis=1)][mask]) for mask in masks]
+        return [(mask, self.X[:, (seen == mask).all(axis=1)][mask]) for mask in masks]
 
     def _covariance(self, Z: Array) -> Array:
         """[S, rows, rows] of a column of X given the states Z [S, K, rows]."""
-        alone = self.noise**2 * np.eye(Z.shape[2]) + self.level[1] ** 2
+        alone = self.noise**2 * np.eye(Z.shape[2]) + float(self.intercept) ** 2
         return alone + self.loading**2 * np.swapaxes(Z, 1, 2) @ Z.astype(float)
 
     def log_marginal(self, Z: Array) -> Array:
@@ -139,13 +132,13 @@ class GaussianTruth:
 
     def begin(self, model: Features, engine: Any, Z: Array, rng: np.random.Generator) -> Any:
         """The chain's state with Z [n, K], holes drawn given Z and what is observed."""
-        X, covariance = self.X - self.level[0], self._covariance(Z.T[None])[0]
+        X, covariance = self.X.copy(), self._covariance(Z.T[None])[0]
         for d in np.flatnonzero(np.isnan(X).any(axis=0)):
             hole, seen = np.isnan(X[:, d]), ~np.isnan(X[:, d])
             gain = np.linalg.solve(covariance[np.ix_(seen, seen)], covariance[np.ix_(seen, hole)]).T
             spread = covariance[np.ix_(hole, hole)] - gain @ covariance[np.ix_(seen, hole)]
             X[hole, d] = rng.multivariate_normal(gain @ X[seen, d], spread)
-        return begin_with(model, engine, X + self.level[0], Z)
+        return begin_with(model, engine, X, Z)
 
     def log_ceiling(self, Z: Array) -> Array:
         """The best of all larger covariances, since further columns make it larger.

@@ -20,7 +20,7 @@ from unbounded.likelihoods import Bernoulli, Bound, Gaussian
 from unbounded.models.mixtures.hybrid import HybridMixture
 from unbounded.models.mixtures.jump import Jumps
 from unbounded.models.mixtures.measure import PartitionHyper, PitmanYor
-from unbounded.models.mixtures.model import Mixture, RowShards
+from unbounded.models.mixtures.model import Mixture
 from unbounded.priors import Beta, Gamma
 from unbounded.setup import Setup
 
@@ -132,9 +132,11 @@ class Joint:
     rounds: int = 120
     seed: int = 0
     jumps: Jumps | None = None
+    device: str = "cpu"
 
     def __str__(self) -> str:
         words = f"{self.measure}-{self.kind}-{self.rule}-P{self.n_shards}-L{self.sweeps}".replace("ghosts=", "")
+        words += "" if self.device == "cpu" else f"-{self.device}"
         return words + ("" if self.jumps is None else "-jumps")
 
 
@@ -145,12 +147,10 @@ def replicate(joint: Joint, likelihood: Bound, seed: int) -> Array:
     (alpha,), (sigma,) = hypers = draw_hypers(measure, 1, rng)
     (labels,) = seat(N_ROWS, *hypers, rng)
     data = ROWS[joint.kind](labels, rng)
-    engine = build("serial", RowShards(data, likelihood, joint.n_shards))
-    model = HybridMixture(
-        Setup(measure, likelihood, N_ROWS, joint.n_shards, 1000 * joint.seed + seed, sweeps=joint.sweeps),
-        rule=joint.rule,
-        jumps=joint.jumps,
-    )
+    own = 1000 * joint.seed + seed
+    setup = Setup(measure, likelihood, N_ROWS, joint.n_shards, own, sweeps=joint.sweeps, device=joint.device)
+    model = HybridMixture(setup, rule=joint.rule, jumps=joint.jumps)
+    engine = build("serial", model.recipe(data))
     state = model.begin(engine, labels, PartitionHyper(float(alpha), float(sigma)))
     total: Any = 0.0
     for _ in range(joint.rounds):
@@ -176,6 +176,7 @@ def new_rows(model: Mixture, state: Any, labels: Array, rng: np.random.Generator
 
 def put_rows(shard: Any, data: Array) -> None:
     shard.data[:] = data[shard.first : shard.first + len(shard.labels)]
+    shard.held = None  # what a GPU has of other rows
 
 
 def check(joint: Joint, n_draws: int = 60_000) -> Verdict:

@@ -15,11 +15,12 @@ from enumeration import Problem, Tally, Verdict, canonical, compare, put_holes
 
 from unbounded.engines import build
 from unbounded.models.labelled import halves
-from unbounded.models.mixtures import cuts, merges
+from unbounded.models.mixtures import launch, merges
 from unbounded.models.mixtures.cuts import cut_some
 from unbounded.models.mixtures.hybrid import HybridMixture
 from unbounded.models.mixtures.jump import Jumps
 from unbounded.models.mixtures.merges import merge_some
+from unbounded.models.mixtures.neighbours import move_neighbours
 from unbounded.setup import Setup
 
 
@@ -27,7 +28,7 @@ from unbounded.setup import Setup
 class Moves:
     """Which moves, on how many shards, and how often."""
 
-    kind: str  # cut, coin, seeds, merge (coin and seeds), both
+    kind: str  # cut, near (neighbours), coin, seeds, both (cut and merge), all
     n_shards: int = 2
     share: float = 1.0
     pool: int = 1024
@@ -45,7 +46,9 @@ class Moves:
         return Jumps(every=1, share=self.share, pool=self.pool, passes=2, joined=0.4, merges=4, coin=self.coin)
 
     def move(self, model: Any, state: Any, engine: Any) -> Any:
-        for some in {"cut": [cut_some], "both": [cut_some, merge_some]}.get(self.kind, [merge_some]):
+        every = [cut_some, move_neighbours, merge_some]
+        kinds = {"cut": every[:1], "near": every[1:2], "both": every[::2], "all": every}
+        for some in kinds.get(self.kind, every[2:]):
             state = some(model, state, engine, self.jumps)
         return replace(state, round=state.round + 1)
 
@@ -71,10 +74,10 @@ def simulate(problem: Problem, moves: Moves) -> Tally:
 
 
 def check(problem: Problem, moves: Moves) -> Verdict:
-    limits = ((0.0,), 0.0) if moves.strict else (cuts.HOPELESS, cuts.SLACK)
+    limits = (0.0, 0.0) if moves.strict else (launch.HOPELESS, launch.SLACK)
     ways = {"coin": (0,), "seeds": (1, 2)}.get(moves.kind, (0, 1, 2))
     with (
-        mock.patch.multiple(cuts, HOPELESS=limits[0], SLACK=limits[1]),
+        mock.patch.multiple(launch, HOPELESS=limits[0], SLACK=limits[1]),
         mock.patch.object(merges, "WAYS", ways),
         mock.patch.object(halves, "FEW", halves.FEW if moves.few else 0),
     ):

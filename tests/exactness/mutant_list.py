@@ -87,11 +87,11 @@ MUTANTS = [
     ),
     Mutant(
         "a launch that looks at the current halves", "cut sets",
-        "sets[members[0]] = m", "cuts",
+        "sets[proposal.atoms[0]] = m", "cuts",
     ),
     Mutant(
         "a launch that is given up where there are two clusters", "cut worth",
-        "worth = np.array([m for m, g in zip(worth, gain) if g > 0.0 or len(proposals[m].atoms) == 2], np.int64)", "narrow",
+        "worth[now] = (gain > 0.0) | np.array([len(proposal.atoms) == 2 for proposal in some])", "narrow",
     ),
     Mutant(
         "two rows of one cluster leave it to later anchors", "cut taken",
@@ -124,11 +124,46 @@ MUTANTS = [
     ),
     Mutant(
         "the pair chosen among the other rows", "cut choice",
-        "log_ratio += log_joined + math.log(n_away / (model.n_rows - stay.counts[m]))", "cuts",
+        "log_ratio += log_joined + math.log(n_away / (model.n_rows - halves.stay.counts[m]))", "cuts",
     ),
     Mutant(
         "cuts that are never undone", "cut decision",
         "if splits and log_u < log_ratio:", "cuts",
+    ),
+    Mutant(
+        "a partner that is chosen among others than one's own", "near rank",
+        "return np.argsort((pool.atoms[chosen, None] == pool.atoms) - 1e-9 * closeness, axis=1, kind='stable')"
+        "[:, 0]", "near",
+    ),
+    Mutant(
+        "a partner that may stay", "choice partner",
+        "if row == cuts.partners[m] and (cuts.soft or sides.side[code] >= 0):", "near",
+    ),
+    Mutant(
+        "a partner counted in q", "choice partner",
+        "if row == cuts.partners[m]:\n"
+        "    out.log_q[m] += -math.log1p(math.exp(-odds))", "near anew",
+    ),
+    Mutant(
+        "neighbours joined as if nothing else were tried", "neighbours choice",
+        "log_ratio = old.log_odds(edit, m, n_whole)", "near",
+    ),
+    Mutant(
+        "neighbours with K of the wrong state", "neighbours n whole",
+        "n_whole = len(edit.alive)", "neighbours",
+    ),
+    Mutant(
+        "new halves that are as likely as the old ones", "neighbours anew",
+        "log_ratio = new.log_odds(edit, again.index(m), 1) + float(new.found.log_q[again.index(m)])\n"
+        "log_ratio -= old.log_odds(edit, m, 1) + float(old.found.log_q[m])", "anew",
+    ),
+    Mutant(
+        "new halves without a look at the old ones", "neighbours anew",
+        "log_ratio = new.log_odds(edit, again.index(m), 1)", "anew",
+    ),
+    Mutant(
+        "neighbours that are never joined", "neighbours sign",
+        "log_ratio = log_ratio if splits else -math.inf", "near",
     ),
     Mutant(
         "the coin's two orders counted once", "coin log coin",
@@ -506,11 +541,43 @@ MUTANTS = [
     ),
     Mutant(
         "features: columns in one order only, of those that fit the pool", "discovery order",
-        "return value - _log_choices(here.size, k)", "discoveries",
+        "return value - _log_choices(here.size, k)", "choices",
     ),
     Mutant(
         "features: any columns as likely to be replaced together", "similar choice",
-        "value += math.log(1.0 / np.count_nonzero(weight))", "discoveries",
+        "value += math.log(1.0 / np.count_nonzero(weight))", "choices",
+    ),
+    Mutant(
+        "features: any column as likely to be replaced", "common choice",
+        "weight, value = _in_line(here, chosen[0]), -math.log(here.size)", "choices",
+    ),
+    Mutant(
+        "features: the pool decides twice about folds", "fold decision",
+        "if math.log(rng.random()) >= log_ratio:", "foretold",
+    ),
+    Mutant(
+        "features: every column is flipped", "flip decision",
+        "if other is not None:", "turns",
+    ),
+    Mutant(
+        "features: columns of ones are born whatever they say", "ones more",
+        "log_ratio = 0.0", "turns",
+    ),
+    Mutant(
+        "features: flips without the factors of counts", "flip entries",
+        "entries = here.entries", "flips",
+    ),
+    Mutant(
+        "features: flips as if as many rows had the column", "flip members",
+        "members[k] = m", "flips",
+    ),
+    Mutant(
+        "features: an intercept around zero, whatever its level", "intercept level",
+        "return -self.centre, scales.base", "level",
+    ),
+    Mutant(
+        "features: the scale of loadings counts the intercept", "free loadings",
+        "free = A", "level",
     ),
     Mutant(
         "features: loadings grow, and their volume does not", "multiple volume",
@@ -721,5 +788,29 @@ MUTANTS = [
     Mutant(
         "asynchronous: words count themselves among their topic's", "leave slot, w]",
         "", "gossip-words",
+    ),
+    Mutant(
+        "GPU: rows leave private atoms that have more rows", "device free rows",
+        "free = (z < atoms.usable) | (slot >= 0)", "kernels",
+    ),
+    Mutant(
+        "GPU: cuts are as likely as all rows staying", "device log q",
+        "own = stay", "kernels",
+    ),
+    Mutant(
+        "GPU: open rows are chosen by their labels", "device open rows",
+        "is_open = ((marks & pick.OPEN) > 0) | (labels >= part.n_shared)", "bulk",
+    ),
+    Mutant(
+        "GPU: rows make atoms twice as often in bulk", "device births",
+        "log_birth = math.log(2.0 * part.law.birth) if part.law.birth > 0.0 else -math.inf", "bulk bulk-twins",
+    ),
+    Mutant(
+        "GPU: two rows of an atom may leave it at once", "device lone rows",
+        "lone = tail.members <= 2", "bulk bulk-twins",
+    ),
+    Mutant(
+        "GPU: births get the slots of atoms that are there", "device slots of births",
+        "labels[born] = part.n_shared + np.arange(born.sum())", "bulk bulk-twins",
     ),
 ]  # fmt: skip

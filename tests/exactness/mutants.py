@@ -45,6 +45,7 @@ def battery() -> dict[str, Callable[[], Any]]:
     """Fast checks by name; together they use all that the mutants touch."""
     import answers
     import enumeration
+    import feature_geweke
     import feature_jumps
     import feature_problems
     import feature_truth
@@ -82,6 +83,17 @@ def battery() -> dict[str, Callable[[], Any]]:
         with mock.patch.multiple(kernel, FEW=0, WORTH=0):
             return seats("words", "crowded", GroupedRun("direct", Ghosts(100), 2, rounds=400))()
 
+    def on_gpu(name: str, *arguments: Any) -> Callable[[], Any]:
+        """Imported when it is run: torch takes its time."""
+
+        def run() -> Any:
+            os.environ.setdefault("TRITON_INTERPRET", "1")
+            import device_mirror
+
+            return getattr(device_mirror, name)(*arguments)
+
+        return run
+
     often = Jumps(every=1, share=1.0, passes=2, joined=0.4, merges=4, coin=0.4)
 
     def sits(case: str, measure: str, form: str, **more: Any) -> Callable[[], Any]:
@@ -104,6 +116,9 @@ def battery() -> dict[str, Callable[[], Any]]:
         "kept": answers.kept,
         "cuts": halves("gaussian-1", "py", "cut"),
         "narrow": halves("gaussian-1", "py", "cut", share=0.4, strict=True),
+        "near": halves("gaussian-1", "py", "near"),
+        "anew": halves("gaussian-1", "py", "near", chains=80),
+        "neighbours": halves("flat", "py-high", "near", chains=300),
         "coins": halves("gaussian-1", "py", "coin"),
         "seeds": halves("gaussian-1", "py", "seeds", chains=100, rounds=200),
         "urn": halves("flat", "py-high", "cut", chains=100),
@@ -134,9 +149,14 @@ def battery() -> dict[str, Callable[[], Any]]:
         "order": columns("gaussian-holes", "bb-2", 3, FeatureRun(Ghosts(0), chains=400, rounds=400)),
         "ghosts": columns("sharp", "bb-1", 3, FeatureRun(Ghosts(), 2, rounds=100)),
         "folds": moved("gaussian-3", "bb-2", 3, Moves("fold", tries=0, folds=4, chains=60, rounds=100)),
+        "foretold": moved("sharp", "bb-1", 3, Moves("fold", 1, 1, True, tries=0, folds=4, chains=160, rounds=60)),
         "deaths": moved("gaussian-3", "bb-2", 3, Moves("death", ahead=0.75, chains=80, rounds=100)),
         "absorptions": moved("gaussian-1", "bb-1", 3, Moves("absorption", 1, tries=4, chains=320, rounds=100)),
         "discoveries": moved("gaussian-3", "bb-2", 3, Moves("discovery", 1, tries=2, chains=240, rounds=100)),
+        "choices": feature_jumps.choices,
+        "flips": lambda: feature_jumps.flipped("bnb-6"),
+        "turns": moved("gaussian-intercept", "bb-2", 3, Moves("death", ahead=0.75, chains=80, rounds=60)),
+        "level": lambda: feature_geweke.check(feature_geweke.Joint("bb", "level", Ghosts(), 2, replicates=60)),
         "multiples": moved("gaussian-3", "gp-2", 2, Moves("multiple", 1, chains=160, rounds=100)),
         "promises": moved("sharp", "bb-1", 3, Moves("death", 2, 2, strict=True, rounds=100)),
         "sweeps": columns("gaussian-3", "bb-2", 3, FeatureRun(Ghosts(30), 2, 3, rounds=100)),
@@ -158,6 +178,10 @@ def battery() -> dict[str, Callable[[], Any]]:
         "slice": cells("bernoulli", "py", Run(Ghosts(), 2, sampler="slice")),
         "shares": cells("bernoulli", "dp", Run(Ghosts(), 3, sampler="auxiliary")),
         "processors": cells("bernoulli", "py-high", Run(Ghosts(), 3, sampler="auxiliary")),
+        "kernels": on_gpu("kernels"),
+        "bulk": on_gpu("bulk", "flat", "dp", Run(Ghosts(2), rounds=150, device="cuda")),
+        "bulk-shards": on_gpu("bulk", "bernoulli", "py", Run(Ghosts(4), 2, device="cuda")),
+        "bulk-twins": on_gpu("bulk", "twins", "dp", Run(Ghosts(1), rounds=150, device="cuda")),
         "gossip": cells("bernoulli", "py", Run(Ghosts(), sampler="asynchronous")),
         "gossip-words": seats("words", "fixed", GroupedRun("direct", Ghosts(), sampler="asynchronous")),
     }

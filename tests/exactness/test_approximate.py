@@ -328,7 +328,7 @@ def interrupt(monkeypatch: Any, kind: Any, when: int) -> None:
 @pytest.mark.parametrize(("model", "sampler"), RIVALS)
 def test_inexact_draws_are_flagged(model, sampler):
     X = ESTIMATORS[model][1]
-    fitted = estimator(model, sampler, init={"mixture": "kmeans++"}.get(model, "grown")).fit(X)
+    fitted = estimator(model, sampler, init="grown").fit(X)
     assert not fitted.exact_
     assert text(fitted).startswith(FLAG)
     with pytest.warns(UserWarning, match="NOT EXACT"):
@@ -343,7 +343,7 @@ def test_one_shard_is_exact(model, sampler):
 
 def test_clusters_are_found():
     """From one cluster, by splits; and gossip keeps those that the start has found."""
-    for sampler, init, n_warmup in (("subcluster", "one", 120), ("asynchronous", "kmeans++", 20)):
+    for sampler, init, n_warmup in (("subcluster", "one", 120), ("asynchronous", "grown", 20)):
         options = {"init": init, "n_warmup": n_warmup, "concentration": 1.0, "n_draws": 20, "n_snapshots": 20}
         fitted = estimator("mixture", sampler, **options).fit(PLANE)
         assert adjusted_rand_score(LABEL, fitted.labels_) > 0.9

@@ -35,10 +35,10 @@ from unbounded.setup import Setup
 # Every measure with every likelihood; c, P, L, T, rule, engine, precision, holes, intercept and blocks at least once.
 SHORT = [
     ("gaussian-3", "bb-1", 3, FeatureRun(Ghosts(0))),
-    ("gaussian-3", "bb-2", 3, FeatureRun(Ghosts(), 3, lanes=1, jumps=SOME)),
+    ("gaussian-3", "bb-2", 3, FeatureRun(Ghosts(), 3, lanes=1)),
     ("sharp", "bb-1", 3, FeatureRun(Ghosts(), 2, 3, jumps=SOME)),
     ("gaussian-holes", "bb-2", 3, FeatureRun(Ghosts(1), 2)),
-    ("gaussian-intercept", "bb-1", 3, FeatureRun(OneOpen(), 3)),
+    ("gaussian-intercept", "bb-1", 3, FeatureRun(OneOpen(), 3, jumps=SOME)),
     ("gaussian-centred", "bb-2", 3, FeatureRun(Ghosts(), 2)),
     ("gaussian-2", "bb-2", 3, FeatureRun(Ghosts(30), 2, dtype="float32")),
     ("gaussian-3", "gp-2", 2, FeatureRun(Ghosts(0), 1, 3, lanes=1)),

@@ -12,7 +12,7 @@ from feature_truth import SOME, Law, patterns
 from unbounded.instantiation import AsPublished, Ghosts, OneOpen
 
 SHORT = [
-    Joint("bb", "gaussian", Ghosts(), 3, jumps=SOME),
+    Joint("bb", "level", Ghosts(), 3, jumps=SOME),
     Joint("gp", "gaussian", Ghosts(2), 2, holes=True),
     Joint("bnb", "intercept", Ghosts(), 1),
     Joint("bb", "poisson", Ghosts(), 2),
@@ -21,7 +21,7 @@ SHORT = [
 LONG = [
     Joint(kind, rows, rule, n_shards, sweeps, holes, 60, 300, 1, SOME if n_shards > 1 else None)
     for kind in ("bb", "gp", "bnb")
-    for rows in ("gaussian", "intercept", "poisson")
+    for rows in ("gaussian", "intercept", "level", "poisson")
     for rule, n_shards, sweeps, holes in (
         (Ghosts(0), 1, 1, False), (Ghosts(), 3, 2, True), (Ghosts(1), 5, 1, False), (OneOpen(), 3, 1, True)
     )

@@ -17,7 +17,7 @@ SHORT = [
     Joint("py", "bernoulli", Ghosts(2), 2),
     Joint("dp", "gaussian", Ghosts(), 2),
     Joint("py", "gaussian", Ghosts(), 3),
-    Joint("py", "gaussian", Ghosts(), 2, rounds=60, jumps=OFTEN),
+    Joint("py", "gaussian", Ghosts(), 2, rounds=60, jumps=replace(OFTEN, pairs=0)),
 ]
 LONG = [
     Joint(measure, kind, rule, n_shards, sweeps, replicates=60, rounds=400, seed=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import islice
 
 import numpy as np
@@ -27,9 +28,10 @@ from unbounded.setup import Setup
 ALONE = [
     ("gaussian-1", "py", 4, Moves("cut", 3, share=0.4, strict=True, chains=60, rounds=80)),
     ("bernoulli", "py-negative", 4, Moves("cut", 4, pool=3, rounds=60)),
+    ("gaussian-1", "py", 4, Moves("near", 3, share=0.6, chains=24, rounds=100)),
     ("gaussian-1", "py", 4, Moves("coin", 1, rounds=100)),
     ("gaussian-1", "py", 4, Moves("seeds", 3, rounds=100)),
-    ("multinomial-csr", "dp", 4, Moves("both", 2, rounds=40)),
+    ("multinomial-csr", "dp", 4, Moves("all", 2, rounds=40)),
     ("mixed-holes", "py", 4, Moves("both", 2, strict=True, rounds=40)),
     ("poisson-holes", "dp", 4, Moves("both", 1, device="reference", chains=24, rounds=40)),
 ]
@@ -39,7 +41,7 @@ LONG = (
 )  # fmt: skip
 EVERY = Jumps(every=1, joined=0.3, coin=0.3, merges=3)
 ROUNDS = [
-    ("gaussian-hole", "py", 4, Run(Ghosts(), 2, rounds=40, options=(("jumps", EVERY),))),
+    ("gaussian-hole", "py", 4, Run(Ghosts(), 2, rounds=40, options=(("jumps", replace(EVERY, pairs=0)),))),
     ("bernoulli", "py-sampled", 4, Run(OneOpen(), 3, rounds=40, options=(("jumps", EVERY),))),
 ]
 
@@ -74,7 +76,7 @@ def test_rounds_with_moves_agree_with_enumeration(parameters, monkeypatch):
 @pytest.mark.parametrize("measure", ["dp", "py", "py-negative"])
 @pytest.mark.parametrize("case", LONG)
 def test_moves_agree_with_enumeration_at_length(case, measure, n_shards):
-    for kind in ("cut", "coin", "seeds", "both"):
+    for kind in ("cut", "near", "coin", "seeds", "all"):
         for more in ({}, {"share": 0.4, "pool": 3, "strict": True}):
             verdict = check(problem(case, measure), Moves(kind, n_shards, rounds=400, **more))
             print(case, measure, kind, n_shards, more, verdict)
@@ -90,10 +92,13 @@ def blobs(n, d, k, seed):
     return 3.0 * rng.normal(size=(k, d))[labels] + rng.normal(size=(n, d)), labels
 
 
-def chain(X, labels, n_rounds, engine="serial", workers=None, device="cpu", dtype="float64"):
+OFTEN = Jumps(every=1, joined=0.2)
+
+
+def chain(X, labels, n_rounds, engine="serial", workers=None, device="cpu", dtype="float64", jumps=OFTEN):
     likelihood = Gaussian().bind(describe(X))
     setup = Setup(DirichletProcess(), likelihood, len(X), 3, 5, dtype=dtype, device=device)
-    model = HybridMixture(setup, jumps=Jumps(every=1, joined=0.2))
+    model = HybridMixture(setup, jumps=jumps)
     held = build(engine, model.recipe(X), workers)
     states = []
     for state in islice(rounds(model, held, model.begin(held, labels)), n_rounds):
@@ -116,6 +121,21 @@ def test_chains_find_the_clusters_from_any_start(start):
     assert (table.max(axis=0) > 0.95 * np.bincount(truth)).all()
     assert (table.max(axis=1) > 0.95 * table.sum(axis=1))[table.sum(axis=1) > 15].all()
     assert (table.sum(axis=1) > 15).sum() == 8
+
+
+@pytest.mark.parametrize("seed", [2, 3])
+def test_halves_that_overlap_are_found_in_a_cluster_that_is_small_beside_all_data(seed):
+    """A pool of 96 rows has 50 of the two, and the prior is as wide as the ring around them."""
+    rng = np.random.default_rng(seed)
+    angles = np.pi / 4 * np.repeat(np.arange(8), 200)
+    middle = np.column_stack([np.zeros(2000), np.where(np.arange(2000) < 1200, 0.0, 3.2)])
+    centres = np.concatenate([16.0 * np.column_stack([np.cos(angles), np.sin(angles)]), middle])
+    X = centres + rng.normal(size=centres.shape)
+    labels = np.append(np.repeat(np.arange(8), 200), np.full(2000, 8))
+    *_, (last, counts, _) = chain(X, labels, 40, jumps=Jumps(every=1, pool=96, pairs=0))
+    assert (counts > 100).sum() == 10
+    upper = np.bincount(last[2800:]).argmax()
+    assert (last[1600:2800] == upper).mean() < 0.2 < 0.8 < (last[2800:] == upper).mean()
 
 
 def test_statistics_after_moves_are_those_of_the_labels():

@@ -210,7 +210,7 @@ def test_pitman_yor_fits(sampler):
 def test_sparse_rows_that_join_the_clusters_of_a_pilot(monkeypatch, sampler):
     monkeypatch.setattr(start, "PILOT_ROWS", 20)
     words = sparse.csr_matrix(np.random.default_rng(0).poisson(0.7, (30, 6)).astype(float))
-    model = fitted(sampler, X=words, likelihood="multinomial", engine="serial", init="kmeans++")
+    model = fitted(sampler, X=words, likelihood="multinomial", engine="serial", init="grown")
     assert model.posterior_["assignments"].shape == (1, 6, 30)
     assert len(model.labels_) == 30
 

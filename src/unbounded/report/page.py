@@ -128,7 +128,8 @@ def _numbers(run: View) -> str:
     family = run.family
     counts = np.concatenate(run.trace(family.counted))
     low, high = np.quantile(counts, [0.05, 0.95])
-    listed = [(f"number of {family.atoms}", f"{counts.mean():.2f}", f"90% interval {low:.0f} to {high:.0f}")]
+    large = f"; {np.concatenate(run.trace('above_1%')).mean():.2f} above 1%" if "above_1%" in run.names else ""
+    listed = [(f"number of {family.atoms}", f"{counts.mean():.2f}", f"90% interval {low:.0f} to {high:.0f}{large}")]
     if run.atoms is not None:
         large = ", ".join(f"{value:.0f} {name.replace('_', ' ')}" for name, value in above(run.atoms.shares).items())
         listed.append(("point estimate", str(len(run.atoms.shares)), f"{family.atoms}, {large} of the rows"))

@@ -14,7 +14,7 @@ from unbounded.instantiation import Ghosts, OneOpen
 from unbounded.models.features.hybrid import HybridFeatures
 from unbounded.models.features.kernels import KERNELS
 from unbounded.models.features.likelihoods import LIKELIHOODS
-from unbounded.models.features.linear_gaussian import LinearGaussian
+from unbounded.models.features.linear_gaussian import LinearGaussian, LinearGaussianAtZero
 from unbounded.models.features.measures import MEASURES
 from unbounded.models.features.poisson_factors import PoissonFactors
 from unbounded.round import rounds
@@ -29,8 +29,8 @@ COUNTS = rng.poisson(0.3 + Z @ np.abs(LOADINGS)).astype(float)
 HOLES = rng.random((N, 4)) < 0.05
 START = np.column_stack([np.ones(N), np.arange(N) == 3, np.arange(N) % 12 == 5, np.arange(N) > 20]).astype(int)
 CASES = {
-    "gaussian": (LinearGaussian(), REAL),
-    "intercept-holes": (LinearGaussian(intercept=True), np.where(HOLES, np.nan, REAL + 2.0)),
+    "gaussian": (LinearGaussianAtZero(), REAL),
+    "intercept-holes": (LinearGaussian(), np.where(HOLES, np.nan, REAL + 2.0)),
     "poisson": (PoissonFactors(), COUNTS),
 }
 

@@ -26,6 +26,7 @@ rng = np.random.default_rng(1)
 REAL = rng.normal(size=(20, D)) * 2
 COUNTS = rng.poisson(3.0, size=(20, D)).astype(float)
 LOADINGS = np.array([[1.0, -0.5, 0.3], [0.4, 1.2, -0.8]])
+BASE = np.array([0.2, -0.1, 0.3])
 THETA = np.abs(LOADINGS) * 2 + 0.1
 NOTHING = np.nan
 ROWS = {"linear_gaussian": np.array([[1.2, 0.4, -0.3]]), "poisson_factors": np.array([[3.0, 1.0, 0.0]])}
@@ -35,7 +36,8 @@ WEIGHTS = {"bernoulli": np.array([0.3, -0.8]), "poisson": np.log([0.6, 0.2]), "n
 
 def draw(measure, likelihood, **other):
     if likelihood == "linear_gaussian":
-        bound, loadings, scales = LinearGaussian().bind(describe(REAL)), LOADINGS, Scales(0.5, 1.5)
+        bound, scales = LinearGaussian().bind(describe(REAL)), Scales(0.5, 1.5)
+        loadings = np.vstack([LOADINGS, BASE - bound.centre])
     else:
         bound, loadings, scales = PoissonFactors().bind(describe(COUNTS)), THETA, Background(np.array([0.5, 0.2, 0.4]))
     parts = {"hyper": FeatureHyper(2.0, 1.0), "n_rows": N_ROWS, "seed": 0} | other
@@ -56,7 +58,7 @@ def brute_force(known, measure, x, noise=None):
     for z in product(range(most + 1), repeat=2):
         p = np.prod([entry_probability(measure, w, k) for w, k in zip(known.weights, z, strict=True)])
         if isinstance(known.scales, Scales):
-            cells = stats.norm(z @ known.loadings, np.sqrt(noise or known.scales.noise)).pdf(x)
+            cells = stats.norm(z @ known.loadings[:2] + BASE, np.sqrt(noise or known.scales.noise)).pdf(x)
         else:
             cells = stats.poisson(z @ known.loadings + known.scales.background).pmf(np.nan_to_num(x))
         p *= np.prod(cells[there])
@@ -85,7 +87,7 @@ def test_all_patterns_are_summed(likelihood, holes):
     np.testing.assert_allclose(np.exp(predictive._log_known(known, x, 0)), density, rtol=1e-10)
     entries = predictive.explain(known, x)
     np.testing.assert_allclose(entries.Z[0], mean, rtol=1e-10)
-    expected = known.base + mean @ known.loadings
+    expected = known.base + mean @ known.loadings[:2]
     np.testing.assert_allclose(entries.holes, expected[np.isnan(x[0])], rtol=1e-10)
 
 
@@ -126,7 +128,7 @@ def test_new_rows_have_the_right_mean_and_entries(measure, likelihood):
     rows = predictive.simulate(known, 20_000, np.random.default_rng(3))
     most = 2 if measure == "bernoulli" else 60
     entries = [sum(z * entry_probability(measure, w, z) for z in range(most)) for w in known.weights]
-    expected = known.base + np.array(entries) @ known.loadings
+    expected = known.base + np.array(entries) @ known.loadings[:2]
     assert (np.abs(rows.mean(0) - expected) < 5 * rows.std(0) / np.sqrt(len(rows))).all()
 
 

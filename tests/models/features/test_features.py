@@ -127,7 +127,7 @@ def test_clone_keeps_every_parameter():
 
 
 def test_in_a_pipeline():
-    pipeline = make_pipeline(StandardScaler(with_std=False), features(likelihood=LinearGaussian(intercept=True)))
+    pipeline = make_pipeline(StandardScaler(with_std=False), features())
     Z = pipeline.fit_transform(X)
     assert Z.shape == (N, pipeline[-1].n_atoms_)
     np.testing.assert_array_equal(pipeline.transform(X), Z)
@@ -244,7 +244,7 @@ def test_parts_of_counts_are_found():
 
 
 def test_an_intercept_is_a_feature_that_all_rows_have():
-    model = features(likelihood=LinearGaussian(intercept=True)).fit(X + 10.0)
+    model = features().fit(X + 10.0)
     assert order(model)[1].min() > 0.98
     np.testing.assert_allclose(model.intercept_, 10.0, atol=0.4)
     np.testing.assert_allclose(

@@ -430,7 +430,7 @@ def test_hyper_parameters_are_sampled_or_fixed():
 # ---- starts, precision, one shard
 
 
-@pytest.mark.parametrize("init", ["kmeans++", "one", "prior", np.arange(200) % 7, (TRUTH + 10).tolist()])
+@pytest.mark.parametrize("init", ["grown", "one", "prior", np.arange(200) % 7, (TRUTH + 10).tolist()])
 def test_every_start_reaches_the_clusters(init):
     """The start changes the wait, not the answer."""
     model = mixture(init=init, n_warmup=150, n_draws=20).fit(X)

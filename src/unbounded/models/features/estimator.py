@@ -96,17 +96,14 @@ class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChainE
     def _estimate(self, chains: Sequence[Chain]) -> None:
         """Match the features of all snapshots, then forget their Z, which nothing else needs."""
         pairs = [(snap, chain.draws[d]) for chain in chains for d, snap in sorted(chain.snapshots.items())]
-        free = slice(0, -1) if self._likelihood.fixed else slice(None)
-        estimate = point_estimate(
-            [FeatureDraw(snap["Z"], snap["loadings"][free], scalars["log_joint"]) for snap, scalars in pairs]
-        )
+        estimate = point_estimate([FeatureDraw.of(snap, scalars["log_joint"]) for snap, scalars in pairs])
         self._snapshots = [
-            {name: value for name, value in snap.items() if name != "Z"} | {"matches": own}
-            for (snap, _), own in zip(pairs, estimate.matches, strict=True)
+            {name: value for name, value in snap.items() if name != "Z"} | {"matches": own, "tops": tops}
+            for (snap, _), own, tops in zip(pairs, estimate.matches, estimate.tops, strict=True)
         ]
         self.components_, self.assignments_ = estimate.components, estimate.assignments
         self.n_atoms_ = len(self.components_)
-        self.intercept_ = np.mean([self._draw(s).base for s in range(len(pairs))], axis=0)
+        self.intercept_ = np.mean([self._base(s) for s in range(len(pairs))], axis=0)
 
     def _row_estimates(self) -> Array:
         return self.assignments_
@@ -174,6 +171,18 @@ class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChainE
         seed = int(key(self._seed, "predict", s) >> np.uint64(2))
         return feature_predictive.draw_of(self._prior, self._likelihood, self._snapshots[s], self._n_rows, seed)
 
+    def _base(self, s: int) -> Array:
+        """Expectation of a row without features, these turned round as those of `components_` are.
+
+        An intercept takes what rows have on average of features that are none of these.
+        """
+        draw, snapshot = self._draw(s), self._snapshots[s]
+        if not self._likelihood.fixed:
+            return draw.base
+        mean = snapshot["members"][: draw.size] / self._n_rows
+        added: Array = np.where(snapshot["matches"] >= 0, snapshot["tops"], mean) @ draw.loadings[: draw.size]
+        return draw.base + added
+
     def _blocks(self, X: Any) -> Iterator[tuple[slice, int, Draw]]:
         """Every block of rows with every draw."""
         for s in range(len(self._snapshots)):
@@ -183,8 +192,9 @@ class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChainE
 
     def _add_entries(self, out: Array, Z: Array, s: int) -> None:
         """Add a draw's entries to those of the components that they belong to."""
-        own = self._snapshots[s]["matches"]
-        out[:, own[own >= 0]] += Z[:, own >= 0] / len(self._snapshots)
+        own, tops = self._snapshots[s]["matches"], self._snapshots[s]["tops"]
+        entries = np.where(tops > 0, tops - Z, Z)
+        out[:, own[own >= 0]] += entries[:, own >= 0] / len(self._snapshots)
 
     @property
     def _n_features_out(self) -> int:
@@ -216,8 +226,8 @@ class BetaBernoulliFeatures(FeatureEstimator):
     Parameters
     ----------
     likelihood : str or likelihood, default "linear_gaussian"
-        "linear_gaussian" for real numbers, "poisson_factors" for counts, or an object such as
-        `LinearGaussian(intercept=True)`.
+        "linear_gaussian" for real numbers, "linear_gaussian_at_zero" if a row without features is zero (no intercept),
+        "poisson_factors" for counts, or an object such as `LinearGaussian(noise=0.5)`.
     mass : float or Gamma, default None
         Expected number of features of a row. A number fixes it; a `Gamma` prior is sampled; None is Gamma(1, 1).
     concentration : float or Gamma, default None
@@ -247,7 +257,8 @@ class BetaBernoulliFeatures(FeatureEstimator):
     assignments_ : array of shape (n_rows, n_atoms_)
         Posterior mean of Z, in terms of `components_`.
     intercept_ : array of shape (n_columns,)
-        Expectation of a row that has no feature.
+        Expectation of a row that has no feature. With an intercept a feature says the same turned round, with the
+        opposite loadings and in the other rows; draws are turned as the most probable one is.
     posterior_ : xarray.Dataset
         Every scalar trace, with dimensions (chain, draw).
     exact_, interrupted_ : bool

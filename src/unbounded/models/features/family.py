@@ -72,7 +72,12 @@ FAMILY = Family(
         "beta-negative-binomial": BetaNegativeBinomialFeatures,
     },
     scored="cell",
-    captions={"largest": "largest (share of rows)", "per_row": "per_row (features)"},
+    captions={
+        "largest": "largest (share of rows)",
+        "per_row": "per_row (features)",
+        "sigma_x": "sigma_x (noise)",
+        "sigma_a": "sigma_a (loadings)",
+    },
     units=lambda likelihood: {},
     summary=show.summary,
     show=show.show,

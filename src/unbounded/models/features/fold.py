@@ -1,4 +1,4 @@
-"""Folds of 0/1 columns (docs/features.md, "Folds"): an atom is folded into others, or unfolded from them.
+"""Folds and flips of 0/1 columns (docs/features.md, "Folds"): an atom is folded into others, or unfolded from them.
 
 Where one atom stands for several (B = A_1 + A_2, used wherever one of them is there) and others take away what is too
 much (-A_1, -A_2), a fold takes B out and replaces the column z_l of every atom l of a set S by z_B xor z_l. Its reverse
@@ -6,6 +6,10 @@ draws a set S and a new column B, and does the same. B is drawn by coins of unkn
 row may use the atoms of S, so that its probability is known in closed form.
 
 Both are accepted by the Metropolis-Hastings rule with loadings and weights integrated out; atoms have a random order.
+
+Where there is an intercept, a flip says the same the other way round: z_l becomes 1 - z_l, the rows that had the atom
+are those that have not. It is a fold of the always-on column, and all that decides about it is at the driver. So it is
+for a column of ones, which is born or dies.
 """
 
 from __future__ import annotations
@@ -19,8 +23,8 @@ from scipy.special import betaln, gammaln
 
 from unbounded.arrays import Array
 from unbounded.contracts import Engine, Message, Summary
+from unbounded.models.features.launch import Place, Pool, of_columns, place, promise
 from unbounded.models.features.model import Features
-from unbounded.models.features.place import Place, place
 from unbounded.models.features.state import FeatureShard
 from unbounded.randomness import generator, key, uniforms
 
@@ -39,8 +43,8 @@ class Proposal(NamedTuple):
     key: Any
 
 
-def fold(here: Place, engine: Engine, turn: int) -> Place:
-    """The place after one proposal."""
+def fold(here: Place, engine: Engine, pool: Pool, doubt: float, turn: int) -> Place:
+    """The place after one proposal, which the pool decides about first."""
     model, state = here.model, here.state
     rng = generator(model.seed, "fold", state.round, turn)
     size = len(state.occupied)
@@ -58,6 +62,9 @@ def fold(here: Place, engine: Engine, turn: int) -> Place:
         chosen = np.sort(rng.permutation(size)[: _set_size(size, rng)])
         log_forward = _log_set(len(chosen), size)
     proposal = Proposal(folded, chosen, rng.random(2**PATTERN), key(model.seed, "unfold", state.round, turn))
+    first = promise(_gain(here, pool, proposal), doubt)
+    if not math.log(rng.random()) < first:
+        return here
     own = [state.sources(p) for p in range(model.n_shards)]
     gathered = engine.run(partial(_propose, model), Message(proposal, own))
     new_size = size - 1 if folds else size + 1
@@ -73,10 +80,73 @@ def fold(here: Place, engine: Engine, turn: int) -> Place:
     else:
         inclusion = _inclusion(there, size, kind)
         log_ratio += _log_choice(inclusion, chosen, size) - math.log(new_size) - log_forward - log_coins + LOG_FOLDS
-    if math.log(rng.random()) >= log_ratio:
+    if math.log(rng.random()) >= log_ratio - first:  # mutant: fold decision
         return here
     engine.map(partial(_accept, model, proposal), own)
     return there
+
+
+class Turn(NamedTuple):
+    """What becomes of columns beside an intercept: these are used the other way round, then one goes or comes."""
+
+    flipped: Array  # [columns]
+    gone: int = -1  # a column of ones, -1: none
+    new: bool = False  # another column of ones
+
+
+def flips(here: Place, engine: Engine) -> Place:
+    """The place after the flip of every column was tried once; rows are touched once, if anything was accepted."""
+    model, state = here.model, here.state
+    if not state.fixed:
+        return here
+    rng = generator(model.seed, "flip", state.round)
+    there, turned = here, np.zeros(here.size, bool)
+    for k in rng.permutation(here.size):
+        other = _flipped(there, int(k))
+        if other is not None and math.log(rng.random()) < other.log_target - there.log_target:  # mutant: flip decision
+            there = other
+            turned[k] = True
+    turn = _ones(there, Turn(turned), rng)
+    if not turned.any() and turn.gone < 0 and not turn.new:
+        return here
+    own = [state.sources(p) for p in range(model.n_shards)]
+    gathered = engine.run(partial(_turn, model), Message(turn, own))
+    return place(model, model.assemble(state.round, state.hyper, state.scales, gathered))
+
+
+def _ones(here: Place, turn: Turn, rng: np.random.Generator) -> Turn:
+    """With a column of ones more, or less: what it adds to all rows the intercept adds as well, so that it says nothing
+    and would never go, one row after another."""
+    statistics, size = here.statistics, here.size
+    n, own = statistics.n_rows, float(statistics.n_rows) * here.model.measure.log_entries(np.array([[1]]))
+    ones = [k for k in range(size) if statistics.members[k] == n and statistics.products[k, k] == n]
+    if rng.random() < 0.5:
+        more = np.insert(np.arange(size + 1), size, size)  # the column that is always on, once more
+        other = Place(here.model, here.state, of_columns(statistics, more), here.entries + own)
+        log_ratio = other.log_target - here.log_target - math.log(len(ones) + 1.0)  # mutant: ones more
+        return turn._replace(new=True) if math.log(rng.random()) < log_ratio else turn
+    if not ones:
+        return turn
+    gone = int(rng.choice(ones))
+    other = Place(here.model, here.state, of_columns(statistics, here.without(np.array([gone]))), here.entries - own)
+    log_ratio = other.log_target - here.log_target + math.log(len(ones))
+    return turn._replace(gone=gone) if math.log(rng.random()) < log_ratio else turn
+
+
+def _flipped(here: Place, k: int) -> Place | None:
+    """The place with 1 - z in the column k, if its entries are 0 and 1, both of them."""
+    members, products, sums = (part.copy() for part in here.statistics[:3])
+    n, m, entry = here.statistics.n_rows, members[k], np.array([[1]])
+    if m == n or products[k, k] != m:
+        return None
+    members[k] = n - m  # mutant: flip members
+    products[k] = products[-1] - products[k]  # the last column is always on
+    products[:, k] = products[k]
+    products[k, k] = n - m
+    sums[k] = sums[-1] - sums[k]
+    entries = here.entries + float(n - 2 * m) * here.model.measure.log_entries(entry)  # mutant: flip entries
+    statistics = here.statistics._replace(members=members, products=products, sums=sums)
+    return Place(here.model, here.state, statistics, entries)
 
 
 # ---- which atoms
@@ -118,6 +188,20 @@ def _log_coins(counts: Array) -> float:
     return float(betaln(counts[:, 0] + 1.0, counts[:, 1] + 1.0).sum())
 
 
+def _gain(here: Place, pool: Pool, proposal: Proposal) -> float:
+    """What the log likelihood of all rows would gain, if they were like those of the pool."""
+    always, old = pool.Z[here.size :], pool.Z[: here.size].astype(np.uint8)
+    new = np.concatenate([_moved(proposal, old, pool.chosen)[0], always])
+    before, after = (_log_joint(here, pool, Z) for Z in (pool.Z, new))
+    return after - before
+
+
+def _log_joint(here: Place, pool: Pool, Z: Array) -> float:
+    members, products, sums = (pool.share * part for part in (Z.sum(axis=1), Z @ Z.T, Z @ pool.rows))
+    statistics = here.statistics._replace(members=members, products=products, sums=sums)
+    return here.model.likelihood.log_joint(here.state.scales, statistics)
+
+
 # ---- on a shard
 
 
@@ -137,18 +221,20 @@ def _accept(model: Features, proposal: Proposal, shard: FeatureShard, sources: A
 def _jumped(model: Features, shard: FeatureShard, proposal: Proposal, sources: Array) -> tuple[Array, Array, Array]:
     """(Z after the jump, which coin decides for each row, column B)."""
     old = shard.columns(sources)
+    new, coin, moved = _moved(proposal, old, shard.first + np.arange(old.shape[1]))
+    return np.concatenate([new, np.ones((model.likelihood.fixed, len(moved)), new.dtype)]), coin, moved
+
+
+def _moved(proposal: Proposal, old: Array, numbers: Array) -> tuple[Array, Array, Array]:
+    """The same for the columns `old`, which are changed, of rows with these numbers."""
     if proposal.folded >= 0:
         moved = old[proposal.folded].copy()
         old[proposal.chosen] ^= moved
-        coin = _coins(old[proposal.chosen])
-        new = np.delete(old, proposal.folded, axis=0)
-    else:
-        coin = _coins(old[proposal.chosen])
-        tossed = uniforms(proposal.key, shard.first + np.arange(old.shape[1]))
-        moved = (tossed < proposal.coins[coin]).astype(old.dtype)
-        old[proposal.chosen] ^= moved
-        new = np.concatenate([old, moved[None]])
-    return np.concatenate([new, np.ones((model.likelihood.fixed, len(moved)), new.dtype)]), coin, moved
+        return np.delete(old, proposal.folded, axis=0), _coins(old[proposal.chosen]), moved
+    coin = _coins(old[proposal.chosen])
+    moved = (uniforms(proposal.key, numbers) < proposal.coins[coin]).astype(old.dtype)
+    old[proposal.chosen] ^= moved
+    return np.concatenate([old, moved[None]]), coin, moved
 
 
 def _coins(columns: Array) -> Array:
@@ -157,3 +243,11 @@ def _coins(columns: Array) -> Array:
         return np.asarray((columns.astype(np.int64) << np.arange(len(columns))[:, None]).sum(axis=0))
     used = columns.sum(axis=0, dtype=np.int64)
     return np.asarray((used > 0).astype(np.int64) + (used == len(columns)))
+
+
+def _turn(model: Features, shard: FeatureShard, turn: Turn, sources: Array) -> Summary:
+    Z = shard.columns(sources)
+    Z[turn.flipped] = 1 - Z[turn.flipped]
+    Z = np.delete(Z, turn.gone, axis=0) if turn.gone >= 0 else Z
+    shard.Z = np.concatenate([Z, np.ones((int(turn.new) + model.likelihood.fixed, Z.shape[1]), Z.dtype)])
+    return model.kernel.of_candidate(shard, shard.Z)

@@ -28,16 +28,30 @@ from scipy.special import gammaln, logsumexp
 
 from unbounded.arrays import Array, Arrays
 from unbounded.contracts import Engine, Message
-from unbounded.models.features.fold import fold
-from unbounded.models.features.launch import Guide, Launches, Pool, Terms, apply, find, fit, launch, look, of_columns
+from unbounded.models.features.fold import flips, fold
+from unbounded.models.features.launch import (
+    Guide,
+    Launches,
+    Place,
+    Pool,
+    Terms,
+    apply,
+    find,
+    fit,
+    launch,
+    look,
+    of_columns,
+    place,
+    promise,
+)
 from unbounded.models.features.model import Features
-from unbounded.models.features.place import Place, place
 from unbounded.models.features.state import FeatureState
 from unbounded.randomness import generator, key
 
 DEATH, ABSORPTION, DISCOVERY, MULTIPLE = range(4)
-FITS = (0, 1), (1, 1), (1, 2), (1, 4), (2, 2), (2, 4), (3, 2), (3, 4), (4, 3), (4, 4)  # columns, and what replaces them
-FIRST = 0.3  # chance of the first of these
+FITS = (0, 1), (1, 1), (1, 2), (2, 2), (1, 4), (2, 4), (3, 2), (3, 4), (4, 3), (4, 4)  # columns, and what replaces them
+CHANCES = 0.25, 0.25, 0.1, 0.1, 0.05, 0.05, 0.05, 0.05, 0.05, 0.05  # of these
+RARE = 0.02  # share of the rows; an atom in fewer is as likely to be replaced as one that has as many
 MOST = 4  # atoms that absorb another one
 LIKELY, UNLIKELY = 0.9, 0.03  # chance that an atom whose loadings say so, or do not, is among them
 ALIKE = 0.3  # cosine of loadings
@@ -46,8 +60,9 @@ STRICT = 10.0  # how much rather atoms with a larger cosine are replaced togethe
 SPREADS = 8  # standard deviations of proposed loadings, each half of the one before
 FACTORS = (2.0, 1.5, 3.0)  # of loadings, while counts get smaller
 BROAD = 0.2  # shapes of the law of any weight
-MANY_ROWS, EARLY = 100_000, (100, 50)  # rounds that have jumps each, for so many rows at most, and beyond
-EVERY, EVERY_ROWS = (24, 64), 1_200_000  # rounds from one to the next after these: so many rows in all
+MANY_ROWS, EARLY = 10_000, (50, 3)  # rounds that have jumps each, for so many rows at most, and beyond
+EVERY, EVERY_ROWS = (24, 64), 1_200_000  # rounds from one to the next, in the end: so many rows in all
+FIRST = 2  # times as many proposals in the first round: columns that say nothing have not yet come to say something
 TINY = 0.02  # nats a row; an atom that is worth less than this counts as worth nothing
 
 
@@ -55,27 +70,33 @@ TINY = 0.02  # nats a row; an atom that is worth less than this counts as worth 
 class Jumps:
     """How much is tried in a round; nothing of it depends on Z.
 
-    early: rounds that have jumps each. every: rounds from one to the next that has them, after these; by default both
-    are more where rows are fewer and rounds shorter. tries, folds: proposals in such a round. pool: rows that the
-    driver sees. ahead: chance of the direction in which a proposal knows what it does; the way back is hardly ever
-    taken, and needed for balance. kinds: chances of deaths, absorptions, discoveries and multiples. slack, doubt: nats,
-    and nats a row, by which the pool may be wrong.
+    early: rounds that have jumps each. every: rounds from one to the next that has them, in the end; gaps double until
+    then. By default both are more where rows are fewer and rounds shorter. tries, folds: proposals in such a round, the
+    former more in the first one. pool: rows that the driver sees, one half to find columns with and one to judge them
+    by. ahead: chance of the direction in which a proposal knows what it does; the way back is hardly ever taken, and
+    needed for balance. kinds: deaths, absorptions, discoveries and, of counts, multiples, in proportion. slack, doubt:
+    nats, and nats a row, by which the pool may be wrong.
     """
 
     early: int | None = None
     every: int | None = None
-    tries: int = 6
+    tries: int = 4
     folds: int = 3
-    pool: int = 500
+    pool: int = 1000
     ahead: float = 0.95
     kinds: tuple[float, float, float, float] = (0.25, 0.3, 0.4, 0.05)
     slack: float = 50.0
-    doubt: float = 0.05
+    doubt: float = 0.03
 
     def due(self, round_: int, n_rows: int) -> bool:
         early = EARLY[n_rows > MANY_ROWS] if self.early is None else self.early
         every = max(EVERY[0], min(EVERY[1], EVERY_ROWS // n_rows)) if self.every is None else self.every
-        return round_ < early or round_ % every == 0
+        if round_ < early:
+            return True
+        last, gap = early - 1, 2
+        while gap < every and last < round_:
+            last, gap = last + gap, 2 * gap
+        return round_ == last or (round_ > last and (round_ - last) % every == 0)
 
 
 class Change(NamedTuple):
@@ -96,18 +117,19 @@ def jump(model: Features, state: FeatureState, engine: Engine, jumps: Jumps) -> 
         return state
     rng, n = generator(model.seed, "jump", state.round), model.n_rows
     chosen = np.arange(n) if n <= jumps.pool else np.unique(rng.integers(0, n, jumps.pool))
-    here = place(model, state)
-    for turn in range(jumps.folds if model.measure.binary else 0):
-        here = fold(here, engine, turn)
-    pool = look(model, here.state, engine, chosen)
-    for turn in range(jumps.tries):
-        there = _try(here, engine, pool, jumps, turn)
+    here = flips(place(model, state), engine)
+    pool, doubt = look(model, here.state, engine, chosen), jumps.slack + jumps.doubt * n
+    tries = [partial(fold, turn=turn) for turn in range(jumps.folds if model.measure.binary else 0)]
+    n_tries = jumps.tries * (FIRST if state.round == 0 else 1)
+    tries += [partial(_try, jumps=jumps, turn=turn) for turn in range(n_tries)]
+    for one in tries:
+        there = one(here, engine, pool, doubt)
         if there is not here:
             here, pool = there, look(model, there.state, engine, chosen)
     return here.state
 
 
-def _try(here: Place, engine: Engine, pool: Pool, jumps: Jumps, turn: int) -> Place:
+def _try(here: Place, engine: Engine, pool: Pool, doubt: float, jumps: Jumps, turn: int) -> Place:
     """The place after one proposal."""
     model, state = here.model, here.state
     rng = generator(model.seed, "try", state.round, turn)
@@ -115,10 +137,11 @@ def _try(here: Place, engine: Engine, pool: Pool, jumps: Jumps, turn: int) -> Pl
     if change is None:
         return here
     kept = here.without(change.gone)
-    others, seen = of_columns(here.statistics, kept), pool._replace(Z=pool.Z[kept])
+    others, seen = of_columns(here.statistics, kept), pool.half(1)
+    seen = seen._replace(Z=seen.Z[kept])
     (old, before), (new, after) = (launch(model, state, seen, others, terms) for terms in (change.old, change.new))
-    promise = _promise(after - before, jumps.slack + jumps.doubt * model.n_rows)
-    if not math.log(rng.random()) < promise:
+    first = promise(after - before, doubt)
+    if not math.log(rng.random()) < first:
         return here
     launches = Launches(change.gone, old, new, key(model.seed, "entries", state.round, turn))
     own = [state.sources(p) for p in range(model.n_shards)]
@@ -133,15 +156,10 @@ def _try(here: Place, engine: Engine, pool: Pool, jumps: Jumps, turn: int) -> Pl
     log_ratio += _log_chance(there, back) - _log_chance(here, change)
     log_ahead = math.log(jumps.ahead) - math.log1p(-jumps.ahead)
     log_ratio += -log_ahead if change.ahead else log_ahead  # mutant: jump ahead
-    if not math.log(rng.random()) < log_ratio - promise:  # mutant: jump decision
+    if not math.log(rng.random()) < log_ratio - first:  # mutant: jump decision
         return here
     gathered = engine.run(partial(apply, model), Message(launches, own))
     return place(model, model.assemble(state.round, state.hyper, state.scales, gathered))
-
-
-def _promise(gain: float, doubt: float) -> float:
-    """Log ratio of a first decision, by what the pool lets expect: the opposite for the way back."""
-    return math.copysign(max(abs(gain) - doubt, 0.0), gain)
 
 
 def _there(here: Place, kept: Array, found: Arrays) -> Place | None:
@@ -227,14 +245,15 @@ def _emitted(here: Place, change: Change, rng: np.random.Generator) -> Terms:
 def _discover(here: Place, pool: Pool, change: Change, rng: np.random.Generator) -> Change | None:
     """Columns replaced by those that fit the pool beside all others; or, on the way back, by any."""
     measure, state = here.model.measure, here.state
-    sizes = FITS[0 if rng.random() < FIRST else rng.integers(1, len(FITS))]
+    sizes = FITS[rng.choice(len(FITS), p=CHANCES)]
     k, k_new = sizes if change.ahead else sizes[::-1]
     if k > here.size:
         return None
     gone = change.gone
     if k > 0:
         gone = _similar(here, k, rng) if change.ahead else rng.permutation(here.size)[:k]
-    guide = fit(here.model, state, pool._replace(Z=pool.Z[here.without(gone)]), sizes[1], rng)
+    seen = pool.half(0)
+    guide = fit(here.model, state, seen._replace(Z=seen.Z[here.without(gone)]), sizes[1], rng)
     noise = rng.standard_normal((k_new, pool.rows.shape[1]))
     if change.ahead:
         loadings = guide.loadings + np.sqrt(guide.variances)[:, None] * noise
@@ -327,8 +346,8 @@ def _deaths(here: Place) -> Array:
 
 
 def _similar(here: Place, count: int, rng: np.random.Generator) -> Array:
-    """Any atom, and others one after another, those first whose loadings are in line with its own."""
-    first = int(rng.integers(here.size))
+    """An atom that many rows use, and others one after another, those first whose loadings are in line with its own."""
+    first = int(rng.choice(here.size, p=_common(here)))
     weight = _in_line(here, first)
     if count == 1:
         return np.array([first])
@@ -340,11 +359,17 @@ def _log_similar(here: Place, chosen: Array) -> float:
     """Log probability of what `_similar` chooses, in this order."""
     if not len(chosen):
         return 0.0
-    weight, value = _in_line(here, chosen[0]), -math.log(here.size)
+    weight, value = _in_line(here, chosen[0]), math.log(_common(here)[chosen[0]])  # mutant: common choice
     for atom in chosen[1:]:
         value += math.log(weight[atom] / weight.sum())  # mutant: similar choice
         weight[atom] = 0.0
     return value
+
+
+def _common(here: Place) -> Array:
+    """Chance of every atom to be replaced, by how many rows use it."""
+    weight = np.maximum(here.statistics.members[: here.size] / here.statistics.n_rows, RARE)
+    return np.asarray(np.minimum(weight, 1.0) / np.minimum(weight, 1.0).sum())
 
 
 def _in_line(here: Place, atom: int) -> Array:

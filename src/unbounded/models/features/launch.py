@@ -1,4 +1,4 @@
-"""What some columns of Z would be, given all other columns: the passes over rows that jumps are made of (jump.py).
+"""What jumps are made of: where they are, a pool of rows to ask first, and launches (docs/features.md, "Jumps").
 
 A launch knows the loadings and weights of some columns, and all other columns, but not the entries of its own. It says
 how probable these are: rows are independent, and log odds are linear in a row and in its other entries. The loadings of
@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,16 +18,52 @@ from scipy.special import expit
 
 from unbounded.arrays import Array
 from unbounded.contracts import Engine, Summary
-from unbounded.models.features.likelihood import FeatureStatistics
+from unbounded.models.features.likelihood import FeatureStatistics, Loadings
 from unbounded.models.features.model import Features
 from unbounded.models.features.state import FeatureShard, FeatureState
 from unbounded.randomness import uniforms
 from unbounded.rows import boundaries
 
 STEPS = 3  # in which the loadings of other columns learn what those of a launch take from them
+SURE = 20.0  # nats
+FEW = 10.0  # uses of a column in the pool that count as much as what all rows have on average
 LARGEST = (0, 31, 9, 5, 3, 2)  # entries that are considered, by the number of columns
 FITTING, HOT = 14, 4.0  # steps of EM, and by how much the noise is larger at first
 _CHUNK = 4096
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a chain of jumps is: the statistics of occupied atoms and, after them, of always-on columns."""
+
+    model: Features
+    state: FeatureState
+    statistics: FeatureStatistics
+    entries: float  # log factors of the entries of Z
+
+    @property
+    def size(self) -> int:
+        return len(self.statistics.members) - self.state.fixed
+
+    def without(self, gone: Array) -> Array:
+        """Columns that stay, always-on ones included."""
+        return np.setdiff1d(np.arange(len(self.statistics.members)), gone)
+
+    @cached_property
+    def loadings(self) -> Loadings:
+        """Their law given Z."""
+        return self.model.likelihood.posterior(self.state.scales, self.statistics)
+
+    @cached_property
+    def log_target(self) -> float:
+        """Log density with loadings and weights integrated out."""
+        model, state = self.model, self.state
+        prior = model.measure.log_prob(state.hyper, self.statistics.members[: self.size].astype(float), model.n_rows)
+        return float(prior + self.entries + model.likelihood.log_joint(state.scales, self.statistics))
+
+
+def place(model: Features, state: FeatureState) -> Place:
+    return Place(model, state, model.everything(state), state.table.entries)
 
 
 class Terms(NamedTuple):
@@ -41,7 +78,15 @@ class Pool(NamedTuple):
 
     rows: Array
     Z: Array
+    chosen: Array  # their numbers
     share: float  # rows of the data for each of them
+
+    def half(self, which: int) -> Pool:
+        """Every other row: what is found with one half is judged by the other, unless they are all there are."""
+        if self.share == 1.0:
+            return self
+        rows, chosen = self.rows[which::2], self.chosen[which::2]
+        return Pool(rows, self.Z[:, which::2], chosen, self.share * len(self.rows) / len(rows))
 
 
 class Guide(NamedTuple):
@@ -90,7 +135,16 @@ def look(model: Features, state: FeatureState, engine: Engine, chosen: Array) ->
     own = [(chosen[home == p] - edges[p], state.sources(p)) for p in range(model.n_shards)]
     parts = engine.map(partial(_look_at, model), own)
     rows, Z = (np.concatenate(part, axis=axis) for part, axis in zip(zip(*parts, strict=True), (0, 1), strict=True))
-    return Pool(rows - model.likelihood.centre, Z.astype(float), model.n_rows / len(chosen))
+    return Pool(rows - model.likelihood.centre, Z.astype(float), chosen, model.n_rows / len(chosen))
+
+
+def promise(gain: float, doubt: float) -> float:
+    """Log ratio of a first decision, by what the pool lets expect: the opposite for the way back.
+
+    Never more than what settles it: a gain of a hundred thousand nats is known to a few percent only, and what the
+    first decision counted too much, the second one takes back.
+    """
+    return math.copysign(min(max(abs(gain) - doubt, 0.0), SURE), gain)
 
 
 def launch(model: Features, state: FeatureState, pool: Pool, kept: FeatureStatistics, own: Terms) -> tuple[Odds, float]:
@@ -104,12 +158,17 @@ def launch(model: Features, state: FeatureState, pool: Pool, kept: FeatureStatis
         others = likelihood.expected(state.scales, kept._replace(sums=kept.sums - cross @ own.loadings))
         odds = Odds(slopes, slopes @ likelihood.centre, others @ slopes.T, patterns, cost)
         rest = pool.rows - pool.Z.T @ others
-        log_chances, log_total = _normalised(rest @ slopes.T, patterns, cost)
+        log_chances, log_total = _normalised(slopes @ rest.T, patterns, cost)
         if step < STEPS - 1:
-            inside = np.exp(log_chances) @ patterns
-            middle = inside.mean(axis=0)  # whose part is known from all rows
-            cross = np.outer(kept.members, middle) + pool.share * pool.Z @ (inside - middle)
+            inside = np.exp(log_chances).T @ patterns
+            cross = kept.members[:, None] * _beside(pool.Z, inside)
     return odds, pool.share * float(log_total.sum() - 0.5 * np.sum(rest**2) / noise)
+
+
+def _beside(Z: Array, inside: Array) -> Array:
+    """[columns, k]: entries that are expected in rows that use a column. The pool says little of those that few use."""
+    middle = inside.mean(axis=0)
+    return np.asarray(middle + Z @ (inside - middle) / (Z.sum(axis=1, keepdims=True) + FEW))
 
 
 def _patterns(model: Features, state: FeatureState, weights: Array) -> tuple[Array, Array]:
@@ -129,11 +188,11 @@ def _base(model: Features, k: int) -> int:
 
 
 def _normalised(linear: Array, patterns: Array, cost: Array) -> tuple[Array, Array]:
-    """(log probabilities [rows, patterns], logs of what they were divided by)."""
-    logits = linear @ patterns.T + cost
-    highest = logits.max(axis=1, keepdims=True)
-    log_total = highest + np.log(np.exp(logits - highest).sum(axis=1, keepdims=True))
-    return logits - log_total, log_total[:, 0]
+    """(log probabilities [patterns, rows], logs of what they were divided by); linear: [k, rows]."""
+    logits = patterns @ linear + cost[:, None]
+    highest = logits.max(axis=0)
+    log_total = highest + np.log(np.exp(logits - highest).sum(axis=0))
+    return logits - log_total, log_total
 
 
 def fit(model: Features, state: FeatureState, pool: Pool, size: int, rng: np.random.Generator) -> Guide:
@@ -165,7 +224,7 @@ class _Fit:
             self.loadings = loadings[kept:]
             hot = max(1.0, HOT * 0.75**step)
             chances = self._expect(pool.rows - pool.Z.T @ loadings[:kept], hot * scales.noise)
-            self.inside, second = chances @ self.patterns, (self.patterns.T * chances.sum(axis=0)) @ self.patterns
+            self.inside, second = chances.T @ self.patterns, (self.patterns.T * chances.sum(axis=1)) @ self.patterns
 
     def _regress(self, second: Array) -> Array:
         """Loadings of the pool's columns and of the new ones; second: expected products of these."""
@@ -180,7 +239,7 @@ class _Fit:
         slopes, share = self.loadings / noise, np.clip(self.inside.mean(axis=0), 1e-3, 1.0 - 1e-3)
         cost = self.patterns @ np.log(share / (1.0 - share)) + np.log1p(-share).sum()
         cost = cost - 0.5 * np.einsum("jk,kl,jl->j", self.patterns, slopes @ self.loadings.T, self.patterns)
-        return np.asarray(np.exp(_normalised(rest @ slopes.T, self.patterns, cost)[0]))
+        return np.asarray(np.exp(_normalised(slopes @ rest.T, self.patterns, cost)[0]))
 
 
 # ---- on a shard
@@ -188,7 +247,9 @@ class _Fit:
 
 def _look_at(model: Features, shard: FeatureShard, own: tuple[Array, Array]) -> tuple[Array, Array]:
     chosen, sources = own
-    return shard.data[chosen], _with_fixed(model, shard.columns(sources)[:, chosen])
+    Z = np.zeros((len(sources), len(chosen)), shard.Z.dtype)
+    Z[sources >= 0] = shard.Z[np.ix_(sources[sources >= 0], chosen)]
+    return shard.data[chosen], _with_fixed(model, Z)
 
 
 def _with_fixed(model: Features, Z: Array) -> Array:
@@ -207,14 +268,14 @@ def _drawn(
         rows, others = shard.data[where], kept[:, where].astype(float)
         i = np.arange(len(rows))
         old, new = (
-            _normalised(rows @ odds.slopes.T - odds.offset - others.T @ odds.pull, odds.patterns, odds.cost)[0]
+            _normalised(odds.slopes @ rows.T - odds.offset[:, None] - odds.pull.T @ others, odds.patterns, odds.cost)[0]
             for odds in (launches.old, launches.new)
         )
         now = np.minimum(gone[:, where], base - 1)
-        log_old = old[i, places @ now.astype(np.int64)].sum() if (now == gone[:, where]).all() else -math.inf
+        log_old = old[places @ now.astype(np.int64), i].sum() if (now == gone[:, where]).all() else -math.inf
         u = uniforms(launches.key, shard.first + start + i)
-        drawn = (np.cumsum(np.exp(new), axis=1)[:, :-1] < u[:, None]).sum(axis=1)
-        yield where, others, launches.new.patterns[drawn].T, np.array([log_old, new[i, drawn].sum()])
+        drawn = (np.cumsum(np.exp(new), axis=0)[:-1] < u).sum(axis=0)
+        yield where, others, launches.new.patterns[drawn].T, np.array([log_old, new[drawn, i].sum()])
 
 
 def find(model: Features, shard: FeatureShard, launches: Launches, sources: Array) -> Summary:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from unbounded.models.features.linear_gaussian import LinearGaussian
+from unbounded.models.features.linear_gaussian import LinearGaussian, LinearGaussianAtZero
 from unbounded.models.features.poisson_factors import PoissonFactors
 
-LIKELIHOODS = (LinearGaussian, PoissonFactors)
+LIKELIHOODS = (LinearGaussian, LinearGaussianAtZero, PoissonFactors)

@@ -1,11 +1,13 @@
-"""Linear Gaussian factors: x_i ~ N(sum_k Z_ik A_k, sigma_X^2 I), A_kd ~ N(0, sigma_A^2) (docs/features.md).
+"""Linear Gaussian factors: x_i ~ N(b + sum_k Z_ik A_k, sigma_X^2 I), A_kd ~ N(0, sigma_A^2) (docs/features.md).
 
-Loadings of mobile and held atoms are drawn, all together; those of a shard's private atoms are integrated out.
+Loadings of mobile and held atoms are drawn, all together; those of a shard's private atoms are integrated out. The
+intercept b is the loadings of an atom that all rows use, with a prior of its own: b_d ~ N(level, base), both sampled.
 """
 
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
@@ -21,13 +23,38 @@ from unbounded.models.features.linear_gaussian_compiled import NARROW, LinearGau
 from unbounded.priors import InverseGamma
 
 FLOAT32_TOLERANCE = 0.02  # nats
+FINEST = 1e-4  # of the data's spread: the error of the one cell that a default prior of the noise is worth
+EVEN = 0.01  # of the data's spread: the same for differences between columns of the intercept
+WIDE = 10.0  # standard deviations of the level of the intercept
 
 
 class Scales(NamedTuple):
-    """Variances of the noise and of the loadings."""
+    """Variances of the noise and of the loadings; mean and variance of the columns of the intercept."""
 
     noise: float
     loading: float
+    level: float = 0.0
+    base: float = 1.0
+
+
+class Intercept(NamedTuple):
+    """The prior of the intercept: b_d ~ N(level, base), level ~ N(0, wide^2), base ~ `base`."""
+
+    wide: float
+    base: InverseGamma
+
+    def draw(self, rng: np.random.Generator) -> tuple[float, float]:
+        return self.wide * float(rng.standard_normal()), self.base.draw(rng)
+
+    def given(self, values: Array, base: float, rng: np.random.Generator) -> tuple[float, float]:
+        """(level, base) given the intercept: each from its law given the other."""
+        precision = values.size / base + self.wide**-2
+        level = (float(values.sum()) / base + math.sqrt(precision) * float(rng.standard_normal())) / precision
+        return level, self.base.given(values.size, float(np.sum((values - level) ** 2))).draw(rng)
+
+    def log_density(self, level: float, base: float) -> float:
+        apart = level / self.wide
+        return self.base.log_density(base) - 0.5 * (apart**2 + math.log(2.0 * math.pi * self.wide**2))
 
 
 @dataclass(frozen=True)
@@ -36,15 +63,16 @@ class LinearGaussian:
 
     noise, loading : float or InverseGamma, default None
         Standard deviation of the noise and of the loadings: a number fixes it; an `InverseGamma` prior on the variance
-        is sampled; None is such a prior with shape 1, scaled to the data.
-    intercept : bool or float, default False
-        Add an atom that every row uses. Its loadings are centred at the column means with ten times the data's
-        standard deviation; a number means centred at zero with that standard deviation.
+        is sampled; None is such a prior, scaled to the data and weak.
+    intercept : bool or float, default True
+        What a row without features expects. True: a number for every column, around a common level, with a prior so
+        wide that it does not matter where the zero of the data is; False: zero; a number: normal around zero with that
+        standard deviation. It is no feature, and is not counted as one.
     """
 
     noise: float | InverseGamma | None = None
     loading: float | InverseGamma | None = None
-    intercept: bool | float = False
+    intercept: bool | float = True
     name: ClassVar[str] = "linear_gaussian"
 
     def __post_init__(self) -> None:
@@ -56,37 +84,62 @@ class LinearGaussian:
             positive(self.intercept, "intercept")
 
     def bind(self, columns: Columns) -> BoundLinearGaussian:
-        centre = columns.mean if self.intercept is True else np.zeros(columns.size)
-        spread = float(np.sqrt(np.mean(columns.sd**2 + (columns.mean - centre) ** 2)))
-        spread = spread if spread > 1e-300 else 1.0
-        noise = InverseGamma(1.0, 0.1 * spread**2) if self.noise is None else self.noise
+        _say_constant(columns)
+        centre = np.zeros(columns.size) if self.intercept is False else columns.mean
+        spread, reach = (float(np.sqrt(np.mean(columns.sd**2 + (columns.mean - c) ** 2))) for c in (centre, 0.0))
+        spread = spread if spread > max(1e-300, 1e-12 * reach) else max(reach, 1.0)
+        noise = InverseGamma(0.5, 0.5 * (FINEST * spread) ** 2) if self.noise is None else self.noise
         loading = InverseGamma(1.0, 0.5 * spread**2) if self.loading is None else self.loading
-        fixed = 0.0 if self.intercept is False else 10.0 * spread if self.intercept is True else float(self.intercept)
-        return BoundLinearGaussian(columns, centre, noise, loading, fixed**2, spread)
+        own: Intercept | float = float(self.intercept) ** 2
+        if self.intercept is True:
+            own = Intercept(WIDE * max(reach, spread), InverseGamma(0.5, 0.5 * (EVEN * spread) ** 2))
+        return BoundLinearGaussian(columns, centre, noise, loading, own, spread)
+
+
+@dataclass(frozen=True)
+class LinearGaussianAtZero(LinearGaussian):
+    """Linear Gaussian factors of rows that are zero without features: a name for the command line."""
+
+    intercept: bool | float = False
+    name: ClassVar[str] = "linear_gaussian_at_zero"
+
+
+def _say_constant(columns: Columns) -> None:
+    """Columns share their noise, and a constant one has none."""
+    constant = np.flatnonzero((columns.low == columns.high) & (columns.n_rows - columns.holes > 1))
+    if len(constant) and len(constant) < columns.size:
+        some = ", ".join(str(c) for c in constant[:8]) + ", ..." * (len(constant) > 8)
+        warnings.warn(
+            f"columns without any variation ({some}) say nothing of features and make the noise, which all columns "
+            "share, too small; leave them out.",
+            stacklevel=2,
+        )
 
 
 @dataclass(frozen=True)
 class BoundLinearGaussian(FeatureBound):
     columns: Columns
-    centre: Array
+    centre: Array  # of the arithmetic, not of a prior: where sums are taken from, and what a cast to float32 leaves out
     noise: float | InverseGamma
     loading: float | InverseGamma
-    intercept: float  # variance of the always-on atom's loadings; 0: none
+    intercept: Intercept | float  # a number: variance of the always-on atom's loadings, around zero; 0: none
     spread: float
     gram: ClassVar[bool] = True
     keeps_loadings: ClassVar[bool] = False
 
     @cached_property
     def fixed(self) -> int:
-        return int(self.intercept > 0)
+        return int(isinstance(self.intercept, Intercept) or self.intercept > 0)
 
     # ---- scales
 
     def start(self) -> Scales:
-        first = 0.25 * self.spread**2
+        first = self.spread**2  # all noise: features that explain it are found, those that it made up would stay
+        level, base = float(self.columns.mean.mean()), float(self.columns.mean.var()) + self.spread**2
         return Scales(
             first if isinstance(self.noise, InverseGamma) else self.noise**2,
-            4.0 * first if isinstance(self.loading, InverseGamma) else self.loading**2,
+            first if isinstance(self.loading, InverseGamma) else self.loading**2,
+            *((level, base) if isinstance(self.intercept, Intercept) else ()),
         )
 
     def pack(self, scales: Scales) -> Array:
@@ -99,11 +152,12 @@ class BoundLinearGaussian(FeatureBound):
         return Scales(
             self.noise.draw(rng) if isinstance(self.noise, InverseGamma) else self.noise**2,
             self.loading.draw(rng) if isinstance(self.loading, InverseGamma) else self.loading**2,
+            *(self.intercept.draw(rng) if isinstance(self.intercept, Intercept) else ()),
         )
 
     def scalars(self, scales: Scales) -> dict[str, float]:
         sampled = {"sigma_x": self.noise, "sigma_a": self.loading}
-        values = dict(zip(sampled, np.sqrt(scales), strict=True))
+        values = dict(zip(sampled, np.sqrt(scales[:2]), strict=True))
         return {name: float(values[name]) for name, prior in sampled.items() if isinstance(prior, InverseGamma)}
 
     # ---- loadings
@@ -111,37 +165,53 @@ class BoundLinearGaussian(FeatureBound):
     def _precision(self, scales: Scales, size: int) -> Array:
         prior = np.full(size, 1.0 / scales.loading)
         if self.fixed:
-            prior[-1] = 1.0 / self.intercept
+            prior[-1] = 1.0 / self._base(scales)[1]
         return prior
 
+    def _base(self, scales: Scales) -> tuple[Array, float]:
+        """Mean (around the centre) and variance of the intercept."""
+        if isinstance(self.intercept, Intercept):
+            return scales.level - self.centre, scales.base  # mutant: intercept level
+        return -self.centre, self.intercept
+
+    def _pulls(self, scales: Scales, statistics: FeatureStatistics) -> Array:
+        """What data and prior say of the loadings: precision times mean."""
+        value: Array = statistics.sums / scales.noise
+        if self.fixed:
+            mean, variance = self._base(scales)
+            value[-1] += mean / variance
+        return value
+
     def draw(self, scales: Scales, statistics: FeatureStatistics, rng: np.random.Generator) -> tuple[Array, Scales]:
-        """All loadings jointly, A ~ N(M^-1 Z'X / s, M^-1) with M = Z'Z / s + prior precision; then the variances."""
+        """All loadings jointly, A ~ N(M^-1 Z'X / s, M^-1) with M = Z'Z / s + prior precision; then the scales."""
         size, d = statistics.sums.shape
         # mutant: draw precision
         precision = statistics.products / scales.noise + np.diag(self._precision(scales, size))
         lower = np.linalg.cholesky(precision)
-        white = solve_triangular(lower, statistics.sums / scales.noise, lower=True)
+        white = solve_triangular(lower, self._pulls(scales, statistics), lower=True)
         A = solve_triangular(lower, white + rng.standard_normal((size, d)), lower=True, trans="T")
-        noise, loading = scales
+        noise, loading, level, base = scales
         if isinstance(self.noise, InverseGamma):
             errors = statistics.square - np.sum(A * (2.0 * statistics.sums - statistics.products @ A))
             noise = self.noise.given(statistics.n_rows * d, max(float(errors), 0.0)).draw(rng)
         if isinstance(self.loading, InverseGamma):
-            free = A[: size - self.fixed]
+            free = A[: size - self.fixed]  # mutant: free loadings
             loading = self.loading.given(free.size, float(np.sum(free**2))).draw(rng)
-        return A, Scales(noise, loading)
+        if isinstance(self.intercept, Intercept):
+            level, base = self.intercept.given(A[-1] + self.centre, base, rng)
+        return A, Scales(noise, loading, level, base)
 
     def expected(self, scales: Scales, statistics: FeatureStatistics) -> Array:
         """Posterior means of all loadings."""
         size = len(statistics.members)
-        precision = statistics.products + scales.noise * np.diag(self._precision(scales, size))
-        value: Array = np.linalg.solve(precision, statistics.sums)
+        precision = statistics.products / scales.noise + np.diag(self._precision(scales, size))
+        value: Array = np.linalg.solve(precision, self._pulls(scales, statistics))
         return value
 
     def posterior(self, scales: Scales, statistics: FeatureStatistics) -> Loadings:
         precision = statistics.products / scales.noise + np.diag(self._precision(scales, len(statistics.members)))
         covariance = np.linalg.inv(precision)
-        return Loadings(covariance @ statistics.sums / scales.noise, covariance, scales.loading)
+        return Loadings(covariance @ self._pulls(scales, statistics), covariance, scales.loading)
 
     def draw_prior(self, scales: Scales, size: int, rng: np.random.Generator) -> Array:
         return math.sqrt(scales.loading) * rng.standard_normal((size, self.columns.size))
@@ -151,12 +221,17 @@ class BoundLinearGaussian(FeatureBound):
         size, d = statistics.sums.shape
         prior = self._precision(scales, size)
         lower = np.linalg.cholesky(statistics.products / scales.noise + np.diag(prior))
-        white = solve_triangular(lower, statistics.sums / scales.noise, lower=True)
+        white = solve_triangular(lower, self._pulls(scales, statistics), lower=True)
         log_det = 2.0 * np.log(np.diag(lower)).sum() - np.log(prior).sum()
         value = -0.5 * d * (statistics.n_rows * math.log(2.0 * math.pi * scales.noise) + log_det)
         value -= 0.5 * (statistics.square / scales.noise - float(np.sum(white**2)))
+        if self.fixed:
+            mean, variance = self._base(scales)
+            value -= 0.5 * float(mean @ mean) / variance
         for prior_, scale in ((self.noise, scales.noise), (self.loading, scales.loading)):
             value += prior_.log_density(scale) if isinstance(prior_, InverseGamma) else 0.0
+        if isinstance(self.intercept, Intercept):
+            value += self.intercept.log_density(scales.level, scales.base)
         return float(value)
 
     # ---- compiled parts
@@ -217,8 +292,8 @@ class BoundLinearGaussian(FeatureBound):
         if loadings is None:
             loadings = self.draw_prior(scales, Z.shape[1], rng)
             if self.fixed:
-                own = math.sqrt(self.intercept) * rng.standard_normal((1, self.columns.size))
-                loadings = np.concatenate([loadings, own])
+                mean, variance = self._base(scales)
+                loadings = np.vstack([loadings, rng.normal(mean, math.sqrt(variance))])
         mean = self.mean(Z, loadings, scales)
         value: Array = mean + math.sqrt(scales.noise) * rng.standard_normal(mean.shape)
         return value

@@ -68,21 +68,37 @@ def _mobile_waits(family):
     return True
 
 
-def _block(data: Any, start: int, size: int, scratch: Any) -> Any:
-    """Rows of the data in the precision of the vectorised part: themselves, or a copy."""
+def _block(data: Any, start: int, size: int, centre: Any, scratch: Any) -> Any:
+    """Rows of the data in the precision of the vectorised part: themselves, or a copy around the centre.
+
+    What is cast to another precision is centred first: far from zero, single precision would keep nothing of it.
+    """
+
+
+def _centred(data: Any, scratch: Any) -> Any:
+    """Whether `_block` gives a copy around the centre."""
+
+
+def _whole(data: Any, scratch: Any) -> bool:
+    return bool(data.dtype == scratch.dtype and data.dtype.bitwidth == 64)
+
+
+@overload(_centred, **OVERLOAD)
+def _choose_centred(data: Any, scratch: Any) -> Any:
+    return (lambda data, scratch: False) if _whole(data, scratch) else (lambda data, scratch: True)
 
 
 @overload(_block, **OVERLOAD)
-def _choose_block(data: Any, start: int, size: int, scratch: Any) -> Any:
-    if data.dtype == scratch.dtype:
-        return lambda data, start, size, scratch: data[start : start + size]
+def _choose_block(data: Any, start: int, size: int, centre: Any, scratch: Any) -> Any:
+    if _whole(data, scratch):
+        return lambda data, start, size, centre, scratch: data[start : start + size]
 
-    def converted(data, start, size, scratch):
+    def converted(data, start, size, centre, scratch):
         d = data.shape[1]
         block = scratch[: size * d].reshape(size, d)
         for r in range(size):
             for j in range(d):
-                block[r, j] = data[start + r, j]
+                block[r, j] = data[start + r, j] - centre[j]
         return block
 
     return converted
@@ -98,19 +114,22 @@ def _prepare(family, tail, rows, usable, work):
     size, d = z.shape[1], rows.data.shape[1]
     if usable == 0:
         return
-    block = _block(rows.data, rows.start, size, tail.block)
+    block = _block(rows.data, rows.start, size, family.centre, tail.block)
+    centred = _centred(rows.data, tail.block)
     pull = work.pull[: usable * size].reshape(usable, size)
     if usable <= NARROW:
         turned = work.room[: size * usable].reshape(size, usable)
         multiply(block, family.scaled.reshape(d, usable), turned)
         for k in range(usable):
+            offset = pull.dtype.type(0.0) if centred else family.offset[k]
             for r in range(size):
-                pull[k, r] = turned[r, k] - family.offset[k]
+                pull[k, r] = turned[r, k] - offset
     else:
         multiply(family.scaled.reshape(usable, d), block.T, pull)
         for k in range(usable):
+            offset = pull.dtype.type(0.0) if centred else family.offset[k]
             for r in range(size):
-                pull[k, r] -= family.offset[k]
+                pull[k, r] -= offset
     for k in range(usable):
         for j in range(usable, family.loadings.shape[0]):
             g = family.gram[k, j]
@@ -383,8 +402,14 @@ def _collect(family, tail, rows, key, sums, work):
     z = rows.z
     multiply(z, z.T, work.room)
     _add_up(work.room, sums.products)
-    multiply(z, _block(rows.data, rows.start, z.shape[1], tail.block), work.room)
+    multiply(z, _block(rows.data, rows.start, z.shape[1], family.centre, tail.block), work.room)
     _add_up(work.room, sums.sums)
+    if _centred(rows.data, tail.block):
+        for k in range(z.shape[0]):
+            total = 0.0
+            for r in range(z.shape[1]):
+                total += z[k, r]
+            _add(sums.sums[k], total, family.centre)
 
 
 @inline

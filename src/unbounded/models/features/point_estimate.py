@@ -3,18 +3,22 @@
 Draws are compared by what a feature contributes to the data, the matrix z_k A_k. Matching feature k of one draw with
 feature j of another leaves |z_k A_k - w_j B_j|^2 unexplained, so the best matching of two draws has the largest sum of
 (z_k . w_j)(A_k . B_j): an assignment problem. All draws are matched with one of them, the reference.
+
+Where there is an intercept, it takes whatever all rows have: contributions are compared around their means, and a
+feature with the opposite loadings, which the other rows use, is the same feature turned round: z A = t A + (t - z)(-A)
+for any number t, which is 1 where entries are 0 or 1. Draws are turned as the reference is.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from unbounded.arrays import Array
+from unbounded.arrays import Array, Arrays
 
 _BLOCK = 2**16
 
@@ -22,7 +26,22 @@ _BLOCK = 2**16
 class FeatureDraw(NamedTuple):
     Z: Array  # [n, K]
     loadings: Array  # [K, D]
+    always: Array  # [0 or 1, D] those of the intercept
     log_joint: float
+
+    @classmethod
+    def of(cls, snapshot: Arrays, log_joint: float) -> Self:
+        Z = snapshot["Z"]
+        known, always = np.split(snapshot["loadings"], [Z.shape[1]])
+        return cls(Z, known, always, log_joint)
+
+    def turned(self, tops: Array) -> FeatureDraw:
+        """The same with some features used in the other rows: t - z times, 0 if it stays."""
+        if not tops.any():
+            return self
+        Z = np.where(tops > 0, tops - self.Z.astype(np.int32), self.Z)
+        loadings = np.where(tops[:, None] > 0, -self.loadings, self.loadings)
+        return self._replace(Z=Z, loadings=loadings, always=self.always + tops @ self.loadings)
 
 
 class Estimate(NamedTuple):
@@ -31,11 +50,14 @@ class Estimate(NamedTuple):
     components: Array  # [K, D] means over the draws that have the feature
     assignments: Array  # [n, K] posterior mean of Z: draws that do not have the feature count as 0
     matches: list[Array]  # for each draw, which component each of its atoms is; -1: none of them
+    tops: list[Array]  # for each draw, t of those of its atoms that are turned round, and 0
 
 
 def point_estimate(draws: Sequence[FeatureDraw]) -> Estimate:
     reference = _reference(draws)
-    matches = [match(reference, draw) for draw in draws]
+    pairs = [match(reference, draw) for draw in draws]
+    matches, tops = [own for own, _ in pairs], [top for _, top in pairs]
+    draws = [draw.turned(top) for draw, top in zip(draws, tops, strict=True)]
     size = len(reference.loadings)
     found = np.zeros(size)
     components = np.zeros_like(reference.loadings)
@@ -50,7 +72,7 @@ def point_estimate(draws: Sequence[FeatureDraw]) -> Estimate:
     place = np.full(size + 1, -1)
     place[kept] = np.arange(len(kept))
     matches = [place[own] for own in matches]  # the last place, -1, is also that of no match
-    return Estimate(components[kept] / found[kept, None], _mean(draws, matches, len(kept)), matches)
+    return Estimate(components[kept] / found[kept, None], _mean(draws, matches, len(kept)), matches, tops)
 
 
 def _reference(draws: Sequence[FeatureDraw]) -> FeatureDraw:
@@ -60,18 +82,22 @@ def _reference(draws: Sequence[FeatureDraw]) -> FeatureDraw:
     return max((draw for draw in draws if len(draw.loadings) == common), key=lambda draw: draw.log_joint)
 
 
-def match(reference: FeatureDraw, draw: FeatureDraw) -> Array:
-    """Which feature of the reference each feature of the draw is; -1: none of them."""
+def match(reference: FeatureDraw, draw: FeatureDraw) -> tuple[Array, Array]:
+    """(which feature of the reference each feature of the draw is, -1: none of them; how to turn it round)."""
     shared = np.zeros((len(reference.loadings), len(draw.loadings)))
     for start in range(0, len(draw.Z), _BLOCK):
         rows = slice(start, start + _BLOCK)
         shared += reference.Z[rows].T.astype(float) @ draw.Z[rows].astype(float)
+    means = [part.Z.mean(0, dtype=float) for part in (reference, draw)]
+    if len(draw.always):
+        shared -= len(draw.Z) * np.outer(*means)
     gain = shared * (reference.loadings @ draw.loadings.T)
-    out = np.full(len(draw.loadings), -1)
+    out, tops = np.full(len(draw.loadings), -1), np.zeros(len(draw.loadings), np.int64)
     for k, j in zip(*linear_sum_assignment(np.maximum(gain, 0.0), maximize=True), strict=True):
         if gain[k, j] > 0:
             out[j] = k
-    return out
+            tops[j] = max(round(means[0][k] + means[1][j]), 1) if shared[k, j] < 0.0 else 0
+    return out, tops
 
 
 def _mean(draws: Sequence[FeatureDraw], matches: Sequence[Array], size: int) -> Array:

@@ -19,17 +19,26 @@ if TYPE_CHECKING:
     from unbounded.models.features.estimator import FeatureEstimator
 
 _TILES = 60
+NOISE = "sigma_x"  # the scalar of likelihoods that have some
 
 
 def summary(estimator: FeatureEstimator) -> list[str]:
-    usage = estimator.assignments_.mean(0, dtype=float)
+    usage, posterior = estimator.assignments_.mean(0, dtype=float), estimator.posterior_
+    noise = [f"noise (posterior)    {_noise(posterior[NOISE].values)}"] if NOISE in posterior else []
     return [
         f"rows                 {len(estimator.assignments_):,}",
         f"features (estimate)  {counted(estimator.n_atoms_, estimator.n_above)}",
-        f"features (posterior) {interval(estimator.posterior_['n_features'])}",
-        f"above 1% (posterior) {interval(estimator.posterior_['above_1%'])}",
+        f"features (posterior) {interval(posterior['n_features'])}",
+        f"above 1% (posterior) {interval(posterior['above_1%'])}",
         f"uses per row         {listed([f'{share:.3g}' for share in usage])}",
+        *noise,
     ]
+
+
+def _noise(values: Array) -> str:
+    """The posterior of a standard deviation, which may be of any size."""
+    low, high = np.quantile(values, [0.05, 0.95])
+    return f"standard deviation {values.mean():.4g}, 90% interval {low:.4g} to {high:.4g}"
 
 
 class _Features(NamedTuple):
@@ -40,15 +49,12 @@ class _Features(NamedTuple):
 
 def show(run: WholeDraws, at_hand: Mapping[str, Any]) -> Shown:
     """Loadings and usage of the point estimate."""
-    draws = [
-        FeatureDraw(snapshot["Z"], snapshot["loadings"][: snapshot["Z"].shape[1]], scalars["log_joint"])
-        for snapshot, scalars in run.draws
-    ]
-    estimate = point_estimate(draws)
+    estimate = point_estimate([FeatureDraw.of(snapshot, scalars["log_joint"]) for snapshot, scalars in run.draws])
     shape: tuple[int, int] | None = at_hand.get("shape")
     fits = shape is not None and shape[0] * shape[1] == estimate.components.shape[1]
     found = _Features(estimate.components, estimate.assignments.mean(0, dtype=float), shape if fits else None)
-    return Shown(found.usage, _content(found))
+    noise = np.array([scalars[NOISE] for _, scalars in run.draws if NOISE in scalars])
+    return Shown(found.usage, _content(found) + (paragraph(f"Noise: {_noise(noise)}.") if len(noise) else ""))
 
 
 def _content(found: _Features) -> str:

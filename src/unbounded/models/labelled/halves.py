@@ -15,6 +15,7 @@ import numpy as np
 from unbounded.arrays import Array
 from unbounded.compiled.draws import uniform
 from unbounded.compiled.jit import jit
+from unbounded.compiled.lanes import lane_exp, lane_log
 from unbounded.likelihoods.gaussian_compiled import takes_products
 from unbounded.likelihoods.operations import Block, contrast, weigh
 from unbounded.models.labelled.labels import Rows
@@ -32,6 +33,7 @@ class Cuts(NamedTuple):
 
     odds: Array  # [M, F + 1]: log odds of the second half are odds . (terms, 1)
     anchors: Array  # [M, A] rows that are in the first half whatever p says, or -1
+    partners: Array  # [M] the row that is in the second half whatever p says, or -1
     key: np.uint64
     soft: bool
 
@@ -53,12 +55,13 @@ class Halves(NamedTuple):
 
 
 class Lanes(NamedTuple):
-    """A block of rows of one cut, with their numbers, terms (the last is 1) and log odds."""
+    """A block of rows of one cut, with their numbers, terms (the last is 1), log odds and log probabilities."""
 
     rows: Array
     numbers: Array
     terms: Array
     odds: Array
+    logs: Array
     sums: Array
 
 
@@ -74,7 +77,12 @@ def halve(families: Any, rows: Rows, cuts: Cuts, sides: Sides) -> Halves:
     terms = np.zeros((width, 0 if by_products else size))
     terms[-1] = 1.0
     lanes = Lanes(
-        np.zeros((size, rows.data.shape[1])), np.zeros(size, np.int64), terms, np.empty(size), np.empty(width)
+        np.zeros((size, rows.data.shape[1])),
+        np.zeros(size, np.int64),
+        terms,
+        np.zeros(size),
+        np.empty(size),
+        np.empty(width),
     )
     _halve_dense(families, rows, cuts, sides, lanes, out)
     return out
@@ -92,7 +100,8 @@ def halve_few(terms: Array, labels: Array, first: int, cuts: Cuts, sides: Sides)
     share = p if cuts.soft else np.where(side >= 0, side, uniforms(cuts.key, rows) < p)
     log_q = share * away + (1.0 - share) * stay
     anchored = (rows[:, None] == cuts.anchors[cut]).any(1)
-    share, log_q = np.where(anchored, 0.0, share), np.where(anchored, 0.0, log_q)
+    goes = rows == cuts.partners[cut]
+    share, log_q = np.where(anchored, 0.0, np.where(goes, 1.0, share)), np.where(anchored | goes, 0.0, log_q)
     moved = (cut >= 0) & (share == 1.0) & (sides.fresh[cut] >= 0)
     labels[moved] = sides.fresh[cut[moved]]
     return Halves(members @ (share[:, None] * terms), members @ log_q, members.sum(1))
@@ -104,6 +113,8 @@ def _choice(odds, row, code, m, cuts, sides, out):
     for k in range(cuts.anchors.shape[1]):
         if row == cuts.anchors[m, k]:  # mutant: choice anchor
             return 0.0
+    if row == cuts.partners[m]:  # mutant: choice partner
+        return 1.0
     small = math.exp(-abs(odds))
     away = min(odds, 0.0) - math.log1p(small)  # log p; the other one is log (1 - p)
     stay = away - odds
@@ -158,17 +169,40 @@ def _halve_block(families, rows, cuts, sides, lanes, count, m, out):
             lanes.rows[r, j] = data[lanes.numbers[r], j]
     block = Block(lanes.rows, 0, count, lanes.terms)
     contrast(families, block, cuts.odds[m], lanes.odds)
+    if cuts.soft:
+        _soften(lanes, count, first, m, cuts, out)
+    else:
+        for r in range(count):
+            i = lanes.numbers[r]
+            lanes.odds[r] = _choice(lanes.odds[r], first + i, labels[i], m, cuts, sides, out)
+            if sides.fresh[m] >= 0 and lanes.odds[r] == 1.0:
+                labels[i] = sides.fresh[m]
     for r in range(count):
-        i = lanes.numbers[r]
-        lanes.odds[r] = _choice(lanes.odds[r], first + i, labels[i], m, cuts, sides, out)
         out.totals[m, lanes.sums.size - 1] += lanes.odds[r]
-        if sides.fresh[m] >= 0 and lanes.odds[r] == 1.0:
-            labels[i] = sides.fresh[m]
     for r in range(count, lanes.odds.size):
         lanes.odds[r] = 0.0
     weigh(families, block, lanes.odds, lanes.sums)
     for f in range(lanes.sums.size - 1):
         out.totals[m, f] += lanes.sums[f]
+
+
+@jit
+def _soften(lanes, count, first, m, cuts, out):
+    """Log odds of a block become probabilities; adds to log q. The same as `_choice`, for many rows at once."""
+    for r in range(count):
+        odds = lanes.odds[r]
+        small = lane_exp(-abs(odds))
+        p = (1.0 if odds > 0.0 else small) / (1.0 + small)
+        lanes.logs[r] = p * odds - max(odds, 0.0) - lane_log(1.0 + small)
+        lanes.odds[r] = p
+    for r in range(count):
+        row = first + lanes.numbers[r]
+        for k in range(cuts.anchors.shape[1]):
+            if row == cuts.anchors[m, k]:
+                lanes.odds[r] = lanes.logs[r] = 0.0
+        if row == cuts.partners[m]:
+            lanes.odds[r], lanes.logs[r] = 1.0, 0.0
+        out.log_q[m] += lanes.logs[r]
 
 
 @jit

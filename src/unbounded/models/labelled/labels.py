@@ -76,6 +76,18 @@ class LabelShard:
         """Labels in another code."""
         return codes[self.labels]
 
+    def relabel(self, codes: Array) -> None:
+        """From here on, labels are in another code."""
+        relabel(self.labels, codes)
+
+    def labels_of(self, rows: Array) -> Array:
+        """Labels of some rows."""
+        return self.labels[rows]
+
+    def members(self, codes: Array) -> Array:
+        """Rows with one of these labels."""
+        return np.flatnonzero(np.isin(self.labels, codes))
+
     def summary(self, n_shared: int, atoms: Atoms) -> Summary:
         """Its report; `owner` adds up to the number of the only shard that has rows of an atom, if it is one."""
         counts, statistics = atoms

@@ -50,7 +50,7 @@ class MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
     """What both mixtures share; subclasses differ in their measure only."""
 
     likelihood: str | Likelihood = "gaussian"
-    init: str | ArrayLike | tuple[Any, ...] = ("kmeans++", "one")
+    init: str | ArrayLike | tuple[Any, ...] = ("grown", "one")
     loss: str = DEFAULT.kind
     merge_cost: float = DEFAULT.merge_cost
     jumps: bool | Jumps = True
@@ -221,13 +221,14 @@ class DirichletProcessMixture(MixtureEstimator):
         "hybrid" or another one that has been published (docs/rivals.md), and its own options.
     instantiate : str or rule, default "ghosts"
         "ghosts", "one_open", "published-cold", "published-warm", "published-decreasing", "published-hot", or an object.
-    init : str, array of labels or tuple, default ("kmeans++", "one")
-        "kmeans++", "one", "prior", or labels, for all chains; a tuple has the starts of chains in turn. Chains that
+    init : str, array of labels or tuple, default ("grown", "one")
+        "grown", "one", "prior", or labels, for all chains; a tuple has the starts of chains in turn. Chains that
         begin far apart and agree are a better sign than chains that begin alike.
     dtype : {"float64", "float32"}
         Precision of the vectorised part; rounds that would lose accuracy in float32 run in float64.
     device : str, default "cpu"
-        Which of the model's kernels sweeps over the rows.
+        Where rows are swept over: "cpu", a GPU ("cuda", or "cuda:1" by number), or "auto", a GPU if there is one
+        (docs/gpu.md). "reference" is plain NumPy, slow, to compare with.
     jumps : bool or Jumps, default True
         Moves of whole clusters in the hybrid sampler: how much of them is tried in a round (docs/jumps.md).
     loss : {"vi", "binder"}, merge_cost : float between 0 and 2

@@ -19,6 +19,7 @@ from unbounded.models.mixtures.measures import PartitionMeasure
 from unbounded.models.mixtures.merges import merge_some
 from unbounded.models.mixtures.message import MixtureRound, MixtureShare
 from unbounded.models.mixtures.model import Mixture, MixtureState
+from unbounded.models.mixtures.neighbours import move_neighbours
 from unbounded.randomness import generator
 
 
@@ -62,11 +63,13 @@ class HybridMixture(Mixture[PartitionMeasure]):
         return self.rule.settled(self.setup.n_rounds)
 
     def jump(self, state: MixtureState, engine: Engine) -> MixtureState:
-        """The state after some cuts and some merges."""
-        columns = self.likelihood.columns.size
-        if self.jumps is None or not self.exact or not self.jumps.due(state.round, self.n_rows, columns):
+        """The state after some cuts, moves of neighbours and merges."""
+        if self.jumps is None or not self.exact:
             return state
-        return merge_some(self, cut_some(self, state, engine, self.jumps), engine, self.jumps)
+        cuts, neighbours = self.jumps.due(state.round, self.n_rows, self.likelihood.columns.size)
+        state = cut_some(self, state, engine, self.jumps) if cuts else state
+        state = move_neighbours(self, state, engine, self.jumps) if neighbours else state
+        return merge_some(self, state, engine, self.jumps) if cuts or neighbours else state
 
     def global_step(self, state: MixtureState, spread: Spread = alone) -> Message:
         def rng(purpose: str) -> np.random.Generator:

@@ -17,13 +17,12 @@ import numpy as np
 from unbounded.arrays import Array
 from unbounded.contracts import Engine, Message, Summary
 from unbounded.likelihoods.base import Bound
-from unbounded.models.labelled import labels as labelled
 from unbounded.models.labelled.halves import Cuts, Sides
 from unbounded.models.labelled.labels import Atoms, LabelShard, numbered, recode
 from unbounded.models.mixtures.model import AtomTable, Mixture, MixtureState
 
 EARLY = 64  # rounds
-LONG_SWEEP, MOST_ROUNDS = 3_600_000, 32  # cells of a sweep that is long beside what a jump takes anyway; rounds
+LONG_SWEEP, MOST_ROUNDS = 3_200_000, 32  # cells of a sweep that is long beside what a jump takes anyway; rounds
 
 
 @dataclass(frozen=True)
@@ -31,23 +30,25 @@ class Jumps:
     """How much is tried in a round; nothing of it depends on the labels.
 
     every: rounds from one to the next that have such moves; by default one, up to 32 where cells are few and rounds
-    short.
-    anchors: cuts at most. share: of the rows, after which there are no more of them. pool: rows that launches see
-    first. passes: over all rows of a set, to find its halves. joined: chance that C is two clusters; those that are
-    right are seldom worth a try. merges: pairs. coin: chance that a cluster is cut by a coin, and no pair merged.
+    short. After the first rounds, cuts and moves of neighbours take turns.
+    anchors: cuts at most. pairs: of near rows, at most, whose clusters are cut, joined or cut anew. share: of the rows,
+    after which there are no more of them. pool: rows that launches see first. passes: over all rows of a set, at most,
+    to find its halves. joined: chance that the C of a cut is two clusters; those that are right are seldom worth a try.
+    merges: pairs. coin: chance that a cluster is cut by a coin, and no pair merged.
     """
 
     every: int | None = None
     anchors: int = 64
     share: float = 0.2
     pool: int = 1024
-    passes: int = 3
+    passes: int = 8
     joined: float = 0.05
     merges: int = 10
     coin: float = 0.03125
+    pairs: int = 32
 
     def __post_init__(self) -> None:
-        for name, least in (("every", 1), ("anchors", 0), ("pool", 2), ("passes", 0), ("merges", 0)):
+        for name, least in (("every", 1), ("anchors", 0), ("pool", 2), ("passes", 0), ("merges", 0), ("pairs", 0)):
             value = getattr(self, name)
             if not (isinstance(value, int | np.integer) and value >= least) and not (name == "every" and value is None):
                 raise ValueError(f"Jumps: {name} must be an integer of at least {least}, got {value!r}.")
@@ -56,14 +57,18 @@ class Jumps:
             if not (isinstance(value, int | float | np.floating) and value > 0.0 and (value < 1.0 or name == "share")):
                 raise ValueError(f"Jumps: {name} must be between 0 and 1, got {value!r}.")
 
-    def due(self, round_: int, n_rows: int, n_columns: int = 1) -> bool:
-        """By default by the square root of a sweep's length, since short rounds have costs of their own, too; and in
-        every second of the first rounds, which may have come from anywhere."""
-        every = self.every
-        if every is None:
-            every = max(1, min(MOST_ROUNDS, round(math.sqrt(LONG_SWEEP / (n_rows * (2 + n_columns))))))
-            every = min(every, 2) if round_ < EARLY else every
-        return round_ % every == every - 1
+    def every_of(self, round_: int, n_rows: int, n_columns: int = 1) -> int:
+        """Rounds from one jump to the next: by default by the square root of a sweep's length, since short rounds have
+        costs of their own, too; and two at most of the first rounds, which may have come from anywhere."""
+        if self.every is not None:
+            return self.every
+        every = max(1, min(MOST_ROUNDS, round(math.sqrt(LONG_SWEEP / (n_rows * max(1, n_columns))))))
+        return min(every, 2) if round_ < EARLY else every
+
+    def due(self, round_: int, n_rows: int, n_columns: int = 1) -> tuple[bool, bool]:
+        """Whether there are cuts in a round, and moves of neighbours: in turn, or both in the first rounds."""
+        turn, rest = divmod(round_ + 1, self.every_of(round_, n_rows, n_columns))
+        return rest == 0 and (round_ < EARLY or turn % 2 == 0), rest == 0 and (round_ < EARLY or turn % 2 == 1)
 
 
 def chosen_jumps(jumps: bool | Jumps, usual: Jumps, able: bool) -> Jumps | None:
@@ -99,10 +104,10 @@ class Edit:
 
     def wholes(self, proposals: Sequence[Proposal]) -> Atoms:
         """What every set would be as one atom."""
-        first = [atoms[0] for _, atoms in proposals]
+        first = [proposal.atoms[0] for proposal in proposals]
         counts, statistics = self.counts[first], self.statistics[first]
-        for m, (_, atoms) in enumerate(proposals):
-            for b in atoms[1:]:
+        for m, proposal in enumerate(proposals):
+            for b in proposal.atoms[1:]:
                 counts[m] += self.counts[b]
                 statistics[m] += self.statistics[b]
         return Atoms(counts, statistics)
@@ -118,10 +123,11 @@ class Edit:
         """Log prior of halves with so many rows against that of one atom, which is one of n_whole."""
         return -float(self.model.measure.log_merge(self.state.hyper, np.float64(stay), np.float64(away), n_whole + 1))
 
-    def split(self, a: int, cut: int, stay: Atoms, away: Atoms, owners: Array) -> None:
-        """The halves of a cut of atom a become atoms of their own."""
-        for atom, half, owner in ((a, stay, owners[0]), (self.size + cut, away, owners[1])):
-            self.counts[atom], self.statistics[atom], self.owner[atom] = half.counts[cut], half.statistics[cut], owner
+    def split(self, a: int, cut: int, halves: Halves, m: int = 0) -> None:
+        """The m-th of some halves become atoms of their own: a, and the second half of a cut."""
+        owners = halves.found.owners(m)
+        for atom, half, owner in ((a, halves.stay, owners[0]), (self.size + cut, halves.away, owners[1])):
+            self.counts[atom], self.statistics[atom], self.owner[atom] = half.counts[m], half.statistics[m], owner
 
     def merge(self, a: int, b: int) -> None:
         self.counts[a] += self.counts[b]
@@ -154,27 +160,40 @@ def _apply(model: Mixture[Any], cuts: Cuts | None, shard: LabelShard, own: tuple
     sides, codes = own
     if cuts is not None and (sides.fresh >= 0).any():
         model.kernel.halve(shard, cuts, sides)
-    labelled.relabel(shard.labels, codes)
+    shard.relabel(codes)
 
 
 # ---- a pass over rows
 
 
 class Proposal(NamedTuple):
-    """C: one atom to be cut, or two that are as they are, the first with the anchors."""
+    """C: one atom to be cut, or two that are as they are, the first with the anchors; anew: or two to be cut as one.
+
+    The partner is a row of the second half, or -1: none that is known.
+    """
 
     anchors: tuple[int, ...]
     atoms: tuple[int, ...]
+    partner: int = -1
+    anew: bool = False
+
+
+def cuts_of(proposals: Sequence[Proposal], odds: Array, halves: np.uint64 | None = None) -> Cuts:
+    """Cuts of all sets: soft ones, or hard ones if there is a key to draw halves with."""
+    anchors = np.array([proposal.anchors for proposal in proposals], np.int64)
+    partners = np.array([proposal.partner for proposal in proposals], np.int64)
+    return Cuts(odds, anchors, partners, np.uint64(0) if halves is None else halves, halves is None)
 
 
 def _sides(positions: Array, proposals: Sequence[Proposal]) -> Sides:
     """Which of a shard's codes belong to which cut."""
     most = int(positions.max(initial=-1)) + 1
     cut, side = np.full(most + 1, -1), np.full(most + 1, -1)  # the last is that of codes without rows
-    for m, (_, atoms) in enumerate(proposals):
-        for half, atom in enumerate(atoms):
+    for m, proposal in enumerate(proposals):
+        given = len(proposal.atoms) == 2 and not proposal.anew
+        for half, atom in enumerate(proposal.atoms):
             if atom < most:
-                cut[atom], side[atom] = m, half if len(atoms) == 2 else -1
+                cut[atom], side[atom] = m, half if given else -1
     return Sides(cut[positions], side[positions], np.full(len(proposals), -1))
 
 
@@ -199,6 +218,27 @@ def through_rows(edit: Edit, engine: Engine, cuts: Cuts, proposals: Sequence[Pro
     """One pass over the rows of all sets."""
     own = [_sides(positions, proposals) for positions in edit.positions]
     return Found(**engine.run(partial(_found_on, edit.model), Message(cuts, own)).shared)
+
+
+class Halves(NamedTuple):
+    """Halves of sets, and what their log marginals gain against those of the sets as one."""
+
+    found: Found
+    stay: Atoms
+    away: Atoms
+    gains: Array
+
+    def log_odds(self, edit: Edit, m: int, n_whole: int) -> float:
+        """Log posterior of two atoms against one, which is one of n_whole, less the log probability of the halves."""
+        log_prior = edit.log_prior(float(self.stay.counts[m]), float(self.away.counts[m]), n_whole)
+        return float(self.gains[m]) + log_prior - float(self.found.log_q[m])
+
+
+def halves_of(edit: Edit, engine: Engine, cuts: Cuts, proposals: Sequence[Proposal]) -> Halves:
+    """Halves of all sets after one pass over their rows."""
+    found = through_rows(edit, engine, cuts, proposals)
+    stay, away = found.halves(edit.wholes(proposals))
+    return Halves(found, stay, away, edit.gains(stay, away))
 
 
 def _found_on(model: Mixture[Any], shard: LabelShard, cuts: Cuts, sides: Sides) -> Summary:

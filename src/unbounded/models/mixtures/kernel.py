@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -110,6 +110,8 @@ class CompiledLabels:
     likelihood: Bound
     dtype: str = "float64"
 
+    shard: ClassVar = LabelShard
+
     @cached_property
     def family(self) -> tuple[Any, ...]:
         return self.likelihood.family()
@@ -119,6 +121,9 @@ class CompiledLabels:
 
     def totals(self, data: Any, labels: Array, n_atoms: int) -> Atoms:
         return Atoms(*labelled.statistics(self.family, data, labels, n_atoms, self.likelihood.n_terms))
+
+    def count(self, shard: LabelShard, n_atoms: int) -> Atoms:
+        return self.totals(shard.data, shard.labels, n_atoms)
 
     def halve(self, shard: LabelShard, cuts: Cuts, sides: Sides) -> Halves:
         likelihood = self.likelihood
@@ -132,7 +137,7 @@ class CompiledLabels:
     # ---- a sweep
 
     def prepare(self, shard: LabelShard, part: MixturePart) -> Tail:
-        return self._tail(shard, part, part.n_private + (FREE_SLOTS if part.law.makes_atoms else 0))
+        return self.tail(shard, part, part.n_private + (FREE_SLOTS if part.law.makes_atoms else 0))
 
     def sweep(self, shard: LabelShard, part: MixturePart, tail: Tail) -> Tail:
         rows = Rows(shard.data, shard.labels, shard.first)  # mutant: sweep rows
@@ -140,7 +145,7 @@ class CompiledLabels:
         for keys in part.keys:
             row = 0
             while (row := sweep(self.family, rows, part.finite, scope, tail, keys, row)) < len(shard.labels):
-                tail = self._tail(shard, part, 2 * len(tail.members) + FREE_SLOTS)
+                tail = self.tail(shard, part, 2 * len(tail.members) + FREE_SLOTS)
         return tail
 
     def statistics(self, shard: LabelShard, part: MixturePart, tail: Tail) -> Summary:
@@ -161,7 +166,7 @@ class CompiledLabels:
         lanes = labelled.lanes_for(n_rows, terms if plain else 0, atoms, dtype.itemsize)
         return scratch(terms, atoms, slots, lanes, dtype)
 
-    def _tail(self, shard: LabelShard, part: MixturePart, slots: int) -> Tail:
+    def tail(self, shard: LabelShard, part: MixturePart, slots: int) -> Tail:
         """The private atoms of the shard as its labels have them, and empty ones; the last slot is a new atom."""
         work = self.scratch(len(shard.labels), part.finite, part.usable, slots + 1)
         lanes = len(work.top)

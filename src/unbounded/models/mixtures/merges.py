@@ -18,7 +18,7 @@ from unbounded.arrays import Array, is_csr
 from unbounded.contracts import Engine
 from unbounded.models.labelled.halves import Cuts
 from unbounded.models.labelled.labels import Atoms, LabelShard
-from unbounded.models.mixtures.jump import Edit, Jumps, Proposal, odds_of, through_rows
+from unbounded.models.mixtures.jump import Edit, Halves, Jumps, Proposal, cuts_of, halves_of, odds_of, through_rows
 from unbounded.models.mixtures.model import Mixture, MixtureState
 from unbounded.models.mixtures.pairs import Pairs
 from unbounded.randomness import generator, key
@@ -101,7 +101,7 @@ def _merge(table: Table, turn: Turn) -> None:
         chosen = np.searchsorted(edit.alive, [a, b])
         table.settled()
         a, b = table.edit.alive[chosen].tolist()
-        log_ratio += _by_seeds(table, turn, (a, b)).found.log_q[0]  # mutant: merge seeds
+        log_ratio += _by_seeds(table, turn, (a, b)).halves.found.log_q[0]  # mutant: merge seeds
     if log_u < log_ratio:
         table.merge(a, b)
 
@@ -113,16 +113,15 @@ def _cut(table: Table, turn: Turn) -> None:
     atoms = (int(turn.u[0] * edit.size),)
     if edit.counts[atoms[0]] <= turn.seeds:
         return
-    cuts, proposal, found = _by_seeds(table, turn, atoms) if turn.seeds else _by_coin(table, turn, atoms)
-    stay, away = found.halves(edit.wholes([proposal]))
-    if stay.counts[0] == 0 or away.counts[0] == 0:
+    cuts, proposal, halves = _by_seeds(table, turn, atoms) if turn.seeds else _by_coin(table, turn, atoms)
+    if halves.stay.counts[0] == 0 or halves.away.counts[0] == 0:
         return
-    gain = float(edit.gains(stay, away)[0])
+    gain = float(halves.gains[0])
     a, b = atoms[0], edit.size
-    edit.split(a, 0, stay, away, found.owners(0))
+    edit.split(a, 0, halves)
     log_way = _log_way(turn.seeds, edit.counts[a], edit.counts[b])
     if turn.seeds:
-        log_way += float(found.log_q[0])  # mutant: cut by seeds
+        log_way += float(halves.found.log_q[0])  # mutant: cut by seeds
     log_u = math.log(turn.u[1])
     log_ratio = _log_ratio(edit, a, b, gain, -turn.log_cut) - log_way
     accepted = log_u < log_ratio  # but for the chance of the pair, which is hard to find
@@ -167,16 +166,16 @@ class Way(NamedTuple):
 
     cuts: Cuts
     proposal: Proposal
-    found: Any
+    halves: Halves
 
 
 def _by_coin(table: Table, turn: Turn, atoms: tuple[int, ...]) -> Way:
     model, bias = table.model, float(turn.u[2])
     odds = np.zeros((1, model.likelihood.n_terms + 1))
     odds[0, -1] = math.log(bias) - math.log1p(-bias)
-    cuts = Cuts(odds, np.empty((1, 0), np.int64), _halves_key(table, turn), False)
     proposal = Proposal((), atoms)
-    return Way(cuts, proposal, through_rows(table.edit, table.engine, cuts, [proposal]))
+    cuts = cuts_of([proposal], odds, _halves_key(table, turn))
+    return Way(cuts, proposal, halves_of(table.edit, table.engine, cuts, [proposal]))
 
 
 def _by_seeds(table: Table, turn: Turn, atoms: tuple[int, ...]) -> Way:
@@ -186,15 +185,15 @@ def _by_seeds(table: Table, turn: Turn, atoms: tuple[int, ...]) -> Way:
     """
     edit, engine, likelihood = table.edit, table.engine, table.model.likelihood
     rows, terms = _seeds(table, turn, atoms[0])
-    anchors, proposal = rows[None, :], Proposal(tuple(rows.tolist()), atoms)
+    proposal = Proposal(tuple(rows.tolist()), atoms)
     whole = edit.wholes([proposal])
     first = Atoms(np.array([float(turn.seeds)]), terms.sum(0)[None])
     halves = first, Atoms(whole.counts - first.counts, whole.statistics - first.statistics)  # mutant: seeds rest
     for _ in range(STEPS):
-        soft = Cuts(odds_of(likelihood, *halves), anchors, np.uint64(0), True)
+        soft = cuts_of([proposal], odds_of(likelihood, *halves))
         halves = through_rows(edit, engine, soft, [proposal]).halves(whole)
-    cuts = Cuts(odds_of(likelihood, *halves), anchors, _halves_key(table, turn), False)
-    return Way(cuts, proposal, through_rows(edit, engine, cuts, [proposal]))
+    cuts = cuts_of([proposal], odds_of(likelihood, *halves), _halves_key(table, turn))
+    return Way(cuts, proposal, halves_of(edit, engine, cuts, [proposal]))
 
 
 def _halves_key(table: Table, turn: Turn) -> np.uint64:
@@ -219,7 +218,7 @@ def _seeds_on(
     model: Mixture[Any], when: tuple[int, int], most: int, shard: LabelShard, codes: Array
 ) -> tuple[int, Array, Array]:
     """(rows of the atom on this shard, numbers and terms of some of them in random order)."""
-    rows = np.flatnonzero(np.isin(shard.labels, codes))
+    rows = shard.members(codes)
     rng = generator(model.seed, "seeds", *when, shard.index)
     chosen = rng.choice(rows, min(most, len(rows)), replace=False)
     found = some_rows(shard.data, chosen, model.likelihood.n_terms)

@@ -7,7 +7,7 @@ Labels are coded 0 .. usable-1 for atoms that the shard's rows may join and leav
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
@@ -60,13 +60,18 @@ class MixturePart(NamedTuple):
 
 
 class LabelKernel(Kernel[LabelShard, MixturePart, Any, Atoms], Protocol):
-    """A kernel of mixtures says besides how the finite part travels, and counts any labels."""
+    """A kernel of mixtures says besides what its shards are, how the finite part travels, and counts any labels."""
+
+    shard: ClassVar[Any]  # the type of its shards
 
     def finite(self, parameters: Parameters, log_weights: Array) -> Any:
         """Weights and parameters of instantiated atoms, as `sweep` takes them."""
 
     def totals(self, data: Any, labels: Array, n_atoms: int) -> Atoms:
         """Counts and statistics of the atoms 0 .. n_atoms - 1 under these labels."""
+
+    def count(self, shard: LabelShard, n_atoms: int) -> Atoms:
+        """The same of a shard's rows, as they are labelled."""
 
     def halve(self, shard: LabelShard, cuts: Cuts, sides: Sides) -> Halves:
         """A pass over sets of rows that are cut in two."""

@@ -15,9 +15,8 @@ import numpy as np
 from unbounded.arrays import Array, Arrays
 from unbounded.contracts import Engine, Gathered, Message, Summary
 from unbounded.likelihoods.base import Bound, Parameters
-from unbounded.models.labelled import labels as labelled
 from unbounded.models.labelled.labels import LabelShard, all_labels
-from unbounded.models.mixtures.kernels import KERNELS
+from unbounded.models.mixtures.kernels import build_kernel
 from unbounded.models.mixtures.measures import PartitionMeasure
 from unbounded.models.mixtures.message import (
     LabelKernel,
@@ -66,6 +65,7 @@ class RowShards:
     X: Any
     likelihood: Bound
     n_shards: int
+    kind: type[LabelShard] = LabelShard
 
     @property
     def edges(self) -> Array:
@@ -73,7 +73,7 @@ class RowShards:
 
     def __call__(self, p: int) -> LabelShard:
         start, stop = self.edges[p : p + 2].tolist()
-        shard = LabelShard(p, start, rows_of(self.X, start, stop), stop - start, self.likelihood.imputed)
+        shard = self.kind(p, start, rows_of(self.X, start, stop), stop - start, self.likelihood.imputed)
         shard.fill(self.likelihood.columns.mean)
         return shard
 
@@ -93,9 +93,7 @@ class Mixture(Built[MeasureT, Bound, int], Generic[MeasureT]):
 
     @cached_property
     def kernel(self) -> LabelKernel:
-        if self.setup.device not in KERNELS:
-            raise ValueError(f"device must be one of {sorted(KERNELS)}, got {self.setup.device!r}.")
-        return KERNELS[self.setup.device](self.likelihood, self.setup.dtype)
+        return build_kernel(self.setup.device, self.likelihood, self.setup.dtype)
 
     @cached_property
     def coarse(self) -> tuple[Bound, Array]:
@@ -103,7 +101,7 @@ class Mixture(Built[MeasureT, Bound, int], Generic[MeasureT]):
         return self.likelihood.coarse()
 
     def recipe(self, X: Any) -> RowShards:
-        return RowShards(X, self.likelihood, self.n_shards)
+        return RowShards(X, self.likelihood, self.n_shards, self.kernel.shard)
 
     def begin(self, engine: Engine, labels: Array, hyper: Any = None, round_: int = 0) -> MixtureState:
         """The state with these labels (any integers)."""
@@ -127,7 +125,7 @@ class Mixture(Built[MeasureT, Bound, int], Generic[MeasureT]):
     # ---- local step
 
     def local_step(self, shard: LabelShard, shared: MixtureRound, own: MixtureShare) -> Summary:
-        labelled.relabel(shard.labels, own.codes)
+        shard.relabel(own.codes)
         if shared.parameters is not None and own.parameters is not None:
             both = {name: np.concatenate([v, own.parameters[name]]) for name, v in shared.parameters.items()}
             self.impute(shard, shard.labels, both, shared.round)
@@ -151,7 +149,7 @@ class Mixture(Built[MeasureT, Bound, int], Generic[MeasureT]):
         return SweepKeys(*(key(self.seed, name, round_, sweep) for name in ("label", "tail")))
 
     def _summarise(self, shard: LabelShard, n_shared: int, n_private: int) -> Summary:
-        return shard.summary(n_shared, self.kernel.totals(shard.data, shard.labels, n_shared + n_private))
+        return shard.summary(n_shared, self.kernel.count(shard, n_shared + n_private))
 
     # ---- gather
 

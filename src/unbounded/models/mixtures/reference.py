@@ -8,7 +8,7 @@ the same but for ties within rounding.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
@@ -51,6 +51,8 @@ class ReferenceLabels:
     likelihood: Bound
     dtype: str = "float64"
 
+    shard: ClassVar = LabelShard
+
     def finite(self, parameters: Parameters, log_weights: Array) -> tuple[Array, Array]:
         """(log weight plus bias [K], natural parameters [K, F])."""
         bias, eta = self.likelihood.natural(parameters)
@@ -60,6 +62,9 @@ class ReferenceLabels:
         terms = self._features(data)
         members = labels[None, :] == np.arange(n_atoms)[:, None]
         return Atoms(members.sum(1), members @ terms)
+
+    def count(self, shard: LabelShard, n_atoms: int) -> Atoms:
+        return self.totals(shard.data, shard.labels, n_atoms)
 
     def halve(self, shard: LabelShard, cuts: Cuts, sides: Sides) -> Halves:
         return halve_few(self._features(shard.data), shard.labels, shard.first, cuts, sides)

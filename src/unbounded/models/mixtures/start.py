@@ -18,13 +18,14 @@ from unbounded.engines.local import Serial
 from unbounded.models.labelled.labels import Atoms, LabelShard
 from unbounded.models.mixtures.hybrid import HybridMixture
 from unbounded.models.mixtures.jump import Jumps
+from unbounded.models.mixtures.kernels import kernel_for_few
 from unbounded.models.mixtures.message import MixtureRound, MixtureShare
-from unbounded.models.mixtures.model import Mixture, MixtureState, RowShards
+from unbounded.models.mixtures.model import Mixture, MixtureState
 from unbounded.randomness import generator
 from unbounded.round import rounds
 from unbounded.rows import rows_of
 
-NAMES = ("kmeans++", "one", "prior")
+NAMES = ("grown", "one", "prior")
 PILOT_ROWS = 10_000
 CYCLES, ROUNDS_PER_CYCLE = 3, (6, 16)  # where rows are few, and many
 FEW_ROWS = 2_000
@@ -48,6 +49,8 @@ def begin(model: Mixture[Any], engine: Engine, X: Any, init: Any) -> MixtureStat
 def check(init: Any, n_rows: int) -> None:
     """Refuse a start that is neither a name nor labels."""
     if isinstance(init, str):
+        if init == "kmeans++":
+            raise ValueError("init='kmeans++' is called 'grown' now; a run that was begun with it has to begin again.")
         if init not in NAMES:
             raise ValueError(f"init must be one of {NAMES} or an array of labels, got {init!r}.")
         return
@@ -84,10 +87,11 @@ def pilot(model: Mixture[Any], X: Any, rng: np.random.Generator) -> tuple[Array,
     """Clusters of some of the rows, or of all when they are few."""
     rows = np.sort(rng.choice(model.n_rows, min(model.n_rows, PILOT_ROWS), replace=False))
     setup = replace(model.setup, extent=len(rows), n_shards=1, sweeps=1, seed=int(rng.integers(2**62)))
+    setup = replace(setup, device=kernel_for_few(setup.device))
     short = HybridMixture(setup, Grown(), Jumps(every=1, share=1.0))
     n_rounds = ROUNDS_PER_CYCLE[len(rows) >= FEW_ROWS]
     part = X[rows]
-    few = Serial(RowShards(part, model.likelihood, 1))
+    few = Serial(short.recipe(part))
     try:
         (completed,) = few.map(LabelShard.completed)
         filled = part if completed is None else completed

@@ -1,0 +1,87 @@
+"""Which device computes: a name becomes a device of torch, or one sentence says why there is none.
+
+Where TRITON_INTERPRET=1 is set, "cuda" is Triton's interpreter on the CPU: slow, and the same code. Tests run it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from functools import cache, wraps
+from importlib.util import find_spec
+from threading import Lock
+from typing import Any, TypeVar
+
+AUTO, CUDA = "auto", "cuda"
+INSTALL = 'pip install "unbounded[gpu]"'
+_TURN = Lock()
+
+Launcher = TypeVar("Launcher", bound=Callable[..., Any])
+
+
+def kind_of(name: str) -> str:
+    """Which of a model's kernels runs there: "cuda:1" is one of "cuda"."""
+    return name.split(":")[0]
+
+
+def interpreted() -> bool:
+    return os.environ.get("TRITON_INTERPRET") == "1"
+
+
+@cache
+def missing() -> str | None:
+    """What is missing for a GPU, in one sentence; None: nothing."""
+    if find_spec("torch") is None or find_spec("triton") is None:
+        return f"device='cuda' needs PyTorch and its Triton: {INSTALL}."
+    if interpreted():
+        return None
+    import torch
+
+    return None if torch.cuda.is_available() else "device='cuda' needs an NVIDIA GPU, and torch finds none here."
+
+
+def check(name: Any, kinds: Iterable[str]) -> None:
+    """Refuse a device that no kernel is for, or that is not there."""
+    kinds = sorted(kinds)
+    if not isinstance(name, str) or kind_of(name) not in kinds or (":" in name and kind_of(name) != CUDA):
+        more = ", or a GPU by number, such as 'cuda:1'" if CUDA in kinds else ""
+        raise ValueError(f"device must be one of {kinds}{more}, got {name!r}.")
+    if kind_of(name) == CUDA:
+        found(name)
+
+
+def resolve(name: Any, kinds: Iterable[str]) -> Any:
+    """The device that "auto" means here: a GPU if there is one, and a kernel for it."""
+    if name != AUTO:
+        return name
+    return "cpu" if CUDA not in kinds or missing() or interpreted() else CUDA
+
+
+def found(name: str) -> Any:
+    """The device of torch."""
+    problem = missing()
+    if problem:
+        raise ValueError(problem)
+    import torch
+
+    number = name.partition(":")[2]
+    if number and not number.isdecimal():
+        raise ValueError(f"device must be 'cuda' or a GPU by number, such as 'cuda:1', got {name!r}.")
+    if interpreted():
+        return torch.device("cpu")
+    if int(number or 0) >= torch.cuda.device_count():
+        raise ValueError(f"device={name!r} is not there: torch finds {torch.cuda.device_count()} GPU(s).")
+    return torch.device(CUDA, int(number or 0))
+
+
+def launches(function: Launcher) -> Launcher:
+    """For functions that launch kernels: the interpreter runs one at a time, whatever the number of threads."""
+    if not interpreted():
+        return function
+
+    @wraps(function)
+    def in_turn(*arguments: Any) -> Any:
+        with _TURN:
+            return function(*arguments)
+
+    return in_turn  # type: ignore[return-value]

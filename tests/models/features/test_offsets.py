@@ -1,0 +1,90 @@
+"""Where the zero of the data is, how large they are and how precise: none of it changes what is found."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+from unbounded import BetaBernoulliFeatures, GammaPoissonFeatures, LinearGaussian
+from unbounded.models.features.point_estimate import FeatureDraw, point_estimate
+from unbounded.report.text import text
+
+RNG = np.random.default_rng(5)
+PARTS = 3.0 * np.repeat(np.eye(3), 2, axis=1)
+USED = (RNG.random((300, 3)) < 0.4).astype(int)
+NOISE = RNG.normal(size=(300, 6))
+X = USED @ PARTS + 0.3 * NOISE
+OWN = np.array([5.0, -40.0, 300.0, 0.0, 12.0, -7.0])  # another one in every column
+
+
+def features(rows, kind=BetaBernoulliFeatures, **options):
+    brief = {"n_chains": 1, "n_warmup": 30, "n_draws": 20, "n_snapshots": 6, "n_workers": 1, "random_state": 3}
+    return kind(**brief, **options).fit(rows)
+
+
+def found(fit):
+    """Loadings of features that matter, each as it has most in common with a true one, and the noise."""
+    large = fit.components_[[share > 0.05 for share in fit.assignments_.mean(0)]]
+    near = np.minimum(*(np.abs(sign * large[:, None] - PARTS).max(axis=2) for sign in (1, -1)))
+    assert len(large) == 3, fit.assignments_.mean(0)
+    assert sorted(near.argmin(axis=1)) == [0, 1, 2]
+    return near.min(axis=1).max(), float(fit.posterior_["sigma_x"].mean())
+
+
+@pytest.mark.parametrize(
+    ("offset", "kind", "options"),
+    [
+        (20.0, BetaBernoulliFeatures, {}),
+        (OWN, BetaBernoulliFeatures, {}),
+        (1e4, GammaPoissonFeatures, {}),
+        (1e6, BetaBernoulliFeatures, {"dtype": "float32"}),
+    ],
+    ids=["same", "own", "counts", "float32"],
+)
+def test_what_was_added_to_the_data_does_not_matter(offset, kind, options):
+    """The standard error of a loading is 0.04 and that of the noise 2%: five of them."""
+    fit = features(X + offset, kind, **options)
+    apart, noise = found(fit)
+    assert apart < 0.2
+    assert noise == pytest.approx(0.3, rel=0.1)
+    assert fit.posterior_["above_1%"].mean() < 4.5
+    rebuilt = fit.inverse_transform(fit.transform(X[:50] + offset)) - offset
+    assert np.abs(rebuilt - USED[:50] @ PARTS).mean() < 0.15
+
+
+def test_rows_without_features_may_be_zero():
+    likelihood = LinearGaussian(intercept=False)
+    fit = features(X, likelihood=likelihood)
+    assert (fit.intercept_ == 0.0).all()
+    assert found(fit)[0] < 0.2
+
+
+def test_the_noise_has_no_floor():
+    noise = 1e-4
+    fit = features(USED @ PARTS + noise * NOISE)
+    assert fit.posterior_["sigma_x"].values[0, -1] == pytest.approx(noise, rel=0.15)
+    line = next(line for line in text(fit).splitlines() if line.startswith("noise"))
+    assert f"{fit.posterior_['sigma_x'].values.mean():.4g}" in line
+
+
+def test_a_column_without_variation_is_said():
+    brief = {"n_warmup": 2, "n_draws": 4, "init": "one"}
+    with pytest.warns(UserWarning, match=r"columns without any variation \(2\)"):
+        BetaBernoulliFeatures(n_chains=1, n_workers=1, **brief).fit(np.insert(X[:40], 2, 7.0, axis=1))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="columns without")
+        BetaBernoulliFeatures(n_chains=1, n_workers=1, **brief).fit(X[:40])
+
+
+def test_draws_are_turned_as_the_reference_is():
+    """Counts, too: what a feature adds to a row is the same either way."""
+    Z, (one, two) = np.array([[0, 1], [1, 0], [2, 1], [0, 0]]), np.array([[1.0, 2.0], [3.0, -1.0]])
+    first = FeatureDraw(Z, np.array([one, two]), np.zeros((1, 2)), 1.0)
+    other = FeatureDraw(np.column_stack([Z[:, 1], 2 - Z[:, 0]]), np.array([two, -one]), 2.0 * one[None], 0.0)
+    estimate = point_estimate([first, other])
+    assert [own.tolist() for own in estimate.matches] in ([[0, 1], [1, 0]], [[1, 0], [0, 1]])
+    np.testing.assert_allclose(estimate.assignments @ estimate.components, Z @ [one, two], atol=1e-6)
+    np.testing.assert_allclose(other.turned(estimate.tops[1]).always, 0.0, atol=1e-12)
+    assert sum(tops.tolist().count(0) for tops in estimate.tops) == 3
