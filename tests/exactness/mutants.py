@@ -143,7 +143,6 @@ def battery() -> dict[str, Callable[[], Any]]:
         "eta": seats("words-eta", "sampled", GroupedRun("direct", Ghosts(), 2)),
         "base": seats("words-both", "fixed", GroupedRun("direct", Ghosts(1), 2, chains=60, rounds=400)),
         "base-tail": seats("words-both", "fixed", GroupedRun("direct", Ghosts(0), 1, chains=60, rounds=400)),
-        "sits-base": sits("words-both", "fixed", "direct", rounds=150),
         "buffet": columns("gaussian-3", "bb-1", 3, FeatureRun(Ghosts(0))),
         "buffet-2": columns("gaussian-3", "bb-2", 3, FeatureRun(Ghosts(0))),
         "order": columns("gaussian-holes", "bb-2", 3, FeatureRun(Ghosts(0), chains=400, rounds=400)),
