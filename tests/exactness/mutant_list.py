@@ -280,16 +280,8 @@ MUTANTS = [
         "chance[m] *= (2.0 if prior > 0 else 1.0)", "tokens",
     ),
     Mutant(
-        "jumps with words as if all had the same base", "of tables eta",
-        "return TableWords(hyper.eta * self.likelihood.base, self._frequent)", "sits-base",
-    ),
-    Mutant(
-        "new topics have all words alike, whatever the base", "sweep apart",
-        "apart = birth + flat", "base",
-    ),
-    Mutant(
         "private topics have all words alike", "weigh own",
-        "own = eta", "base",
+        "own = eta", "base-tail",
     ),
     Mutant(
         "topics that are drawn have words alike that they lack", "draw alike",

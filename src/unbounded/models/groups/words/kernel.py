@@ -252,7 +252,7 @@ def _move_tokens(rows, begin, end, finite, tail, around, keys):
             total += times[j] * phi[w, k]
         total -= itself  # mutant: sweep total
         usual, base = sums[w, 0], sums[w, 1]
-        apart = (birth + flat) * base  # mutant: sweep apart
+        apart = (birth + flat) * base
         if alive > 0 and (n_private > 0 or within[w] > 0):  # mutant: sweep near
             apart = birth * base + _weigh(finite, tail, near, w)
         aim = uniform(keys.label, rows.first + i) * (total + usual + apart)
