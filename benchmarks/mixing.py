@@ -20,13 +20,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import arviz as az
 import numpy as np
 from sklearn.cluster import KMeans
 from sklearn.mixture import BayesianGaussianMixture
 
 import unbounded as ub
 from travel import clusters, score
+from unbounded.chain.diagnostics import diagnose
 from unbounded.columns import describe
 from unbounded.engines import build
 from unbounded.likelihoods import Gaussian
@@ -101,8 +101,9 @@ def report(sampler: str, data: str, traces: list[Trace]) -> None:
     print(f"{data}, {sampler}: {length} draws of each chain", flush=True)
     for name in traces[0].scalars:
         draws = np.stack([trace.scalars[name][-length:] for trace in traces])
-        r_hat = float(az.rhat(draws)) if np.ptp(draws) > 0 else 1.0  # never moves, and is the same in all chains
-        ess = float(az.ess(draws))
+        r_hat, ess = 1.0, float(draws.size)  # of what never moves, and is the same in all chains
+        if np.ptp(draws) > 0:
+            r_hat, ess = diagnose(draws).r_hat, diagnose(draws).ess_bulk
         means = ", ".join(f"{value:.4g}" for value in draws.mean(1))
         verdict = "pass" if r_hat < 1.05 else "FAIL"
         print(
