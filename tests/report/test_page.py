@@ -295,3 +295,10 @@ def test_shares_of_topics_follow_the_draws():
     share = topics.spread(other, named)
     np.testing.assert_allclose(topics.sizes(np.bincount(other), share), [0.6, 0.25, 0.15])
     np.testing.assert_allclose(topics.sizes(np.bincount(named), topics.spread(named, named)), [0.5, 0.3, 0.2])
+
+
+@pytest.mark.parametrize("value", [1.3843868885550263, 0.0, -2e3, 1e-12])
+def test_what_is_constant_but_for_rounding_has_an_axis(value):
+    axis = svg.Range.around(np.array([value, np.nextafter(value, np.inf), np.nextafter(value, -np.inf)]), "entropy")
+    assert axis.low < value < axis.high
+    assert len(set(axis.labels())) == len(axis.ticks) >= 2

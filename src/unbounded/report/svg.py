@@ -43,7 +43,8 @@ class Range:
         finite = finite[np.isfinite(finite)]
         low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
         low = min(low, 0.0) if zero else low
-        room = 0.04 * (high - low) or 0.5 * max(1.0, 1e-3 * abs(high))
+        constant = high - low <= max(1e-9 * max(abs(low), abs(high)), 1e-300)  # but for rounding
+        room = 0.5 * max(1.0, 1e-3 * abs(high)) if constant else 0.04 * (high - low)
         low, high = (low if zero and low == 0.0 else low - room), high + room
         return cls(low, high, name, ticks(low, high, 5, whole))
 

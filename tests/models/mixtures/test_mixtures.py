@@ -65,7 +65,7 @@ def line():
     rng = np.random.default_rng(5)
     values = np.concatenate([rng.normal(0.0, 1.0, 40), rng.normal(2.5, 0.7, 30), rng.normal(7.0, 2.0, 20)])
     rows = values[rng.permutation(90)][:, None]
-    return mixture(n_snapshots=20, keep_assignments=True).fit(rows), rows
+    return mixture(n_snapshots=20, keep_assignments=True, loss="vi").fit(rows), rows
 
 
 # ---- conventions
