@@ -159,7 +159,7 @@ def fit(options: argparse.Namespace) -> None:
     for device, n_shards in (("cuda", 1), ("cuda", 1), ("cpu", 16)):
         chain = {"n_warmup": options.draws // 2, "n_draws": options.draws - options.draws // 2, "n_chains": 1}
         model = DirichletProcessMixture(
-            Gaussian(), device=device, dtype="float32", n_shards=n_shards, random_state=1, init="kmeans++",
+            Gaussian(), device=device, dtype="float32", n_shards=n_shards, random_state=1, init="grown",
             keep_assignments=5, **chain,
         )  # fmt: skip
         begin = time.perf_counter()
