@@ -160,7 +160,7 @@ def fit(options: argparse.Namespace) -> None:
         chain = {"n_warmup": options.draws // 2, "n_draws": options.draws - options.draws // 2, "n_chains": 1}
         model = DirichletProcessMixture(
             Gaussian(), device=device, dtype="float32", n_shards=n_shards, random_state=1, init="grown",
-            keep_assignments=5, **chain,
+            n_snapshots=5, **chain,
         )  # fmt: skip
         begin = time.perf_counter()
         model.fit(train)
