@@ -54,7 +54,7 @@ def test_what_does_not_run_there_is_refused_in_a_sentence(options, X, sentence):
 
 
 def test_other_models_say_where_they_run():
-    with pytest.raises(ValueError, match="device must be one of .*'reference'.*, got 'cuda'"):
+    with pytest.raises(ValueError, match=r"device must be one of .*'reference'.*, got 'cuda'"):
         Features(LinearGaussian(), device="cuda").fit(ROWS)
 
 
