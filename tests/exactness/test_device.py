@@ -51,16 +51,9 @@ def names(parameters: tuple) -> str:
     return f"{case}-{measure}-n{n}-{run}-open{opened}"
 
 
-@pytest.mark.parametrize("parameters", SHORT, ids=names)
-def test_the_law_of_a_sweep_agrees_with_enumeration(parameters):
-    case, measure, n, run, opened = parameters
-    with mirrored(opened) if not ON_GPU else few_open(opened):
-        verdict = check(problem(case, measure, n), run)
-    assert verdict.passed, str(verdict)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("parameters", LONG, ids=names)
+@pytest.mark.parametrize(
+    "parameters", [*SHORT, *(pytest.param(each, marks=pytest.mark.long) for each in LONG)], ids=names
+)
 def test_chains_agree_with_enumeration(parameters):
     """In the interpreter, the mirror stands in for most of it."""
     case, measure, n, run, opened = parameters

@@ -17,7 +17,7 @@ from unbounded.compiled.draws import uniform
 from unbounded.compiled.jit import jit
 from unbounded.likelihoods.base import Bound, Parameters
 from unbounded.models.groups.shard import Content, GroupShard, Tables, draw_tables
-from unbounded.models.labelled.labels import relabel
+from unbounded.models.labelled.labels import Labelled
 
 
 class Seating(NamedTuple):
@@ -45,22 +45,13 @@ def count_tables(seating: Seating, shard: GroupShard) -> Array:
 
 
 @dataclass(frozen=True)
-class TableShard:
+class TableShard(Labelled):
     """A shard of tables, as moves of mixtures see it."""
 
     index: int
     first: int  # the number of its first table among all tables
     data: Any
     labels: Array
-
-    def relabel(self, codes: Array) -> None:
-        relabel(self.labels, codes)
-
-    def labels_of(self, rows: Array) -> Array:
-        return self.labels[rows]
-
-    def members(self, codes: Array) -> Array:
-        return np.flatnonzero(np.isin(self.labels, codes))
 
 
 def table_shard(content: Content, shard: GroupShard, first: int) -> TableShard:

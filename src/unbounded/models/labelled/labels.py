@@ -51,7 +51,25 @@ class Rows(NamedTuple):
     first: int
 
 
-class LabelShard:
+class Labelled:
+    """Rows with one label each, as moves of whole atoms see them."""
+
+    labels: Array
+
+    def relabel(self, codes: Array) -> None:
+        """From here on, labels are in another code."""
+        relabel(self.labels, codes)
+
+    def labels_of(self, rows: Array) -> Array:
+        """Labels of some rows."""
+        return self.labels[rows]
+
+    def members(self, codes: Array) -> Array:
+        """Rows with one of these labels."""
+        return np.flatnonzero(np.isin(self.labels, codes))
+
+
+class LabelShard(Labelled):
     """Rows first .. first + n of the data, and their labels."""
 
     def __init__(self, index: int, first: int, data: Any, n_rows: int, imputed: Array):
@@ -75,18 +93,6 @@ class LabelShard:
     def coded(self, codes: Array) -> Array:
         """Labels in another code."""
         return codes[self.labels]
-
-    def relabel(self, codes: Array) -> None:
-        """From here on, labels are in another code."""
-        relabel(self.labels, codes)
-
-    def labels_of(self, rows: Array) -> Array:
-        """Labels of some rows."""
-        return self.labels[rows]
-
-    def members(self, codes: Array) -> Array:
-        """Rows with one of these labels."""
-        return np.flatnonzero(np.isin(self.labels, codes))
 
     def summary(self, n_shared: int, atoms: Atoms) -> Summary:
         """Its report; `owner` adds up to the number of the only shard that has rows of an atom, if it is one."""
