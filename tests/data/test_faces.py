@@ -28,20 +28,22 @@ def _example() -> ModuleType:
 
 
 def test_imputes_better_than_as_many_principal_components():
-    """600 faces, a tenth of the cells hidden, from 150 random features.
+    """300 faces, a tenth of the cells hidden, from 150 random features.
 
-    It takes this many: a feature is one bit where a component is a number, so that with few of both PCA imputes
-    better, and PCA's best number does so too; with many it overfits, features less (docs/features.md, "Faces").
+    A feature is one bit where a component is a number: with few of both PCA imputes better, and with its best number,
+    too; with many it overfits, features less (docs/features.md, "Faces"). So the test needs many for the rows there
+    are. Three seeds were looked at before the sizes were chosen: 0.079 in each, and 0.103 with 137 to 142 components.
     """
     faces = _example()
     X = faces.load(next(FOLDER.glob("*.npy")))
-    X = X[np.random.default_rng(1).permutation(len(X))[:600]]
+    X = X[np.random.default_rng(1).permutation(len(X))[:300]]
     mask = np.random.default_rng(0).random(X.shape) < 0.1
     hidden = np.where(mask, np.nan, X)
-    model = faces.features(150, len(X), 0, n_warmup=60, n_draws=40, n_snapshots=8).fit(X, holdout=mask)
+    model = faces.features(150, len(X), 0, n_warmup=20, n_draws=16, n_snapshots=8, n_chains=1).fit(X, holdout=mask)
     number = int(np.median(model.posterior_["n_features"]))
     error = faces.rmse(model.impute(hidden), X, mask)
     same = faces.rmse(faces.pca_impute(hidden, number), X, mask)
     print(f"{number} features: {error:.4f}; as many components: {same:.4f}")
     assert error < same
-    assert error < 0.4 * X.std(0).mean(), "far better than column means"
+    means = faces.rmse(np.broadcast_to(np.nanmean(hidden, 0), X.shape), X, mask)
+    assert error < 0.5 * means, "far better than column means"
