@@ -54,17 +54,15 @@ def entry_probability(measure, weight, z):
 def brute_force(known, measure, x, noise=None):
     """(p(x), posterior mean of the entries) by a sum over all patterns up to a large entry."""
     most, there = (1 if measure == "bernoulli" else 25), ~np.isnan(x)
-    total, mean = 0.0, np.zeros(2)
-    for z in product(range(most + 1), repeat=2):
-        p = np.prod([entry_probability(measure, w, k) for w, k in zip(known.weights, z, strict=True)])
-        if isinstance(known.scales, Scales):
-            cells = stats.norm(z @ known.loadings[:2] + BASE, np.sqrt(noise or known.scales.noise)).pdf(x)
-        else:
-            cells = stats.poisson(z @ known.loadings + known.scales.background).pmf(np.nan_to_num(x))
-        p *= np.prod(cells[there])
-        total += p
-        mean += p * np.array(z)
-    return total, mean / total
+    entries = np.arange(most + 1)
+    one, two = ([entry_probability(measure, weight, z) for z in entries] for weight in known.weights)
+    Z = np.array(list(product(entries, repeat=2)))
+    if isinstance(known.scales, Scales):
+        cells = stats.norm.pdf(x, Z @ known.loadings[:2] + BASE, np.sqrt(noise or known.scales.noise))
+    else:
+        cells = stats.poisson.pmf(np.nan_to_num(x), Z @ known.loadings + known.scales.background)
+    p = np.outer(one, two).ravel() * cells[:, there].prod(1)
+    return p.sum(), p @ Z / p.sum()
 
 
 def with_holes(likelihood, holes):
