@@ -302,7 +302,7 @@ class Case:
     @property
     def rows(self) -> Any:
         """Rows as the kernels see them."""
-        return filled(self.X, self.bound.imputed) if self.bound.imputes else self.X
+        return filled(self.X, self.bound.imputed) if self.bound.imputed.size else self.X
 
     def take(self, rows: Any) -> Any:
         return self.rows[rows]

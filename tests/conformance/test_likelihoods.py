@@ -63,7 +63,7 @@ def _logits(finite, family, data, size, terms, out, top):
 def probe(subject: Case, X, joins, leaves):
     bound, n = subject.bound, X.shape[0]
     out = np.zeros((6, LANES))
-    terms = np.ones((1 if bound.sparse else bound.n_terms + 1, LANES))
+    terms = np.ones((1 if bound.columns.sparse else bound.n_terms + 1, LANES))
     tail = bound.tail(2, LANES)
     _probe(bound.family(), tail, rows_of(X, 0, n), n, terms, np.asarray(joins, int), np.asarray(leaves, int), out)
     return out[:, :n], terms[:-1, :n]
@@ -139,7 +139,7 @@ def test_screen_is_an_upper_bound(subject):
     bound = subject.bound
     prior = bound.draw(np.zeros(n), np.zeros((n, bound.n_terms)), rng)
     wild = bound.simulate(prior, np.arange(n), rng)
-    for X in (subject.rows, sparse.csr_matrix(wild) if bound.sparse else wild):
+    for X in (subject.rows, sparse.csr_matrix(wild) if bound.columns.sparse else wild):
         for size in (1, 3, n):
             out, _ = probe(subject, X, rng.permutation(n)[:size], rng.permutation(n)[:0])
             assert (out[1] >= out[0] - 1e-6).all()
@@ -159,9 +159,9 @@ def check_logits(bound, parameters, log_weights, X):
     bias, eta = bound.natural(parameters)
     expected = (log_weights + bias)[:, None] + eta @ bound.terms(X).T
     n, atoms = X.shape[0], len(bias)
-    terms = np.ones((1 if bound.sparse else bound.n_terms + 1, LANES))
+    terms = np.ones((1 if bound.columns.sparse else bound.n_terms + 1, LANES))
     out, top = np.empty((atoms, LANES)), np.empty(LANES)
-    finite = bound.finite(parameters, log_weights, np.float64)
+    finite = labelled.finite_part(bound, "float64", parameters, log_weights)
     _logits(finite, bound.family(), rows_of(X, 0, n), n, terms, out, top)
     out, top = out[:, :n], top[:n]
     matters = expected > expected.max(0) - 39.0

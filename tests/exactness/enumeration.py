@@ -110,10 +110,10 @@ class Problem:
     @cached_property
     def holes(self) -> Array:
         """Positions (row, column) whose values are part of the chain's state."""
-        if not self.likelihood.imputes:
+        if not self.likelihood.imputed.size:
             return np.empty((0, 2), int)
         parts = getattr(self.likelihood, "parts", (self.likelihood,))
-        columns = np.concatenate([part.columns.index for part in parts if part.imputes])
+        columns = np.concatenate([part.columns.index for part in parts if part.imputed.size])
         holes = np.argwhere(np.isnan(self.X))
         return holes[np.isin(holes[:, 1], columns)]
 

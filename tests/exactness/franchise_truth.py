@@ -111,7 +111,7 @@ class Franchise:
     @cached_property
     def holes(self) -> Array:
         """Positions whose values are part of the chain's state."""
-        return np.argwhere(np.isnan(self.X)) if self.likelihood.imputes else np.empty((0, 2), int)
+        return np.argwhere(np.isnan(self.X)) if self.likelihood.imputed.size else np.empty((0, 2), int)
 
     @cached_property
     def nodes(self) -> tuple[Array, Array]:

@@ -33,14 +33,6 @@ class Bound(ABC):
         """The columns whose holes are part of the chain's state (those of others are skipped, which is exact)."""
         return np.empty(0, np.int64)
 
-    @property
-    def imputes(self) -> bool:
-        return len(self.imputed) > 0
-
-    @property
-    def sparse(self) -> bool:
-        return False
-
     @abstractmethod
     def terms(self, X: Array) -> Array:
         """[n, F]: the terms of rows (NumPy, for reference and small data)."""
@@ -78,11 +70,9 @@ class Bound(ABC):
     def natural(self, parameters: Parameters) -> tuple[Array, Array]:
         """(bias [K], eta [K, F]) with log f(x | k) = bias_k + eta_k . terms(x) + log_base(x)."""
 
-    def finite(self, parameters: Parameters, log_weights: Array, dtype: Any) -> Any:
-        """What `logits` takes: natural parameters, with bias and log weight in the last column (row, when sparse)."""
-        bias, eta = self.natural(parameters)
-        eta = np.concatenate([eta, (bias + log_weights)[:, None]], axis=1)
-        return np.ascontiguousarray(eta.T if self.sparse else eta, dtype=dtype)
+    def finite(self, eta: Array, parameters: Parameters, log_weights: Array) -> Any:
+        """What `logits` takes: natural parameters with weights, as they are or in a form that is quicker to use."""
+        return eta
 
     @abstractmethod
     def family(self, first: int = 0) -> tuple[Any, ...]:
@@ -148,14 +138,3 @@ def positive(value: Any, name: str, size: int | None = None) -> Any:
     if not (np.isfinite(array).all() and (array > 0).all()):
         raise ValueError(f"{name} must be positive and finite, got {value}.")
     return float(array) if size is None else array
-
-
-def repair(matrices: Array, lowest: float) -> Array:
-    """Symmetric matrices: where rounding pushed eigenvalues below the lowest one of the prior's part, lift them."""
-    scale = np.trace(matrices, axis1=1, axis2=2)
-    suspicious = np.flatnonzero(scale * 1e-10 > lowest)
-    for k in suspicious:
-        values, vectors = np.linalg.eigh(matrices[k])
-        if values[0] < 0.5 * lowest:
-            matrices[k] = (vectors * np.maximum(values, lowest)) @ vectors.T
-    return matrices

@@ -17,7 +17,7 @@ from scipy.special import gammaln, multigammaln
 
 from unbounded.arrays import Array
 from unbounded.columns import Columns
-from unbounded.likelihoods.base import Bound, Parameters, positive, repair, vector
+from unbounded.likelihoods.base import Bound, Parameters, positive, vector
 from unbounded.likelihoods.diagonal_gaussian import BoundDiagonalGaussian
 from unbounded.likelihoods.gaussian_compiled import (
     NEGLIGIBLE,
@@ -138,7 +138,7 @@ class BoundGaussian(Bound):
         scale = np.take(statistics, self._unpacked, axis=1)
         scale += self.scale0 + self.kappa0 * np.outer(self.mean0, self.mean0)
         scale -= pull[:, :, None] * pull[:, None, :]
-        return kappa, self.dof0 + counts, mean, repair(scale, self._lowest)
+        return kappa, self.dof0 + counts, mean, _repair(scale, self._lowest)
 
     def log_marginal(self, counts: Array, statistics: Array) -> Array:
         d = self.size
@@ -194,8 +194,7 @@ class BoundGaussian(Bound):
         bias = log_det - 0.5 * np.einsum("ki,ki->k", pull, mu)
         return bias, np.concatenate([quadratic, pull], axis=1)
 
-    def finite(self, parameters: Parameters, log_weights: Array, dtype: Any) -> Any:
-        eta = super().finite(parameters, log_weights, dtype)
+    def finite(self, eta: Array, parameters: Parameters, log_weights: Array) -> Any:
         if self.size == 2:
             return PlaneGaussian(eta)
         if self.size < STAGED_COLUMNS or not len(eta):
@@ -212,7 +211,7 @@ class BoundGaussian(Bound):
         for j, most in ((self.size // 4, 0.1), (self.size // 2, 0.3)):
             if _open_share(factor, offset, weight, parameters["mean"] @ rotation.T, j) < most:
                 parts = (factor, offset, rotation, _lead(factor, offset, weight, j), eta)
-                return StagedGaussian._make([*(np.ascontiguousarray(part, dtype=dtype) for part in parts), j])
+                return StagedGaussian._make([*(np.ascontiguousarray(part, dtype=eta.dtype) for part in parts), j])
         return eta
 
     def float32_error(self, parameters: Parameters) -> float:
@@ -333,3 +332,14 @@ def _lead(factor: Array, offset: Array, weight: Array, j: int) -> Array:
 
 def multigammaln_rows(a: Array, d: int) -> Array:
     return gammaln(a[:, None] - 0.5 * np.arange(d)).sum(1) + 0.25 * d * (d - 1) * math.log(math.pi)
+
+
+def _repair(matrices: Array, lowest: float) -> Array:
+    """Symmetric matrices: where rounding pushed eigenvalues below the lowest one of the prior's part, lift them."""
+    scale = np.trace(matrices, axis1=1, axis2=2)
+    suspicious = np.flatnonzero(scale * 1e-10 > lowest)
+    for k in suspicious:
+        values, vectors = np.linalg.eigh(matrices[k])
+        if values[0] < 0.5 * lowest:
+            matrices[k] = (vectors * np.maximum(values, lowest)) @ vectors.T
+    return matrices

@@ -55,10 +55,6 @@ class BoundMultinomial(Bound):
     def n_terms(self) -> int:
         return self.columns.size
 
-    @property
-    def sparse(self) -> bool:
-        return self.columns.sparse
-
     def _dense(self, X: Any) -> Array:
         return np.asarray(X.todense() if is_csr(X) else X)[:, self.columns.index]
 
@@ -99,7 +95,7 @@ class BoundMultinomial(Bound):
 
     def family(self, first: int = 0) -> tuple[Any, ...]:
         shape = (self.columns.index, first, self.prior, self.prior.sum())
-        return ((SparseMultinomialFamily if self.sparse else MultinomialFamily)(*shape),)
+        return ((SparseMultinomialFamily if self.columns.sparse else MultinomialFamily)(*shape),)
 
     def tail(self, slots: int, lanes: int) -> tuple[Any, ...]:
         return (MultinomialTail(np.zeros((slots, self.columns.size)), np.zeros(slots)),)

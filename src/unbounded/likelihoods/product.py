@@ -128,7 +128,7 @@ class BoundProduct(Bound):
         self, data: Array, holes: Array, labels: Array, parameters: Parameters, key: np.uint64, first: int
     ) -> None:
         for i, part in enumerate(self.parts):
-            if part.imputes:
+            if part.imputed.size:
                 part.impute(data, holes, labels, self._of(parameters, i), key ^ np.uint64(i), first)
 
     def log_predictive_missing(self, counts: Array, statistics: Array, X: Array) -> Array:
@@ -136,7 +136,7 @@ class BoundProduct(Bound):
         for part, s in zip(self.parts, self._slices(), strict=True):
             terms.append(
                 part.log_predictive_missing(counts, statistics[:, s], X)
-                if part.imputes
+                if part.imputed.size
                 else part.log_predictive(counts, statistics[:, s], X)
             )
         return np.sum(terms, axis=0)

@@ -74,7 +74,7 @@ class RowContent:
     def instantiate(
         self, hyper: GroupHyper, table: DishTable, chosen: ChosenAtoms, masses: Array, seed: RoundSeed, spread: Spread
     ) -> Instantiated:
-        imputes = self.likelihood.imputes
+        imputes = self.likelihood.imputed.size > 0
         usable = np.concatenate([chosen.mobile, chosen.frozen]) if chosen.lone else chosen.mobile
         drawn = np.concatenate([chosen.mobile, chosen.frozen, chosen.private]) if imputes else usable
         counts = table.counts[drawn].astype(float)
@@ -127,7 +127,7 @@ class RowContent:
     def predictives(self, draw: Draw, X: Any) -> Predictives:
         likelihood = self.likelihood
         counts, statistics = with_new(draw.counts.astype(float), draw.statistics)
-        if not likelihood.sparse and np.isnan(X).any():
+        if not likelihood.columns.sparse and np.isnan(X).any():
             likelihood, statistics = likelihood.with_holes(counts, statistics)
         logs = log_predictive(likelihood, counts, statistics, X)
         top = logs.max(axis=0)
@@ -240,7 +240,7 @@ def scratch_for(part: GroupPart, slots: int, typical: int) -> Scratch:
     """Room for a block of rows, of which there are typically so many in a row."""
     dense = isinstance(part.finite, np.ndarray)
     dtype = (part.finite if dense else part.finite[0]).dtype
-    terms = 0 if part.likelihood.sparse else part.likelihood.n_terms
+    terms = 0 if part.likelihood.columns.sparse else part.likelihood.n_terms
     lanes = labelled.lanes_for(typical, terms if dense else 0, 2 * part.usable, dtype.itemsize)
     return scratch(terms, part.usable, part.n_shared, slots, lanes, dtype)
 

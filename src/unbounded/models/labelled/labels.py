@@ -37,7 +37,15 @@ def finite_part(likelihood: Bound, dtype: str, parameters: Parameters, log_weigh
     """Weights and parameters in the form that compiled code takes."""
     # mutant: float32 safe
     safe = dtype == "float32" and likelihood.float32_error(parameters) < FLOAT32_TOLERANCE
-    return likelihood.finite(parameters, log_weights, np.float32 if safe else np.float64)
+    eta = linear_part(likelihood, np.float32 if safe else np.float64, parameters, log_weights)
+    return likelihood.finite(eta, parameters, log_weights)
+
+
+def linear_part(likelihood: Bound, dtype: Any, parameters: Parameters, log_weights: Array) -> Array:
+    """Natural parameters of atoms, with bias and log weight in the last column (row, when sparse)."""
+    bias, eta = likelihood.natural(parameters)
+    eta = np.concatenate([eta, (bias + log_weights)[:, None]], axis=1)
+    return np.ascontiguousarray(eta.T if likelihood.columns.sparse else eta, dtype)
 
 
 # ---- a shard and the codes of its labels

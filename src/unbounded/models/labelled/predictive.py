@@ -21,13 +21,13 @@ def log_predictive(likelihood: Bound, counts: Array, statistics: Array, X: Any) 
     out = np.empty((len(counts), n))
     family = likelihood.family()
     tail = likelihood.pack(np.asarray(counts, float), statistics, _LANES)
-    terms = np.ones((1 if likelihood.sparse else likelihood.n_terms + 1, _LANES))
+    terms = np.ones((1 if likelihood.columns.sparse else likelihood.n_terms + 1, _LANES))
     for start in range(0, n, _LANES):
         size = min(_LANES, n - start)
         block = np.empty((len(counts), _LANES))
         _predictive(family, tail, len(counts), Block(rows_of(X, start, start + size), 0, size, terms), block)
         out[:, start : start + size] = block[:, :size]
-    if likelihood.imputes and not is_csr(X):
+    if likelihood.imputed.size and not is_csr(X):
         holes = np.isnan(X[:, likelihood.columns.index]).any(axis=1)
         if holes.any():
             out[:, holes] = likelihood.log_predictive_missing(np.asarray(counts, float), statistics, X[holes])

@@ -24,7 +24,7 @@ from unbounded.likelihoods.base import Bound, Parameters
 from unbounded.likelihoods.gaussian import BoundGaussian
 from unbounded.models.labelled.device import DeviceShard, Held
 from unbounded.models.labelled.halves import Cuts, Halves, Sides
-from unbounded.models.labelled.labels import FLOAT32_TOLERANCE, Atoms, LabelShard, Rows
+from unbounded.models.labelled.labels import FLOAT32_TOLERANCE, Atoms, LabelShard, Rows, linear_part
 from unbounded.models.mixtures.kernel import FREE_SLOTS, CompiledLabels, Scope, sweep
 from unbounded.models.mixtures.message import MixturePart, SweepKeys
 from unbounded.randomness import stream
@@ -62,9 +62,9 @@ class DeviceLabels:
 
     def __post_init__(self) -> None:
         likelihood = self.likelihood
-        if likelihood.sparse:
+        if likelihood.columns.sparse:
             raise ValueError("device='cuda' takes dense rows; sparse ones run on device='cpu'.")
-        if likelihood.imputes:
+        if likelihood.imputed.size:
             raise ValueError("device='cuda' does not draw missing values of a full covariance; use device='cpu'.")
         if isinstance(likelihood, BoundGaussian) and likelihood.size > forms.MOST_COLUMNS:
             raise ValueError(f"device='cuda' takes full covariances of up to {forms.MOST_COLUMNS} columns.")
@@ -99,8 +99,8 @@ class DeviceLabels:
     def _on_cpu(self, parameters: Parameters, log_weights: Array, dtype: Any) -> Any:
         """For a few rows, what is fastest to make is fastest."""
         plain = self.quadratic and self.likelihood.columns.size > 2
-        make = Bound.finite if plain else type(self.likelihood).finite
-        return make(self.likelihood, parameters, log_weights, dtype)
+        eta = linear_part(self.likelihood, dtype, parameters, log_weights)
+        return eta if plain else self.likelihood.finite(eta, parameters, log_weights)
 
     def cells(self, X: Array) -> Array:
         """What the forms are forms of: columns, shifted and scaled, or all terms."""

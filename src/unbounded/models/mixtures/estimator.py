@@ -171,7 +171,7 @@ class MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
         for rows in row_blocks(X, _BLOCK):
             part = X[rows]
             likelihood, own = self._likelihood, sums
-            if not likelihood.sparse and np.isnan(part).any():
+            if not likelihood.columns.sparse and np.isnan(part).any():
                 likelihood, own = likelihood.with_holes(atoms, sums)
             yield rows, part, log_predictive(likelihood, atoms, own, part) + weights[:, None]
 

@@ -82,7 +82,7 @@ class HybridMixture(Mixture[PartitionMeasure]):
         roles = self._roles(hyper, counts, state.table.owner[live], plan, rng("ghosts"))
         usable = roles.usable(plan)
         weights, laws = self._weights(hyper, counts, roles, plan, rng("weights"))
-        imputes = self.likelihood.imputes
+        imputes = self.likelihood.imputed.size > 0
         drawn = np.concatenate([roles.mobile, roles.frozen, roles.private]) if imputes else usable
         parameters = draw_parameters(  # mutant: global step parameters
             self.likelihood, counts[drawn], statistics[drawn], len(roles.extra), len(roles.mobile), rng("parameters")

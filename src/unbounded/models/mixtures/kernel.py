@@ -127,7 +127,7 @@ class CompiledLabels:
 
     def halve(self, shard: LabelShard, cuts: Cuts, sides: Sides) -> Halves:
         likelihood = self.likelihood
-        if not likelihood.sparse and len(shard.labels) * likelihood.n_terms <= halves.FEW:
+        if not likelihood.columns.sparse and len(shard.labels) * likelihood.n_terms <= halves.FEW:
             return halves.halve_few(likelihood.terms(shard.data), shard.labels, shard.first, cuts, sides)
         return halves.halve(self.family, Rows(shard.data, shard.labels, shard.first), cuts, sides)
 
@@ -162,7 +162,7 @@ class CompiledLabels:
         """Room for blocks of so many rows that they stay in cache."""
         plain = isinstance(finite, np.ndarray)  # one matrix of natural parameters, and not what is faster
         dtype = (finite if plain else finite[0]).dtype
-        terms = 0 if self.likelihood.sparse else self.likelihood.n_terms
+        terms = 0 if self.likelihood.columns.sparse else self.likelihood.n_terms
         lanes = labelled.lanes_for(n_rows, terms if plain else 0, atoms, dtype.itemsize)
         return scratch(terms, atoms, slots, lanes, dtype)
 

@@ -71,7 +71,7 @@ class ReferenceLabels:
 
     def predictive(self, atoms: Atoms, X: Any) -> Array:
         log_p, likelihood = self.likelihood.log_predictive(*atoms, X), self.likelihood
-        if likelihood.imputes and not is_csr(X):
+        if likelihood.imputed.size and not is_csr(X):
             holes = np.isnan(X[:, likelihood.columns.index]).any(axis=1)
             log_p[:, holes] = likelihood.log_predictive_missing(*atoms, X[holes])
         return log_p

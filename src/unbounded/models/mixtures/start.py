@@ -163,8 +163,8 @@ def extend(model: Mixture[Any], engine: Engine, pilot: MixtureState, rng: np.ran
     finite = model.finite(parameters, np.log(counts))
     k = len(counts)
     closed = model.measure.closed_tail(pilot.hyper)
-    imputed = parameters if model.likelihood.imputes else None
-    none = {name: value[:0] for name, value in parameters.items()} if model.likelihood.imputes else None
+    imputed = parameters if model.likelihood.imputed.size else None
+    none = {name: value[:0] for name, value in parameters.items()} if model.likelihood.imputed.size else None
     shared = MixtureRound(0, pilot.hyper, finite, k, (closed, closed), imputed)
     own = MixtureShare(np.zeros(1, np.int32), k, 0, False, none)
     starter = replace(model, setup=replace(model.setup, seed=int(rng.integers(2**62)), sweeps=1))

@@ -109,7 +109,7 @@ class AsynchronousGroups(Groups):
         return View(GroupShare(NONE, 0, size, share, known, None), others)
 
     def local_step(self, shard: GroupShard, shared: GroupRound, own: Any) -> Summary:
-        if self.likelihood.imputes:
+        if self.likelihood.imputed.size:
             impute(self, shard, self._own(shard, n_numbers(shard.labels)), own.others, shared.round)
         part = self._part(shared, own.share)._replace(elsewhere=Atoms(*own.others))
         tail = self.kernel.sweep(shard, part, self.kernel.prepare(shard, part))

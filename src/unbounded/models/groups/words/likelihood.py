@@ -96,10 +96,6 @@ class BoundTokens(Bound):
     def n_terms(self) -> int:
         return self.columns.size
 
-    @property
-    def sparse(self) -> bool:
-        return True
-
     def at(self, hyper: GroupHyper) -> BoundTokens:
         return replace(self, eta=hyper.eta, base=hyper.base if self.learned else self.base)
 
@@ -187,8 +183,8 @@ class BoundTokens(Bound):
     def natural(self, parameters: Parameters) -> tuple[Array, Array]:
         return np.zeros(len(parameters["phi"])), np.log(parameters["phi"])
 
-    def finite(self, parameters: Parameters, log_weights: Array, dtype: Any) -> Any:
-        return LogTopics(np.ascontiguousarray((np.log(parameters["phi"]) + log_weights[:, None]).T, dtype))
+    def finite(self, eta: Array, parameters: Parameters, log_weights: Array) -> Any:
+        return LogTopics(np.ascontiguousarray((np.log(parameters["phi"]) + log_weights[:, None]).T, eta.dtype))
 
     def float32_error(self, parameters: Parameters) -> float:
         return float(np.finfo(np.float32).eps * -np.log(parameters["phi"]).min(initial=0.0))

@@ -64,7 +64,7 @@ class AsynchronousMixture(Mixture[PitmanYor]):
 
     def local_step(self, shard: LabelShard, shared: Any, own: Any) -> Summary:
         round_, hyper = shared
-        if self.likelihood.imputes:
+        if self.likelihood.imputed.size:
             impute(self, shard, self._own(shard, n_numbers(shard.labels)), own, round_)
         self._sweeps(shard, hyper, round_, own)
         return self._report(shard, n_numbers(shard.labels), 0)

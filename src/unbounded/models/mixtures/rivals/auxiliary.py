@@ -81,7 +81,7 @@ class Auxiliary(Mixture[PitmanYor]):
                 "auxiliary processors share out the concentration, which must be positive, got "
                 f"{self.measure.concentration}."
             )
-        if self.likelihood.imputes:
+        if self.likelihood.imputed.size:
             raise ValueError(
                 "auxiliary processors move rows, and missing values of this likelihood cannot move with them; fill "
                 "them or use another sampler."

@@ -26,7 +26,7 @@ def message(
     counts, statistics = state.table.counts[live].astype(float), state.table.statistics[live]
     rng = generator(model.seed, "parameters", state.round)
     parameters = draw_parameters(model.likelihood, counts, statistics, n - k, k, rng)
-    imputed = parameters if model.likelihood.imputes else None
+    imputed = parameters if model.likelihood.imputed.size else None
     none = None if imputed is None else {name: value[:0] for name, value in imputed.items()}
     shared = MixtureRound(state.round, hyper, model.finite(parameters, log_weights), n, (law, law), imputed)
     own = [MixtureShare(recode(state, numbered(state), p), n, 0, False, none) for p in range(model.n_shards)]

@@ -112,7 +112,7 @@ class Algorithm8Kernel:
 
     def pick(self, shard: LabelShard, rows: range, atoms: Array, candidates: Candidates, label_key: np.uint64) -> None:
         """The rows of a block choose; members and columns of the candidates change in place."""
-        sparse, likelihood = self.labels.likelihood.sparse, self.labels.likelihood
+        sparse, likelihood = self.labels.likelihood.columns.sparse, self.labels.likelihood
         slots = len(candidates.members) + candidates.auxiliary
         work = scratch(0 if sparse else likelihood.n_terms, len(atoms), slots, rows.step, np.float64)
         finite = np.ascontiguousarray(atoms.T) if sparse else atoms

@@ -201,7 +201,7 @@ class Subcluster(Mixture[PitmanYor]):
         shares = self.measure.half_log_weights(hyper, halves, rng("shares"))
         pairs = [slice(2 * k, 2 * k + 2) for k in range(len(counts))]
         finite = [self.finite({name: v[pair] for name, v in parts.items()}, shares[pair]) for pair in pairs]
-        kept = parameters if self.likelihood.imputes else None
+        kept = parameters if self.likelihood.imputed.size else None
         return Message(
             HalvesRound(state.round, hyper, self.finite(parameters, weights), finite, kept), [0] * self.n_shards
         )
