@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Protocol
 
 from unbounded.arrays import Arrays
 from unbounded.contracts import Gathered, Message, Recipe, Step, restore, state_of
+from unbounded.disk import put_away
 from unbounded.engines.local import Helpers, one_blas_thread
 from unbounded.engines.tree import Route
 from unbounded.engines.worker import (
@@ -157,10 +158,9 @@ class Remote:
 
     def save(self) -> list[Arrays]:
         began = time.monotonic()
-        parts = [part for answer in self._ask(self._entry(Map(state_of), None)) for part in answer.value]
+        answers = self._ask(self._entry(Map(state_of), None))
         self._patience = max(MOST_SECONDS, 20.0 * (time.monotonic() - began))
-        self._set_point(parts)
-        return parts
+        return self._set_point([part for answer in answers for part in answer.value])
 
     def load(self, parts: Sequence[Arrays]) -> None:
         self._ask(self._entry(Map(restore), parts))
@@ -200,9 +200,12 @@ class Remote:
         leaving = [route.early if added else 0 for route in self._routes]
         return _Entry(name_of(order), self._crew.pack(order, own, leaving))
 
-    def _set_point(self, parts: Sequence[Arrays]) -> None:
-        self._point, self._seconds = parts, 0.0
+    def _set_point(self, parts: Sequence[Arrays]) -> list[Arrays]:
+        """Where a new worker begins. It is read only when one dies, so large parts of it do not stay in memory."""
+        point: list[Arrays] = [{name: put_away(value) for name, value in part.items()} for part in parts]
+        self._point, self._seconds = point, 0.0
         self._log.clear()
+        return point
 
     def _past(self) -> list[_Entry]:
         """What makes a new worker what the lost one was."""
