@@ -36,7 +36,7 @@ LAYERS = (
 HEIGHT = {room: height for height, rooms in enumerate(LAYERS) for room in rooms}
 MODELS = ("models/mixtures", "models/features", "models/groups")
 
-ONLY = {"engines": {"contracts", "arrays", "options"}}
+ONLY = {"engines": {"contracts", "arrays", "disk", "options"}}
 EDGES_BETWEEN_MODELS = {("models/groups", "models/mixtures")}
 UPWARD = {("estimator", "report/page")}  # the method `report`, which imports the page when it is called
 DOORS = {"models/families", "public", "__init__"}  # who may reach into the folders of models

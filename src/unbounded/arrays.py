@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
 Arrays = Mapping[str, Array]
+
+ENTRIES = ("Z", "bits", "shape")  # names under which matrices of small integers are kept
 
 
 def is_csr(X: Any) -> bool:
@@ -32,3 +35,19 @@ def is_sparse(X: Any) -> bool:
 def block_rows(n_columns: int, sparse: bool = False) -> int:
     """Rows to go through at a time: few enough that a block of wide rows stays small, too (32 MB)."""
     return 8192 if sparse else max(1, min(65536, 2**22 // max(1, n_columns)))
+
+
+def packed_entries(Z: Array) -> dict[str, Array]:
+    """A matrix of small integers, to be kept: bytes of zeros and ones as bits, others in as few bytes as they need."""
+    largest = int(Z.max(initial=0))
+    if largest <= 1 and Z.dtype == np.uint8:
+        return {"bits": np.packbits(Z), "shape": np.array(Z.shape)}
+    return {"Z": Z.astype(np.uint8 if largest < 256 else np.int32)}
+
+
+def unpacked_entries(arrays: Arrays) -> Array:
+    """The matrix of which these were kept, by whatever version."""
+    if "Z" in arrays:
+        return arrays["Z"]
+    rows, columns = arrays["shape"].tolist()
+    return np.unpackbits(arrays["bits"], count=rows * columns).reshape(rows, columns)

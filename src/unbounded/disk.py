@@ -1,12 +1,21 @@
-"""Files that are whole or not there."""
+"""Files that are whole or not there, and large arrays in files that have no name."""
 
 from __future__ import annotations
 
+import mmap
 import os
+import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+LARGE = 2**20  # bytes from which on an array that is kept for later does not stay in memory
 
 
 def write_whole(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
@@ -32,3 +41,44 @@ def tidy(folder: Path) -> None:
     """Remove what writers that were killed have left behind; nobody else must be writing there."""
     for path in folder.rglob(".*.tmp"):
         path.unlink(missing_ok=True)
+
+
+# ---- arrays that need not be in memory
+
+
+class _Nameless(mmap.mmap):
+    """The memory of a file that nobody else sees."""
+
+
+def room(shape: tuple[int, ...], dtype: Any) -> Array:
+    """An empty array. A large one lies in a file without a name, in the system's folder for temporary files.
+
+    The system writes it out and reads it again as it sees fit, and frees it with the array, however the process ends.
+    Where that folder has no room, the array is in memory, as any other.
+    """
+    dtype = np.dtype(dtype)
+    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    if size >= LARGE:
+        try:
+            with tempfile.TemporaryFile() as file:
+                os.posix_fallocate(file.fileno(), 0, size)  # else a full disk would be a crash, when it is too late
+                return np.frombuffer(_Nameless(file.fileno(), size), dtype).reshape(shape)
+        except (OSError, AttributeError):
+            pass
+    return np.empty(shape, dtype)
+
+
+def put_away(array: Array) -> Array:
+    """The same array, a large one in such a file."""
+    if array.nbytes < LARGE or _is_away(array):
+        return array
+    away = room(array.shape, array.dtype)
+    away[...] = array
+    return away
+
+
+def _is_away(array: Array) -> bool:
+    base: Any = array
+    while isinstance(base, np.ndarray):
+        base = base.base
+    return isinstance(base.obj if isinstance(base, memoryview) else base, _Nameless)

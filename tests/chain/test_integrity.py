@@ -93,7 +93,7 @@ def change_a_setting(run):
 
 def come_from_the_future(run):
     path = run / "chain-0" / "checkpoint.ub"
-    path.write_bytes(path.read_bytes().replace(b"unbounded 1", b"unbounded 2", 1))
+    path.write_bytes(path.read_bytes().replace(b"unbounded 2", b"unbounded 9", 1))
     return "written by a later version"
 
 

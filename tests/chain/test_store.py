@@ -303,7 +303,7 @@ def test_the_files_are_what_the_documentation_says(run):
     assert len(labels) == len(draws)
     assert [len(np.unique(row)) for row in labels] == [draw["n_clusters"] for draw in draws]
     magic, digest, payload = (run / "chain-0" / "checkpoint.ub").read_bytes().split(b"\n", 2)
-    assert magic == b"unbounded 1"
+    assert magic == b"unbounded 2"
     assert len(digest) == 64
     with np.load(io.BytesIO(payload), allow_pickle=False) as arrays:
         assert any("labels" in name for name in arrays.files)

@@ -24,6 +24,23 @@ def said(gathered):
     return gathered.shared["sum"].tobytes(), [part["own"].tobytes() for part in gathered.private]
 
 
+def lives_through_sums(engine, folder, deaths):
+    """Workers that die as they add up, for themselves or with others: those of the tree who add so many shards."""
+    serial, marker = Serial(toys.Rows(X, P)), folder / "deadly"
+    try:
+        for deadly, message in zip(deaths, messages(len(deaths)), strict=True):
+            marker.touch()
+            gathered = engine.run(toys.advance_fragile, Message((marker, deadly, message.shared), message.own))
+            assert not marker.exists(), "nobody died"
+            same = serial.run(toys.advance, message)
+            assert gathered.shared["sum"].value.tobytes() == same.shared["sum"].tobytes()
+            assert [part["own"].tobytes() for part in gathered.private] == [
+                part["own"].tobytes() for part in same.private
+            ]
+    finally:
+        serial.close()
+
+
 def index_and(shard, own):
     return shard.index, own
 

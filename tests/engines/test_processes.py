@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import toys
-from contract import P, X, messages, said
+from contract import P, X, lives_through_sums, messages, said
 
 from unbounded import EngineError, engines
 from unbounded.contracts import Message
@@ -81,6 +81,11 @@ def test_blocks_arrays_and_errors(processes):
         assert "worker 1" in notes
         assert "toys.py" in notes
     assert processes.map(toys.pid) == pids
+
+
+def test_deaths_while_sums_are_added(processes, tmp_path):
+    """The worker of the first two shards adds them, those of the other one, and the last shard."""
+    lives_through_sums(processes, tmp_path, [2, 4, 5, 5])
 
 
 def test_save_and_load(processes):

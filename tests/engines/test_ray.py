@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import toys
-from contract import P, X, conforms, messages, said
+from contract import P, X, conforms, lives_through_sums, messages, said
 from fits import FITS, everything
 from test_engines import every_chain, kill_and_compare, mixture_chain, tell
 from test_processes import advanced, alive, script, wait_for
@@ -141,6 +141,9 @@ class TestActors:
             assert "worker 2" in notes
             assert "toys.py" in notes
         assert engine.map(toys.pid) == pids
+
+    def test_deaths_while_sums_are_added(self, engine, tmp_path):
+        lives_through_sums(engine, tmp_path, [4, 5])
 
     def test_killed_with_and_without_a_past(self, engine, monkeypatch):
         monkeypatch.setattr(recovery, "MOST_ORDERS", 4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from unbounded.engines.local import Sum
+from unbounded.engines.tree import Sum, routes
 
 
 def plain(parts):
@@ -20,18 +21,29 @@ def plain(parts):
     return parts[0]
 
 
-def through_workers(parts, blocks):
-    """Each adds what it can, and passes on few nodes; they may come in any order."""
-    n = len(parts)
-    driver = Sum(n)
-    for start, stop in blocks:
-        worker = Sum(n)
-        for p in range(start, stop):
-            worker.add((p, p + 1), parts[p])
-        assert len(worker.nodes) <= 2 * n.bit_length()
-        for node, value in worker.nodes.items():
-            driver.add(node, value)
-    return driver.total
+def through_workers(parts, edges, order=None):
+    """Each adds what it can, and sends the rest to whoever holds the other half; messages arrive in any order."""
+    n, ways = len(parts), routes(len(parts), [range(*edge) for edge in pairwise(edges)])
+    sums, came, post = [Sum(n) for _ in ways], [0] * len(ways), []
+
+    def send(w, most):
+        ready = [node for node in sums[w].nodes if node in ways[w].leaving]
+        assert len(ready) == most
+        post.extend((ways[w].leaving[node], node, sums[w].nodes.pop(node)) for node in ready)
+
+    for w, way in enumerate(ways):
+        for p in way.block:
+            sums[w].add((p, p + 1), parts[p])
+        assert len(sums[w].nodes) <= 2 * n.bit_length()
+        assert all(to < w for to in way.leaving.values()), "nobody waits in a circle"
+        send(w, way.early)
+    while post:
+        to, node, value = post.pop(order.integers(len(post)) if order else 0)
+        came[to] += 1
+        sums[to].add(node, value)
+        send(to, ways[to].late if came[to] == ways[to].expected else 0)
+    assert came == [way.expected for way in ways]
+    return sums[0].total
 
 
 @st.composite
@@ -47,8 +59,27 @@ def test_every_partition_gives_the_bits_of_the_plain_tree(blocks, seed):
     n, edges = blocks
     rng = np.random.default_rng(seed)
     values = rng.normal(size=(n, 3)) * 10.0 ** rng.integers(-12, 12, size=(n, 3))
-    added = through_workers([{"a": v} for v in values], rng.permutation(list(pairwise(edges))).tolist())
+    added = through_workers([{"a": v} for v in values], edges, rng)
     assert added["a"].tobytes() == plain(list(values)).tobytes()
+
+
+def test_a_worker_hears_from_few_others():
+    """Eight workers with a node each: the first receives three of seven messages, each other one sends one."""
+    ways = routes(64, [range(8 * w, 8 * w + 8) for w in range(8)])
+    assert [way.expected for way in ways] == [3, 0, 1, 0, 2, 0, 1, 0]
+    assert [list(way.leaving.values()) for way in ways] == [[], [0], [0], [2], [0], [4], [4], [6]]
+
+
+def test_threads_that_add_at_once_give_the_same_bits():
+    values = np.random.default_rng(0).normal(size=(64, 1000)) * 10.0 ** np.arange(64)[:, None]
+    whole = Sum(64)
+    with ThreadPoolExecutor(8) as pool:
+        list(
+            pool.map(
+                lambda p: whole.add((p, p + 1), {"a": values[p]}), np.random.default_rng(1).permutation(64).tolist()
+            )
+        )
+    assert whole.total["a"].tobytes() == plain(list(values)).tobytes()
 
 
 @pytest.mark.parametrize("edges", [(0, 7), (0, 2, 3, 7), (0, 5, 7)])
@@ -58,7 +89,7 @@ def test_anything_that_adds_up(edges):
         {"number": float(x), "matrix": sparse.random(4, 5, 0.4, "csr", random_state=i)}
         for i, x in enumerate(rng.normal(size=7))
     ]
-    whole = through_workers(parts, pairwise(edges))
+    whole = through_workers(parts, edges)
     assert whole["number"] == plain([part["number"] for part in parts])
     expected = plain([part["matrix"] for part in parts])
     assert (whole["matrix"].toarray() == expected.toarray()).all()

@@ -68,5 +68,25 @@ def die(shard, shared, own):
     return Summary({"sum": np.zeros(1)}, {})
 
 
+class Fragile:
+    """A sum that kills whoever adds up so many shards, as long as there is a file of this name."""
+
+    def __init__(self, path, value, shards, deadly):
+        self.path, self.value, self.shards, self.deadly = path, value, shards, deadly
+
+    def __add__(self, other):
+        shards = self.shards + other.shards
+        if shards == self.deadly and self.path.exists():
+            self.path.unlink()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return Fragile(self.path, self.value + other.value, shards, self.deadly)
+
+
+def advance_fragile(shard, shared, own):
+    path, deadly, message = shared
+    summary = advance(shard, message, own)
+    return Summary({"sum": Fragile(path, summary.shared["sum"], 1, deadly)}, summary.private)
+
+
 def sleep(shard):
     time.sleep(60)

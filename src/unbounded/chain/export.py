@@ -13,6 +13,7 @@ import xarray as xr
 from unbounded.arrays import Array
 from unbounded.chain.convergence import Check, check
 from unbounded.chain.run import Chain
+from unbounded.disk import room
 
 FLAG = "NOT EXACT: these draws come from a sampler or a rule that does not leave the posterior invariant."
 
@@ -27,18 +28,24 @@ def to_dataset(chains: Sequence[Chain]) -> xr.Dataset:
     }
     kept = [chain.assignments for chain in chains]
     if n_draws and all(assignment is not None for assignment in kept):
-        whole = np.stack([_stack(assignment[:n_draws], kept) for assignment in kept if assignment is not None])
+        whole = _stack([assignment[:n_draws] for assignment in kept if assignment is not None])
         data["assignments"] = (("chain", "draw", "row", "feature")[: whole.ndim], whole)
     coords = {"chain": np.arange(len(chains)), "draw": np.arange(n_draws)}
     return xr.Dataset(data, coords, {"exact": int(all(chain.exact for chain in chains))})
 
 
-def _stack(draws: Sequence[Array], everything: Sequence[Sequence[Array] | None]) -> Array:
-    """Labels of draws as they are; matrices Z padded with zeros to the widest of all chains."""
-    if draws[0].ndim == 1:
-        return np.stack(draws)
-    widest = max(Z.shape[1] for chain in everything for Z in chain or ())
-    return np.stack([np.pad(Z, ((0, 0), (0, widest - Z.shape[1]))) for Z in draws])
+def _stack(chains: Sequence[Sequence[Array]]) -> Array:
+    """Labels of draws as they are; matrices Z padded with zeros to the widest of all. Many of them lie on the disk."""
+    sizes = [draw.shape for chain in chains for draw in chain]
+    dtype = np.result_type(*{draw.dtype for chain in chains for draw in chain})
+    whole = room((len(chains), len(chains[0]), *(max(size) for size in zip(*sizes, strict=True))), dtype)
+    for c, chain in enumerate(chains):
+        for d, draw in enumerate(chain):
+            used = tuple(slice(size) for size in draw.shape)
+            if draw.shape != whole[c, d].shape:
+                whole[c, d] = 0
+            whole[c, d][used] = draw
+    return whole
 
 
 def to_arviz(posterior: xr.Dataset) -> Any:

@@ -17,6 +17,7 @@ from unbounded.arrays import Array
 from unbounded.chain.progress import Report
 from unbounded.chain.store import ChainStore, RunError, warn_of_other_versions
 from unbounded.contracts import Engine, Model, State, StateT
+from unbounded.disk import put_away
 from unbounded.round import Clock, rounds
 
 
@@ -138,9 +139,9 @@ def _record(
         store.append_draw(draw, scalars, kept)
     chain.draws.append(scalars)
     if chain.assignments is not None and kept is not None:
-        chain.assignments.append(kept)
+        chain.assignments.append(put_away(kept))
     if whole is not None:
-        chain.snapshots[draw] = whole
+        chain.snapshots[draw] = {name: put_away(value) for name, value in whole.items()}
     for passed in [d for d in chain.snapshots if not length.is_snapshot(d, draw + 1)]:
         del chain.snapshots[passed]
         if store:

@@ -18,7 +18,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
 import warnings
@@ -30,14 +29,15 @@ from typing import IO, Any
 
 import numpy as np
 
-from unbounded.arrays import Array, Arrays
+from unbounded.arrays import Array, Arrays, packed_entries, unpacked_entries
 from unbounded.chain.versions import versions
-from unbounded.disk import write_whole
+from unbounded.disk import put_away, room, write_whole
 from unbounded.round import PHASES, Clock
 
 GROWS = ("n_draws", "max_draws")  # what may change when a run goes on
 
-_MAGIC = b"unbounded 1\n"
+_MAGIC = b"unbounded 2\n"
+_KNOWN = (b"unbounded 1\n", _MAGIC)  # 1: matrices Z as bytes, labels in four of them
 
 
 class RunError(RuntimeError):
@@ -49,14 +49,36 @@ class RunWarning(UserWarning):
 
 
 def write_arrays(path: Path, arrays: Arrays) -> str:
-    """Returns the digest of the content."""
-    payload = io.BytesIO()
-    named: dict[str, Any] = {name.replace("/", "|"): value for name, value in arrays.items()}
-    np.savez(payload, allow_pickle=False, **named)
-    content = payload.getbuffer()
-    digest = hashlib.sha256(content).hexdigest()
-    _write(path, lambda file: file.writelines((_MAGIC, digest.encode() + b"\n", content)))
-    return digest
+    """Returns the digest of the content, which is nowhere in memory."""
+    digest = hashlib.sha256()
+
+    def write(file: IO[bytes]) -> None:
+        file.write(_MAGIC + b"0" * 64 + b"\n")
+        named: dict[str, Any] = {name.replace("/", "|"): value for name, value in arrays.items()}
+        sink: Any = _Digested(file, digest)
+        np.savez(sink, allow_pickle=False, **named)
+        file.seek(len(_MAGIC))
+        file.write(digest.hexdigest().encode())
+
+    _write(path, write)
+    return digest.hexdigest()
+
+
+class _Digested:
+    """A file that can only be written on, and what is written is digested."""
+
+    def __init__(self, file: IO[bytes], digest: Any):
+        self._file, self._digest = file, digest
+
+    def write(self, content: Any) -> int:
+        self._digest.update(content)
+        return self._file.write(content)
+
+    def read(self, size: int = -1) -> bytes:
+        """By this NumPy knows a file."""
+        raise OSError("it can only be written on")
+
+    def flush(self) -> None: ...
 
 
 def _write(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
@@ -82,20 +104,27 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_arrays(path: Path) -> dict[str, Array]:
+    """Large arrays come from the disk when they are looked at."""
     try:
-        content = path.read_bytes()
+        with open(path, "rb") as file:
+            _check_content(path, file)
+            file.seek(len(_MAGIC) + 65)
+            with np.load(file, allow_pickle=False) as content:
+                return {name.replace("|", "/"): put_away(content[name]) for name in content.files}
     except OSError as error:
         raise RunError(f"could not read {path}: {error.strerror or error}.") from error
-    magic, digest = len(_MAGIC), 65
-    payload = content[magic + digest :]
-    if content[:magic] != _MAGIC and content.startswith(b"unbounded "):
+
+
+def _check_content(path: Path, file: IO[bytes]) -> None:
+    magic, said, digest = file.read(len(_MAGIC)), file.read(65), hashlib.sha256()
+    if magic not in _KNOWN and magic.startswith(b"unbounded "):
         raise RunError(f"{path} was written by a later version of unbounded; go on with that one.")
-    if content[:magic] != _MAGIC:
+    if magic not in _KNOWN:
         raise RunError(f"{path} was not written by this program; point to a run directory of `unbounded fit`.")
-    if hashlib.sha256(payload).hexdigest().encode() + b"\n" != content[magic : magic + digest]:
+    while part := file.read(2**20):
+        digest.update(part)
+    if digest.hexdigest().encode() + b"\n" != said:
         raise RunError(f"{path} is damaged (its checksum does not match); restore it from a backup or fit again.")
-    with np.load(io.BytesIO(payload), allow_pickle=False) as file:
-        return {name.replace("|", "/"): file[name] for name in file.files}
 
 
 class RunStore:
@@ -247,7 +276,8 @@ class ChainStore:
         if assignments is not None and assignments.ndim == 1:
             self._append("assignments.bin", np.ascontiguousarray(assignments, dtype="<i4").tobytes())
         if assignments is not None and assignments.ndim == 2:
-            self._save_whole("assignments", draw, {"Z": assignments})
+            small = assignments.dtype == np.uint8
+            self._save_whole("assignments", draw, packed_entries(assignments) if small else {"Z": assignments})
 
     def _append(self, name: str, content: bytes) -> None:
         try:
@@ -282,12 +312,16 @@ class ChainStore:
         """Those of the first `count` draws: labels, or matrices Z."""
         path = self.path / "assignments.bin"
         if not path.exists() and self._all_numbered("assignments"):
-            return [read_arrays(self._name("assignments", draw))["Z"] for draw in range(count)]
+            files = (self._name("assignments", draw) for draw in range(count))
+            return [put_away(unpacked_entries(read_arrays(path))) for path in files]
         if count == 0:
             return []
         if not path.exists() or path.stat().st_size < 4 * n_rows * count:
             raise RunError(f"{path} has fewer draws than the checkpoint; the run directory is damaged.")
-        return list(np.fromfile(path, dtype="<i4", count=n_rows * count).reshape(count, n_rows))
+        whole = room((count, n_rows), "<i4")
+        with open(path, "rb") as file:
+            file.readinto(whole.reshape(-1).view(np.uint8).data)
+        return list(whole)
 
     def rewind(self, count: int, n_rows: int) -> list[dict[str, float]]:
         """Cut everything back to the draws that the checkpoint knows: the rest will be made again, bit for bit."""

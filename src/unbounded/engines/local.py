@@ -1,7 +1,6 @@
 """Engines on one machine that share memory with the driver: serial, and threads (kernels release the GIL).
 
-And what every engine has: one BLAS thread, helpers for the driver, and the fixed binary tree over shard index along
-which summaries are added, so that rounding never depends on who worked when, nor on how many workers there are.
+And what every engine has: one BLAS thread, and helpers for the driver.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import repeat
+from itertools import count
 from typing import Any, ClassVar
 
 import scipy.linalg  # noqa: F401  (loads the BLAS that compiled code calls, so that the limit below reaches it)
@@ -17,8 +16,7 @@ from threadpoolctl import threadpool_limits
 
 from unbounded.arrays import Arrays
 from unbounded.contracts import Gathered, Message, Part, Recipe, Step, restore, state_of
-
-Node = tuple[int, int]  # of the fixed tree, by its shards
+from unbounded.engines.tree import Sum
 
 
 def one_blas_thread() -> Any:
@@ -57,10 +55,14 @@ class Serial:
         return list(self._each(function, self._shards, *([] if own is None else [own])))
 
     def run(self, step: Step, message: Message) -> Gathered:
-        added, private = Sum(len(self._shards)), []
-        for p, summary in enumerate(self._each(step, self._shards, repeat(message.shared), message.own)):
+        added = Sum(len(self._shards))
+
+        def work(p: int, shard: Any, own: Any) -> Arrays:
+            summary = step(shard, message.shared, own)
             added.add((p, p + 1), summary.shared)
-            private.append(summary.private)
+            return summary.private
+
+        private = list(self._each(work, count(), self._shards, message.own))
         return Gathered(added.total, private)
 
     def save(self) -> list[Arrays]:
@@ -91,42 +93,3 @@ class Threads(Serial):
 def available_cores() -> int:
     """Cores that this process may use, which in containers can be fewer than the machine has."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-class Sum:
-    """Nodes of the tree of P shards, siblings added: never more than a few at a time where shards come in order.
-
-    A node is named by the shards (start, stop) under it. Its children are the first half, whose size is a power of two,
-    and the rest. Whoever holds some nodes adds those that are siblings, as soon as both are there, and passes on what
-    is left.
-    """
-
-    def __init__(self, n_shards: int):
-        self.n_shards = n_shards
-        self.nodes: dict[Node, Arrays] = {}
-
-    def add(self, node: Node, value: Arrays) -> None:
-        """A shard p is the node (p, p + 1)."""
-        start, stop = node
-        size = 1 << (stop - start - 1).bit_length()
-        while size < self.n_shards:
-            left = start - start % (2 * size)
-            middle = left + size
-            if middle < self.n_shards:  # else the parent has no other child
-                sibling = (left, middle) if start == middle else (middle, min(middle + size, self.n_shards))
-                if sibling not in self.nodes:
-                    break
-                other = self.nodes.pop(sibling)
-                value = _plus(other, value) if start == middle else _plus(value, other)
-            start, size = left, 2 * size
-        self.nodes[start, min(start + size, self.n_shards)] = value
-
-    @property
-    def total(self) -> Arrays:
-        """Of all shards, which must be there."""
-        (whole,) = self.nodes.values()
-        return whole
-
-
-def _plus(a: Arrays, b: Arrays) -> Arrays:
-    return {name: value + b[name] for name, value in a.items()}

@@ -3,7 +3,8 @@
     mpiexec -n 4 unbounded fit dp data.npy --out run --engine mpi
     mpiexec -n 4 python -m unbounded.engines.mpi script.py arguments
 
-An order travels once, by broadcast; own parts and answers go from rank to rank. Whoever waits sleeps, so that ranks may
+An order travels once, by broadcast; own parts and answers go to and from rank 0, nodes of the tree from rank to rank.
+Whoever waits sleeps, so that ranks may
 be more than cores. When a rank dies, MPI ends the job: there is nothing to recover here, the run directory is enough.
 """
 
@@ -27,7 +28,23 @@ from unbounded.contracts import Gathered, Message, Recipe, Step, restore, state_
 from unbounded.engines import post
 from unbounded.engines.local import Helpers, one_blas_thread
 from unbounded.engines.recovery import EngineError
-from unbounded.engines.worker import Build, Map, Order, Run, Worker, blocks, failure, gather, name_of, parts_of, settled
+from unbounded.engines.tree import Node
+from unbounded.engines.worker import (
+    Add,
+    Answer,
+    Build,
+    Failure,
+    Map,
+    Order,
+    Reduced,
+    Run,
+    Worker,
+    assign,
+    failure,
+    name_of,
+    parts_of,
+    settled,
+)
 
 _SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")  # what launchers say
 
@@ -43,6 +60,7 @@ class _World:
                 f"engine='mpi' needs mpi4py and an MPI library: pip install 'unbounded[mpi]' ({error})."
             ) from None
         self.comm = MPI.COMM_WORLD.Dup()  # nobody else's messages
+        self.tree = self.comm.Dup()  # its messages are for those who add up
         self.rank, self.size = self.comm.rank, self.comm.size
         self.served = self.size == 1
         self.torn = False
@@ -54,11 +72,11 @@ class _World:
                 "than mpi4py's."
             )
 
-    def ask(self, thing: Any, own: Sequence[Any], here: Callable[[], Any]) -> list[Any]:
+    def ask(self, engine: int, order: Order, own: Sequence[Any], here: Callable[[], Any]) -> list[Any]:
         """The answers of all ranks; here: that of rank 0."""
-        packed = post.pack(thing, own)
+        packed = post.pack((engine, order), own)
         with self._whole():
-            post.broadcast(self.comm, packed)
+            post.broadcast(self.comm, engine if isinstance(order, Run) else None, packed)
             answers = {0: here()}
             while len(answers) < self.size:
                 rank, answer = post.receive(self.comm)
@@ -68,7 +86,7 @@ class _World:
     def tell(self, thing: Any) -> None:
         """Said to all ranks, without waiting for an answer."""
         with self._whole():
-            post.broadcast(self.comm, post.pack(thing, [None] * self.size))
+            post.broadcast(self.comm, None, post.pack(thing, [None] * self.size))
 
     @contextmanager
     def _whole(self) -> Iterator[None]:
@@ -92,18 +110,49 @@ class _World:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         workers: defaultdict[int, Worker] = defaultdict(Worker)
         while True:
+            added, opened = post.attend(self.comm)  # added: by the workers of which engine, if it is a step
             try:
-                said, own = post.attend(self.comm)
+                said, own = opened()
                 if said is None:
                     return
                 engine, order = said
                 if order is None:  # the engine is closed
                     workers.pop(engine, None)
                     continue
-                answer = workers[engine].handle(order, own)
+                answer: Answer | Failure = workers[engine].handle(order, own)
             except Exception as error:
                 answer = failure(error)
-            post.send(self.comm, answer)
+            if added is not None:
+                answer = self.add_up(workers[added], answer)
+            post.finish(post.send(self.comm, answer, 0))
+
+    def add_up(self, worker: Worker, answer: Answer | Failure) -> Answer | Failure:
+        """What a rank says of a step after it has received and sent its nodes of the tree.
+
+        Where a step has failed, empty nodes go their way, so that nobody waits for ever.
+        """
+        left, sending = dict(worker.route.leaving), list[Any]()
+        told: Answer | Failure | None = answer
+        for coming in range(worker.route.expected, -1, -1):
+            nodes = told.nodes if isinstance(told, Answer) else dict.fromkeys(left)
+            for node, value in nodes.items():
+                sending += post.send(self.tree, (node, value), left.pop(node))
+            if coming:
+                told = _added(worker, told, *post.receive(self.tree)[1])
+        post.finish(sending)
+        if isinstance(answer, Answer) and isinstance(told, Answer):
+            return Answer(Reduced(answer.value.private, told.value.total), {})
+        return answer if told is None else told
+
+
+def _added(worker: Worker, told: Answer | Failure | None, node: Node, value: Any) -> Answer | Failure | None:
+    """What a rank says after one more node; None: it has one that is empty, for which another rank is to blame."""
+    if not isinstance(told, Answer) or value is None:
+        return told if isinstance(told, Failure) else None
+    try:
+        return worker.handle(Add(node), value)
+    except Exception as error:
+        return failure(error)
 
 
 _world: _World | None = None
@@ -141,12 +190,12 @@ class Mpi:
 
     def __init__(self, recipe: Recipe, n_workers: int | None = None):
         self._limits = one_blas_thread()
-        self._world, self._worker, self._n_shards = world(), Worker(), recipe.n_shards
-        self._blocks = blocks(recipe.n_shards, self._world.size)
+        self._world, self._worker = world(), Worker()
+        self._routes = assign(recipe.n_shards, self._world.size)
         self.spread = Helpers(self._world.size)
         self._number = next(self._world.engines)
         try:
-            self._answers(Build(recipe), self._blocks)
+            self._answers(Build(recipe), self._routes)
         except BaseException:
             self.close()
             raise
@@ -163,10 +212,11 @@ class Mpi:
             raise ValueError(f"n_workers is {n_workers}, but the number of MPI ranks is {size}.")
 
     def run(self, step: Step, message: Message) -> Gathered:
-        return gather(self._n_shards, self._ask(Run(step, message.shared), message.own))
+        answers = self._ask(Run(step, message.shared), message.own)
+        return Gathered(answers[0].value.total, [part for answer in answers for part in answer.value.private])
 
     def map(self, function: Callable[..., Any], own: Sequence[Any] | None = None) -> list[Any]:
-        return [value for answer in self._ask(Map(function), own) for value in answer]
+        return [value for answer in self._ask(Map(function), own) for value in answer.value]
 
     def save(self) -> list[Arrays]:
         return self.map(state_of)
@@ -180,18 +230,19 @@ class Mpi:
         self.spread.close()
         self._limits.restore_original_limits()
 
-    def _ask(self, order: Order, own: Sequence[Any] | None) -> list[Any]:
-        return self._answers(order, parts_of(own, self._blocks))
+    def _ask(self, order: Order, own: Sequence[Any] | None) -> list[Answer]:
+        return self._answers(order, parts_of(own, self._routes))
 
-    def _answers(self, order: Order, own: Sequence[Any]) -> list[Any]:
-        answers = self._world.ask((self._number, order), own, lambda: self._here(order, own[0]))
-        return settled(name_of(order), answers, self._blocks)
+    def _answers(self, order: Order, own: Sequence[Any]) -> list[Answer]:
+        answers = self._world.ask(self._number, order, own, lambda: self._here(order, own[0]))
+        return settled(name_of(order), answers, self._routes)
 
-    def _here(self, order: Order, own: Any) -> Any:
+    def _here(self, order: Order, own: Any) -> Answer | Failure:
         try:
-            return self._worker.handle(order, own)
+            answer: Answer | Failure = self._worker.handle(order, own)
         except Exception as error:
-            return failure(error)
+            answer = failure(error)
+        return self._world.add_up(self._worker, answer) if isinstance(order, Run) else answer
 
 
 def main() -> None:

@@ -20,10 +20,11 @@ _END = struct.Struct("<Q")
 
 
 class Parcel:
-    """An open file without a name; whoever is sent its descriptor can open it."""
+    """An open file without a name, new or one whose descriptor was sent to us; whoever is sent it can open it."""
 
-    def __init__(self) -> None:
-        self.fd, self.size = _nameless(), 0
+    def __init__(self, fd: int | None = None) -> None:
+        self.fd = _nameless() if fd is None else fd
+        self.size = os.fstat(self.fd).st_size
         weakref.finalize(self, os.close, self.fd)
 
 
@@ -49,12 +50,9 @@ def pack(*things: Any) -> Parcel:
     return parcel
 
 
-def unpack(fd: int, *which: int) -> list[Any]:
-    """These things of a parcel; the descriptor is closed."""
-    try:
-        whole = memoryview(mmap.mmap(fd, os.fstat(fd).st_size, access=mmap.ACCESS_COPY))
-    finally:
-        os.close(fd)
+def unpack(parcel: Parcel, *which: int) -> list[Any]:
+    """These things of a parcel. They stay when it is closed."""
+    whole = memoryview(mmap.mmap(parcel.fd, parcel.size, access=mmap.ACCESS_COPY))
     (length,) = _END.unpack(whole[-_END.size :])
     directory = pickle.loads(whole[-_END.size - length : -_END.size])
     return [_thing(whole, directory[i]) for i in which]

@@ -26,37 +26,37 @@ def pack(thing: Any, own: Sequence[Any]) -> list[Parts]:
     return [_dump(part) for part in (thing, *own[1:])]
 
 
-def broadcast(comm: Any, packed: list[Parts]) -> None:
-    """From rank 0 to all others."""
+def broadcast(comm: Any, label: Any, packed: list[Parts]) -> None:
+    """From rank 0 to all others. The label is read even where the rest cannot be."""
     shared, *own = packed
-    heads = [pickle.dumps((_sizes(shared), _sizes(parts))) for parts in own]
+    heads = [pickle.dumps((label, _sizes(shared), _sizes(parts))) for parts in own]
     sending = [comm.Isend(head, rank) for rank, head in enumerate(heads, 1)]
     sending += [comm.Isend(chunk, rank) for rank, parts in enumerate(own, 1) for chunk in _chunks(parts)]
     sending += [comm.Ibcast(chunk) for chunk in _chunks(shared)] if own else []
-    _finish(sending)
+    finish(sending)
 
 
-def attend(comm: Any) -> tuple[Any, Any]:
-    """On another rank: what is broadcast, and our own."""
-    _, (of_all, of_own) = _head(comm, 0)
+def attend(comm: Any) -> tuple[Any, Callable[[], tuple[Any, Any]]]:
+    """On another rank: the label, and what there is to open: what is broadcast, and our own."""
+    _, (label, of_all, of_own) = _head(comm, 0)
     shared, parts = _room(of_all), _room(of_own)
     coming = [comm.Irecv(chunk, 0) for chunk in _chunks(parts)] + [comm.Ibcast(chunk) for chunk in _chunks(shared)]
-    _finish(coming)
-    return _load(shared), _load(parts)
+    finish(coming)
+    return label, lambda: (_load(shared), _load(parts))
 
 
-def send(comm: Any, thing: Any) -> None:
-    """To rank 0."""
+def send(comm: Any, thing: Any, rank: int) -> list[Any]:
+    """What is to be finished: nobody waits yet for the other rank."""
     parts = _dump(thing)
     head = pickle.dumps(_sizes(parts))
-    _finish([comm.Isend(head, 0), *(comm.Isend(chunk, 0) for chunk in _chunks(parts))])
+    return [comm.Isend(head, rank), *(comm.Isend(chunk, rank) for chunk in _chunks(parts))]
 
 
 def receive(comm: Any) -> tuple[int, Any]:
-    """On rank 0: whoever has sent something, and what."""
+    """Whoever has sent us something, and what."""
     rank, sizes = _head(comm)
     parts = _room(sizes)
-    _finish([comm.Irecv(chunk, rank) for chunk in _chunks(parts)])
+    finish([comm.Irecv(chunk, rank) for chunk in _chunks(parts)])
     return rank, _load(parts)
 
 
@@ -105,7 +105,7 @@ def _head(comm: Any, rank: int = -1) -> tuple[int, Any]:
     return status.Get_source(), pickle.loads(head)
 
 
-def _finish(requests: list[Any]) -> None:
+def finish(requests: list[Any]) -> None:
     if requests:
         _wait(lambda: requests[0].Testall(requests))
 

@@ -1,7 +1,8 @@
 """Workers as processes of one machine: isolated from each other and from the driver.
 
 Every message is a parcel (parcels.py) whose descriptor travels through a socket: the data once, the finite part of a
-round once for all workers. Nothing has a name and nobody waits for a dead one: a worker that loses its driver ends, and
+round once for all workers. Nodes of the tree lie in the parcel of an answer; the driver passes its descriptor on, and
+the next worker opens it. Nothing has a name and nobody waits for a dead one: a worker that loses its driver ends, and
 the driver hears at once of a worker that ends, and of one that hangs when its heart has not beaten for a while.
 
 Workers are forks of a server, a process that has imported what all of them need (server.py), and has done nothing else:
@@ -14,6 +15,7 @@ import multiprocessing
 import os
 import signal
 import socket
+import struct
 import threading
 import time
 import weakref
@@ -28,12 +30,13 @@ from unbounded.contracts import Recipe
 from unbounded.engines import parcels
 from unbounded.engines.local import available_cores
 from unbounded.engines.recovery import EngineError, Lost, Remote
-from unbounded.engines.worker import Order, Worker, failure, settle
+from unbounded.engines.worker import Add, Answer, Failure, Order, Worker, failure, settle
 
 BEAT = 1.0  # seconds between two beats
 STARTING = 60.0  # more seconds until the first beat: a new process imports the package, and the script
 CLOSING = 2.0
 DYING = (0.01, 0.1, 0.5, 2.0)  # seconds to wait for the end of a server that takes no orders
+_HEAD = struct.Struct("<I")  # of what the driver sends: which thing of the parcel is meant, if it is one
 _SERVED = os.getpid()  # whose server it is; a process that was forked from this one has none
 
 
@@ -93,12 +96,18 @@ class _Crew:
             self._members[w].end()
         self._members[w] = _Member(w)
 
-    def pack(self, order: Order, own: Sequence[Any]) -> parcels.Parcel:
+    def pack(self, order: Order, own: Sequence[Any], leaving: Sequence[int]) -> parcels.Parcel:
         return parcels.pack(order, *own)
 
     def send(self, w: int, packet: Any) -> None:
+        self._post(w, packet, 0)
+
+    def forward(self, w: int, node: Any, leaving: int) -> None:
+        self._post(w, *node)
+
+    def _post(self, w: int, parcel: parcels.Parcel, thing: int) -> None:
         with suppress(OSError):  # its end is news of its own
-            socket.send_fds(self._members[w].socket, [b"!"], [packet.fd])
+            socket.send_fds(self._members[w].socket, [_HEAD.pack(thing)], [parcel.fd])
 
     def receive(self) -> tuple[int, Any]:
         while not self._news:
@@ -124,7 +133,7 @@ class _Crew:
             data, fds = b"", []
         if data:
             member.started = True
-            self._news.extend((w, parcels.unpack(fd, 0)[0]) for fd in fds)
+            self._news.extend((w, _opened(parcels.Parcel(fd))) for fd in fds)
             return
         member.process.join(CLOSING)
         code = member.process.exitcode
@@ -162,18 +171,30 @@ def _serve(w: int, driver: socket.socket, environment: dict[str, str]) -> None:
     worker = Worker()
     with suppress(ConnectionError):  # the driver has closed its end, for whatever reason
         while True:
-            data, fds, _, _ = socket.recv_fds(driver, 1, 1)
+            data, fds, _, _ = socket.recv_fds(driver, _HEAD.size, 1)
             if not data:
                 return
-            answer = _answer(worker, fds[0], w)
+            answer = _answer(worker, parcels.Parcel(fds[0]), w, *_HEAD.unpack(data))
             socket.send_fds(driver, [b"!"], [answer.fd])
 
 
-def _answer(worker: Worker, fd: int, w: int) -> parcels.Parcel:
+def _answer(worker: Worker, parcel: parcels.Parcel, w: int, thing: int) -> parcels.Parcel:
+    """thing: which of the parcel is a node of the tree; 0: it is an order to all workers."""
     try:
-        return parcels.pack(worker.handle(*parcels.unpack(fd, 0, 1 + w)))
+        order, own = parcels.unpack(parcel, thing)[0] if thing else parcels.unpack(parcel, 0, 1 + w)
+        value, nodes = worker.handle(order, own)
+        return parcels.pack((value, list(nodes)), *((Add(node), nodes[node]) for node in nodes))
     except Exception as error:
         return parcels.pack(failure(error))
+
+
+def _opened(parcel: parcels.Parcel) -> Answer | Failure:
+    """An answer, with nodes that stay where they are."""
+    (said,) = parcels.unpack(parcel, 0)
+    if isinstance(said, Failure):
+        return said
+    value, nodes = said
+    return Answer(value, {node: (parcel, i) for i, node in enumerate(nodes, 1)})
 
 
 def _beat(driver: socket.socket) -> None:

@@ -1,9 +1,10 @@
 """Workers as Ray actors, on this machine or on a cluster.
 
 A message is put into the object store once: every node fetches the part for everybody once, and of the workers' own
-parts only those of its actors. The driver owns all of it and keeps what a new actor would have to repeat, so that no
-node but the driver's is needed. Ray tells of dead actors and nodes; it does not tell of an actor that hangs, which no
-timeout here ends: look for it with `ray list actors`.
+parts only those of its actors. What actors add up goes from actor to actor: the driver passes references on, and Ray
+the objects, straight from one machine to another (below 100 kB it sends them with the answer). The driver owns all of
+it and keeps what a new actor would have to repeat, so that no node but the driver's is needed. Ray tells of dead actors
+and nodes; it does not tell of an actor that hangs, which no timeout here ends: look for it with `ray list actors`.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ import textwrap
 import time
 import warnings
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, NamedTuple
 
 from unbounded.contracts import Recipe
 from unbounded.engines.local import available_cores
 from unbounded.engines.recovery import EngineError, Lost, Remote
-from unbounded.engines.worker import Order, Worker, failure, settle
+from unbounded.engines.worker import Add, Answer, Failure, Order, Worker, failure, settle
 
 try:
     import ray
@@ -61,6 +62,7 @@ class _Packet(NamedTuple):
 
     order: Any
     own: list[Any]
+    leaving: Sequence[int]
     size: int
 
 
@@ -72,6 +74,13 @@ class _Member:
         self.actor, self.began, self.warned = kind.remote(inherited), time.monotonic(), False
         self.ready = self.actor.__ray_ready__.remote()
         self.answer: Any = None
+        self.leaving: list[Any] = []  # nodes that come with it
+
+    def ask(self, method: str, leaving: int, *references: Any) -> None:
+        """Ray has to know how many objects an answer consists of."""
+        call = getattr(self.actor, method).options(num_returns=1 + leaving)
+        told = call.remote(leaving, *references)
+        self.answer, *self.leaving = told if leaving else [told]
 
 
 class _Crew:
@@ -86,14 +95,16 @@ class _Crew:
             ray.kill(self._members[w].actor)
         self._members[w] = _Member(self._kind)
 
-    def pack(self, order: Order, own: Sequence[Any]) -> _Packet:
+    def pack(self, order: Order, own: Sequence[Any], leaving: Sequence[int]) -> _Packet:
         sealed = [_seal(thing) for thing in (order, *own)]
         first, *rest = map(ray.put, sealed)
-        return _Packet(first, rest, sum(memoryview(chunk).nbytes for chunks in sealed for chunk in chunks))
+        return _Packet(first, rest, leaving, sum(memoryview(chunk).nbytes for chunks in sealed for chunk in chunks))
 
     def send(self, w: int, packet: Any) -> None:
-        member = self._members[w]
-        member.answer = member.actor.handle.remote(packet.order, packet.own[w])
+        self._members[w].ask("handle", packet.leaving[w], packet.order, packet.own[w])
+
+    def forward(self, w: int, node: Any, leaving: int) -> None:
+        self._members[w].ask("add", leaving, node)
 
     def receive(self) -> tuple[int, Any]:
         while True:
@@ -102,7 +113,7 @@ class _Crew:
             if done:
                 w = asked[done[0]]
                 self._members[w].answer = None
-                return w, _answer(done[0])
+                return w, _answer(done[0], self._members[w].leaving)
             for w in asked.values():
                 self._look_after(w)
 
@@ -127,11 +138,19 @@ class _Actor:
         settle(environment)
         self._worker = Worker()
 
-    def handle(self, order: list[Any], own: list[Any]) -> list[Any]:
+    def handle(self, leaving: int, order: list[Any], own: list[Any]) -> Any:
+        return self._answer(leaving, lambda: (_open(order), _open(own)))
+
+    def add(self, leaving: int, node: list[Any]) -> Any:
+        return self._answer(leaving, lambda: _open(node))
+
+    def _answer(self, leaving: int, ask: Callable[[], tuple[Order, Any]]) -> Any:
         try:
-            return _seal(self._worker.handle(_open(order), _open(own)))
+            value, nodes = self._worker.handle(*ask())
+            answer = [_seal((value, list(nodes))), *(_seal((Add(node), nodes[node])) for node in nodes)]
         except Exception as error:
-            return _seal(failure(error))
+            answer = [_seal(failure(error))] + [[]] * leaving
+        return answer if leaving else answer[0]
 
 
 def _seal(thing: Any) -> list[Any]:
@@ -147,12 +166,16 @@ def _open(sealed: list[Any]) -> Any:
     return pickle.loads(body, buffers=[bytearray(buffer) for buffer in buffers])
 
 
-def _answer(reference: Any) -> Any:
-    """An answer that was lost with the node where it lay is as good as none."""
+def _answer(reference: Any, leaving: list[Any]) -> Any:
+    """An answer that was lost with the machine where it lay is as good as none. Nodes of the tree stay references."""
     try:
-        return _open(ray.get(reference))
+        said = _open(ray.get(reference))
     except RayError as error:
         return Lost(textwrap.shorten(str(error), 300))
+    if isinstance(said, Failure):
+        return said
+    value, nodes = said
+    return Answer(value, dict(zip(nodes, leaving, strict=True)))
 
 
 def _connect(address: str, n_workers: int | None) -> bool:

@@ -2,6 +2,9 @@
 last recovery point says of them, does again what was asked since, and goes on. Since a step is a function of its shard
 and its message, the chain stays the same to the bit.
 
+What a step came to is added up by the workers (tree.py). The driver tells whom a node is for, and never opens it.
+Workers keep what they began with: where one is lost on the way, all begin anew.
+
 How workers are started and reached is the crew's affair: each engine has its own.
 """
 
@@ -9,20 +12,24 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
 from unbounded.arrays import Arrays
 from unbounded.contracts import Gathered, Message, Recipe, Step, restore, state_of
+from unbounded.disk import put_away
 from unbounded.engines.local import Helpers, one_blas_thread
+from unbounded.engines.tree import Route
 from unbounded.engines.worker import (
+    Again,
+    Answer,
     Build,
     Failure,
     Map,
     Order,
     Run,
-    blocks,
-    gather,
+    assign,
     name_of,
     parts_of,
     settled,
@@ -56,14 +63,18 @@ class Crew(Protocol):
     def start(self, w: int) -> None:
         """A new worker w in the place of the old one, if there was one. It has no shards yet."""
 
-    def pack(self, order: Order, own: Sequence[Any]) -> Packet:
-        """own: by worker."""
+    def pack(self, order: Order, own: Sequence[Any], leaving: Sequence[int]) -> Packet:
+        """By worker: their own parts, and the number of nodes that will come with their answers."""
 
     def send(self, w: int, packet: Packet) -> None:
         """Never waits, and never complains of a dead worker."""
 
+    def forward(self, w: int, node: Any, leaving: int) -> None:
+        """Send a node that came with another worker's answer, which this worker has to add; leaving: the number of
+        nodes that will come with its own."""
+
     def receive(self) -> tuple[int, Any]:
-        """Wait for the next news of any worker: (w, its answer, a Failure, or Lost)."""
+        """Wait for the next news of any worker: (w, its Answer, a Failure, or Lost)."""
 
     def close(self) -> None: ...
 
@@ -75,16 +86,56 @@ class _Entry(NamedTuple):
     packet: Packet
 
 
+class _Sums:
+    """Nodes of the tree on their way from worker to worker, each of which gets one only after it has added another."""
+
+    def __init__(self, crew: Crew, routes: Sequence[Route]):
+        self._crew, self._routes = crew, routes
+        self._expected = [route.expected for route in routes]
+        self._waiting: list[deque[Any]] = [deque() for _ in routes]
+        self._busy: set[int] = set()
+        self._total: Arrays | None = None
+
+    def add_up(self, answers: Sequence[Answer]) -> Arrays | None:
+        """The total, from all workers' answers to a step; None where somebody was lost. Then nothing is under way."""
+        for w, answer in enumerate(answers):
+            self._hear(w, answer)
+        lost = False
+        while self._busy:
+            w, answer = self._crew.receive()
+            self._busy.discard(w)
+            if isinstance(answer, Answer) and not lost:
+                self._hear(w, answer)
+            elif isinstance(answer, Failure):
+                raise answer.error
+            else:
+                lost = lost or isinstance(answer, Lost)
+        return None if lost else self._total
+
+    def _hear(self, w: int, answer: Answer) -> None:
+        if answer.value.total is not None:
+            self._total = answer.value.total
+        for node, ticket in answer.nodes.items():
+            self._waiting[self._routes[w].leaving[node]].append(ticket)
+        for v in {w, *(self._routes[w].leaving[node] for node in answer.nodes)}:
+            if self._waiting[v] and v not in self._busy:
+                self._busy.add(v)
+                self._expected[v] -= 1
+                last = self._expected[v] == 0
+                self._crew.forward(v, self._waiting[v].popleft(), self._routes[v].late if last else 0)
+
+
 class Remote:
     """An engine over a crew."""
 
     def __init__(self, crew: Crew, recipe: Recipe, n_workers: int):
         self._limits = one_blas_thread()  # in the driver, too: the global step must not depend on the engine
         self.spread = Helpers(n_workers)
-        self._crew, self._n_shards = crew, recipe.n_shards
-        self._blocks = blocks(recipe.n_shards, n_workers)
+        self._crew = crew
+        self._routes = assign(recipe.n_shards, n_workers)
         self._deaths = [0] * n_workers
-        self._build = self._packed(Build(recipe), self._blocks)
+        self._build = self._packed(Build(recipe), self._routes)
+        self._again = self._entry(Again(), None)
         self._log: list[_Entry] = []
         self._seconds, self._patience = 0.0, MOST_SECONDS
         self._point: Sequence[Arrays] | None = None
@@ -97,17 +148,19 @@ class Remote:
             raise
 
     def run(self, step: Step, message: Message) -> Gathered:
-        return gather(self._n_shards, self._do(Run(step, message.shared), message.own))
+        with self._remembered(Run(step, message.shared), message.own) as answers:
+            private = [part for answer in answers for part in answer.value.private]
+            return Gathered(self._total(answers), private)
 
     def map(self, function: Callable[..., Any], own: Sequence[Any] | None = None) -> list[Any]:
-        return [value for answer in self._do(Map(function), own) for value in answer]
+        with self._remembered(Map(function), own) as answers:
+            return [value for answer in answers for value in answer.value]
 
     def save(self) -> list[Arrays]:
         began = time.monotonic()
-        parts = [part for answer in self._ask(self._entry(Map(state_of), None)) for part in answer]
+        answers = self._ask(self._entry(Map(state_of), None))
         self._patience = max(MOST_SECONDS, 20.0 * (time.monotonic() - began))
-        self._set_point(parts)
-        return parts
+        return self._set_point([part for answer in answers for part in answer.value])
 
     def load(self, parts: Sequence[Arrays]) -> None:
         self._ask(self._entry(Map(restore), parts))
@@ -118,35 +171,50 @@ class Remote:
         self.spread.close()
         self._limits.restore_original_limits()
 
-    def _do(self, order: Order, own: Sequence[Any] | None) -> list[Any]:
-        """Ask, and remember it; where too much would have to be repeated, take a recovery point."""
+    @contextmanager
+    def _remembered(self, order: Order, own: Sequence[Any] | None) -> Iterator[list[Answer]]:
+        """Ask, and remember it; where too much would have to be repeated, take a recovery point afterwards."""
         entry, began = self._entry(order, own), time.monotonic()
         answers = self._ask(entry)
         self._log.append(entry)
+        yield answers
         self._seconds += time.monotonic() - began
         size = sum(entry.packet.size for entry in self._log)
         if len(self._log) >= MOST_ORDERS or size >= MOST_BYTES or self._seconds >= self._patience:
             self.save()
-        return answers
+
+    def _total(self, answers: list[Answer]) -> Arrays:
+        """The sum over all shards."""
+        for _ in range(DEATHS):
+            total = _Sums(self._crew, self._routes).add_up(answers)
+            if total is not None:
+                return total
+            answers = self._ask(self._again)
+        raise EngineError(f"workers were lost {DEATHS} times in a row while they added up what a step came to.")
 
     def _entry(self, order: Order, own: Sequence[Any] | None) -> _Entry:
-        return self._packed(order, parts_of(own, self._blocks))
+        return self._packed(order, parts_of(own, self._routes))
 
     def _packed(self, order: Order, own: Sequence[Any]) -> _Entry:
-        return _Entry(name_of(order), self._crew.pack(order, own))
+        added = isinstance(order, Run | Again)
+        leaving = [route.early if added else 0 for route in self._routes]
+        return _Entry(name_of(order), self._crew.pack(order, own, leaving))
 
-    def _set_point(self, parts: Sequence[Arrays]) -> None:
-        self._point, self._seconds = parts, 0.0
+    def _set_point(self, parts: Sequence[Arrays]) -> list[Arrays]:
+        """Where a new worker begins. It is read only when one dies, so large parts of it do not stay in memory."""
+        point: list[Arrays] = [{name: put_away(value) for name, value in part.items()} for part in parts]
+        self._point, self._seconds = point, 0.0
         self._log.clear()
+        return point
 
     def _past(self) -> list[_Entry]:
         """What makes a new worker what the lost one was."""
         point = [] if self._point is None else [self._entry(Map(restore), self._point)]
         return [self._build, *point, *self._log]
 
-    def _ask(self, entry: _Entry) -> list[Any]:
+    def _ask(self, entry: _Entry) -> list[Answer]:
         """All workers' answers, in their order. A worker gets an order only when it has answered the one before."""
-        todo = {w: deque([entry]) for w in range(len(self._blocks))}
+        todo = {w: deque([entry]) for w in range(len(self._routes))}
         answers: dict[int, Any] = {}
         for w in todo:
             self._crew.send(w, entry.packet)
@@ -164,11 +232,10 @@ class Remote:
                 todo[w].popleft()
             if w in todo:
                 self._crew.send(w, todo[w][0].packet)
-        return settled(entry.name, [answers[w] for w in range(len(self._blocks))], self._blocks)
+        return settled(entry.name, [answers[w] for w in range(len(self._routes))], self._routes)
 
     def _count_death(self, w: int, name: str, reason: str) -> None:
         self._deaths[w] += 1
         if self._deaths[w] >= DEATHS:
-            raise EngineError(
-                f"worker {w} with {shards_of(self._blocks[w])} died {DEATHS} times in a row during {name} ({reason})."
-            )
+            here = shards_of(self._routes[w].block)
+            raise EngineError(f"worker {w} with {here} died {DEATHS} times in a row during {name} ({reason}).")

@@ -9,26 +9,38 @@ import os
 import pickle
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from unbounded.arrays import Arrays
-from unbounded.contracts import Gathered, Recipe, Step
-from unbounded.engines.local import Node, Sum, one_blas_thread
+from unbounded.contracts import Recipe, Step
+from unbounded.engines.local import one_blas_thread
+from unbounded.engines.tree import Node, Route, Sum, routes
 
 
 class Build(NamedTuple):
-    """Make the shards of a block; the worker's own part is the block, a range."""
+    """Make the shards of a block; the worker's own part is its route."""
 
     recipe: Recipe
 
 
 class Run(NamedTuple):
-    """A step; own parts by shard. The answer is nodes of the tree and the private parts."""
+    """A step; own parts by shard. The answer is Reduced, with nodes of the tree that leave at once."""
 
     step: Step
     shared: Any
+
+
+class Again(NamedTuple):
+    """What the last step came to, once more: somebody was lost while it was added up."""
+
+
+class Add(NamedTuple):
+    """A node that another worker has sent; own: what is in it. The answer is Reduced, with nodes that leave now."""
+
+    node: Node
 
 
 class Map(NamedTuple):
@@ -37,14 +49,21 @@ class Map(NamedTuple):
     function: Callable[..., Any]
 
 
-Order = Build | Run | Map
+Order = Build | Run | Again | Add | Map
 
 
 class Reduced(NamedTuple):
-    """What a block says of a step."""
+    """What a block says of a step: the private parts, and the sum of all shards as soon as it is there."""
 
-    nodes: dict[Node, Arrays]
     private: list[Arrays]
+    total: Arrays | None
+
+
+class Answer(NamedTuple):
+    """What is said to the driver, and nodes of the tree for other workers, or what stands for them on the way."""
+
+    value: Any
+    nodes: Mapping[Node, Any]
 
 
 class Failure(NamedTuple):
@@ -58,26 +77,47 @@ class Worker:
 
     def __init__(self) -> None:
         self._limits = one_blas_thread()
-        self._block = range(0)
-        self._n_shards = 0
+        self.route = Route(range(0), {}, 0)
         self._shards: list[Any] = []
+        self._sum = Sum(0)
+        self._held: dict[Node, Arrays] = {}  # of the last step, before anything of others was added
+        self._private: list[Arrays] = []
 
-    def handle(self, order: Order, own: Any) -> Any:
+    def handle(self, order: Order, own: Any) -> Answer:
         """The answer to an order; own: the parts of the shards of this block."""
-        if isinstance(order, Build):
-            self._block, self._n_shards = own, order.recipe.n_shards
-            self._shards = [_named(p, order.recipe, p) for p in own]
-            return None
-        shards = list(zip(self._block, self._shards, strict=True))
-        if isinstance(order, Map):
-            rest = [()] * len(shards) if own is None else [(part,) for part in own]
-            return [_named(p, order.function, shard, *rest[i]) for i, (p, shard) in enumerate(shards)]
-        added, private = Sum(self._n_shards), []
-        for (p, shard), part in zip(shards, own, strict=True):
-            summary = _named(p, order.step, shard, order.shared, part)
-            added.add((p, p + 1), summary.shared)
-            private.append(summary.private)
-        return Reduced(added.nodes, private)
+        match order:
+            case Build():
+                self.route, self._sum = own, Sum(order.recipe.n_shards)
+                self._shards = [_named(p, order.recipe, p) for p in self.route.block]
+                return Answer(None, {})
+            case Map():
+                rest = [()] * len(self._shards) if own is None else [(part,) for part in own]
+                return Answer([_named(p, order.function, shard, *rest[i]) for i, (p, shard) in self._numbered()], {})
+            case Run():
+                self._step(order, own)
+                return self._told(self._private)
+            case Again():
+                self._sum.nodes = dict(self._held)
+                return self._told(self._private)
+            case Add():
+                self._sum.add(order.node, own)
+                return self._told([])
+
+    def _numbered(self) -> Iterator[tuple[int, tuple[int, Any]]]:
+        return enumerate(zip(self.route.block, self._shards, strict=True))
+
+    def _step(self, order: Run, own: Sequence[Any]) -> None:
+        self._sum, self._held, self._private = Sum(self._sum.n_shards), {}, []
+        for i, (p, shard) in self._numbered():
+            summary = _named(p, order.step, shard, order.shared, own[i])
+            self._sum.add((p, p + 1), summary.shared)
+            self._private.append(summary.private)
+        self._held = dict(self._sum.nodes)
+
+    def _told(self, private: list[Arrays]) -> Answer:
+        nodes = self._sum.nodes
+        leaving = {node: nodes.pop(node) for node in list(nodes) if node in self.route.leaving}
+        return Answer(Reduced(private, nodes.get((0, self._sum.n_shards))), leaving)
 
 
 def settle(environment: Mapping[str, str]) -> None:
@@ -87,38 +127,30 @@ def settle(environment: Mapping[str, str]) -> None:
         sys.modules["numba"].config.reload_config()
 
 
-def blocks(n_shards: int, n_workers: int) -> list[range]:
-    """Contiguous shards for each worker, as equal in number as can be."""
-    return [range(w * n_shards // n_workers, (w + 1) * n_shards // n_workers) for w in range(n_workers)]
+def assign(n_shards: int, n_workers: int) -> list[Route]:
+    """Contiguous shards for each worker, as equal in number as can be, and where their sums go."""
+    edges = [w * n_shards // n_workers for w in range(n_workers + 1)]
+    return routes(n_shards, [range(*edge) for edge in pairwise(edges)])
 
 
-def parts_of(own: Sequence[Any] | None, blocks: Sequence[range]) -> list[Any]:
+def parts_of(own: Sequence[Any] | None, ways: Sequence[Route]) -> list[Any]:
     """The shards' own parts, by worker."""
-    return [None if own is None else list(own[block.start : block.stop]) for block in blocks]
+    return [None if own is None else list(own[way.block.start : way.block.stop]) for way in ways]
 
 
-def gather(n_shards: int, answers: Sequence[Reduced]) -> Gathered:
-    """All workers' answers to a step, in their order, put together."""
-    added = Sum(n_shards)
-    for answer in answers:
-        for node, value in answer.nodes.items():
-            added.add(node, value)
-    return Gathered(added.total, [part for answer in answers for part in answer.private])
-
-
-def settled(name: str, answers: Sequence[Any], blocks: Sequence[range]) -> list[Any]:
+def settled(name: str, answers: Sequence[Any], ways: Sequence[Route]) -> list[Answer]:
     """All workers' answers, in their order; where one has failed, its exception is raised."""
-    for w, (answer, block) in enumerate(zip(answers, blocks, strict=True)):
+    for w, (answer, route) in enumerate(zip(answers, ways, strict=True)):
         if isinstance(answer, Failure):
-            answer.error.add_note(f"during {name} on worker {w}, which holds {shards_of(block)}")
+            answer.error.add_note(f"during {name} on worker {w}, which holds {shards_of(route.block)}")
             raise answer.error
     return list(answers)
 
 
 def name_of(order: Order) -> str:
     """What an order is called in messages."""
-    if isinstance(order, Build):
-        return "the recipe"
+    if not isinstance(order, Run | Map):
+        return "the recipe" if isinstance(order, Build) else "the sum over workers"
     function: Any = order[0]
     while isinstance(function, partial):
         function = function.func

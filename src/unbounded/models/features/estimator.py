@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from unbounded.arrays import Array
+from unbounded.arrays import ENTRIES, Array
 from unbounded.chain.run import Chain
 from unbounded.contracts import Choices, Engine, Likelihood
 from unbounded.estimator import ChainEstimator
@@ -98,7 +98,7 @@ class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChainE
         pairs = [(snap, chain.draws[d]) for chain in chains for d, snap in sorted(chain.snapshots.items())]
         estimate = point_estimate([FeatureDraw.of(snap, scalars["log_joint"]) for snap, scalars in pairs])
         self._snapshots = [
-            {name: value for name, value in snap.items() if name != "Z"} | {"matches": own, "tops": tops}
+            {name: value for name, value in snap.items() if name not in ENTRIES} | {"matches": own, "tops": tops}
             for (snap, _), own, tops in zip(pairs, estimate.matches, estimate.tops, strict=True)
         ]
         self.components_, self.assignments_ = estimate.components, estimate.assignments

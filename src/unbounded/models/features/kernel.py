@@ -160,7 +160,8 @@ def summary(setup: FeatureSetup, shard: FeatureShard, Z: Array, n_shared: int, s
     s, own = slice(0, n_shared), slice(n_shared, len(Z))
     entries = 0.0 if measure.binary else measure.log_entries(Z)
     shared = {
-        "members": members[s], "products": products[s, s] if gram else products[s], "sums": centred[s],
+        "members": members[s], "products": products[np.triu_indices(n_shared)] if gram else products[s],
+        "sums": centred[s],
         "rest": sums.rest, "square": np.array(shard.square), "entries": np.array(entries),
         "shards": there, "owner": there * shard.index,
     }  # fmt: skip

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from unbounded.arrays import Array, Arrays
+from unbounded.arrays import Array, Arrays, packed_entries
 from unbounded.contracts import Engine, Gathered, Message, Summary
+from unbounded.disk import room
 from unbounded.models.features.kernels import KERNELS, FeatureKernel
 from unbounded.models.features.likelihood import FeatureBound, FeatureStatistics
 from unbounded.models.features.measure import FeatureHyper, FeatureMeasure
@@ -133,7 +134,9 @@ class Features(Built[FeatureMeasure, FeatureBound, int]):
         total = n_shared + sum(len(part["members"]) for part in private)
         products = np.zeros((total, total if self.likelihood.gram else 0))
         if self.likelihood.gram:
-            products[:n_shared, :n_shared] = shared["products"]
+            upper = np.triu_indices(n_shared)
+            products[upper] = shared["products"]
+            products[upper[::-1]] = shared["products"]
             first = n_shared
             for part in private:
                 last = first + len(part["members"])
@@ -168,7 +171,8 @@ class Features(Built[FeatureMeasure, FeatureBound, int]):
     def assignments(self, state: FeatureState, engine: Engine) -> Array:
         """[n, K]: Z of all rows, in the order of the occupied atoms of the table."""
         sources = [state.sources(p) for p in range(self.n_shards)]
-        return np.concatenate([Z.T for Z in engine.map(FeatureShard.columns, sources)])
+        parts = engine.map(FeatureShard.columns, sources)
+        return np.concatenate(parts, axis=1, out=room((len(state.occupied), self.n_rows), parts[0].dtype)).T
 
     def snapshot(self, state: FeatureState, engine: Engine) -> dict[str, Array]:
         """Z, and one draw of all loadings and scales given it."""
@@ -176,7 +180,7 @@ class Features(Built[FeatureMeasure, FeatureBound, int]):
         everything = self.everything(state)
         loadings, scales = self.likelihood.draw(state.scales, everything, generator(self.seed, "snapshot", state.round))
         return {
-            "Z": Z.astype(np.uint8 if Z.max(initial=0) < 256 else np.int32),
+            **packed_entries(Z),
             "members": everything.members,
             "loadings": loadings,
             "scales": self.likelihood.pack(scales),

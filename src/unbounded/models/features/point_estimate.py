@@ -12,36 +12,42 @@ for any number t, which is 1 where entries are 0 or 1. Draws are turned as the r
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Self
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from unbounded.arrays import Array, Arrays
+from unbounded.arrays import ENTRIES, Array, Arrays, unpacked_entries
 
 _BLOCK = 2**16
 
 
 class FeatureDraw(NamedTuple):
-    Z: Array  # [n, K]
+    entries: Array | Arrays  # Z, [n, K], or what a snapshot has of it
     loadings: Array  # [K, D]
     log_joint: float
     always: Array = np.empty((0, 0))  # [1, D] those of the intercept, if there is one
+    tops: Array | None = None  # t of features that are turned round, and 0
 
     @classmethod
     def of(cls, snapshot: Arrays, log_joint: float) -> Self:
-        Z = snapshot["Z"]
-        known, always = np.split(snapshot["loadings"], [Z.shape[1]])
-        return cls(Z, known, log_joint, always)
+        size = int((snapshot["shape"] if "shape" in snapshot else snapshot["Z"].shape)[1])
+        known, always = np.split(snapshot["loadings"], [size])
+        return cls({name: snapshot[name] for name in ENTRIES if name in snapshot}, known, log_joint, always)
+
+    @property
+    def Z(self) -> Array:
+        """[n, K], made whenever it is asked for: of many draws, one is in memory at a time."""
+        Z = unpacked_entries(self.entries) if isinstance(self.entries, Mapping) else self.entries
+        return Z if self.tops is None else np.where(self.tops > 0, self.tops - Z.astype(np.int32), Z)
 
     def turned(self, tops: Array) -> FeatureDraw:
         """The same with some features used in the other rows: t - z times, 0 if it stays."""
         if not tops.any():
             return self
-        Z = np.where(tops > 0, tops - self.Z.astype(np.int32), self.Z)
         loadings = np.where(tops[:, None] > 0, -self.loadings, self.loadings)
-        return self._replace(Z=Z, loadings=loadings, always=self.always + tops @ self.loadings)
+        return self._replace(tops=tops, loadings=loadings, always=self.always + tops @ self.loadings)
 
 
 class Estimate(NamedTuple):
@@ -84,13 +90,13 @@ def _reference(draws: Sequence[FeatureDraw]) -> FeatureDraw:
 
 def match(reference: FeatureDraw, draw: FeatureDraw) -> tuple[Array, Array]:
     """(which feature of the reference each feature of the draw is, -1: none of them; how to turn it round)."""
-    shared = np.zeros((len(reference.loadings), len(draw.loadings)))
-    for start in range(0, len(draw.Z), _BLOCK):
-        rows = slice(start, start + _BLOCK)
-        shared += reference.Z[rows].T.astype(float) @ draw.Z[rows].astype(float)
-    means = [part.Z.mean(0, dtype=float) for part in (reference, draw)]
+    shared, entries = np.zeros((len(reference.loadings), len(draw.loadings))), (reference.Z, draw.Z)
+    for start in range(0, len(entries[0]), _BLOCK):
+        first, other = (Z[start : start + _BLOCK].astype(float) for Z in entries)
+        shared += first.T @ other
+    means = [Z.mean(0, dtype=float) for Z in entries]
     if len(draw.always):
-        shared -= len(draw.Z) * np.outer(*means)
+        shared -= len(entries[0]) * np.outer(*means)
     gain = shared * (reference.loadings @ draw.loadings.T)
     out, tops = np.full(len(draw.loadings), -1), np.zeros(len(draw.loadings), np.int64)
     for k, j in zip(*linear_sum_assignment(np.maximum(gain, 0.0), maximize=True), strict=True):
@@ -103,6 +109,8 @@ def match(reference: FeatureDraw, draw: FeatureDraw) -> tuple[Array, Array]:
 def _mean(draws: Sequence[FeatureDraw], matches: Sequence[Array], size: int) -> Array:
     total = np.zeros((len(draws[0].Z), size), np.float32)
     for draw, own in zip(draws, matches, strict=True):
+        Z = draw.Z
         for j in np.flatnonzero(own >= 0):
-            total[:, own[j]] += draw.Z[:, j]
-    return total / np.float32(len(draws))
+            total[:, own[j]] += Z[:, j]
+    total /= np.float32(len(draws))
+    return total

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from unbounded.arrays import Array, Arrays
+from unbounded.arrays import Array, Arrays, packed_entries, unpacked_entries
 from unbounded.models.features.likelihood import FeatureBound
 from unbounded.models.features.measure import FeatureHyper
 from unbounded.models.features.operations import Finite, Keys
@@ -48,12 +48,14 @@ class FeatureShard:
         return Z
 
     def arrays(self) -> dict[str, Array]:
-        return {"Z": self.Z, "holes": self.data[tuple(self.holes.T)] if len(self.holes) else np.empty(0)}
+        filled = self.data[tuple(self.holes.T)] if len(self.holes) else np.empty(0)
+        return {**packed_entries(self.Z), "holes": filled}
 
     def restore(self, arrays: Arrays) -> None:
-        if arrays["Z"].shape[1] != len(self.data):
+        Z = unpacked_entries(arrays)
+        if Z.shape[1] != len(self.data):
             raise ValueError("another number of rows")
-        self.Z = arrays["Z"].astype(self.Z.dtype)
+        self.Z = Z.astype(self.Z.dtype)
         if len(self.holes):
             self.data[tuple(self.holes.T)] = arrays["holes"]
             self.changed()

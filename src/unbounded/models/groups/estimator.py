@@ -17,6 +17,7 @@ from unbounded import likelihoods
 from unbounded.arrays import Array, is_sparse
 from unbounded.chain.run import Chain
 from unbounded.contracts import Choices, Engine, Likelihood
+from unbounded.disk import room
 from unbounded.estimator import ChainEstimator
 from unbounded.instantiation import resolve as resolve_rule
 from unbounded.likelihoods import Bound, Gaussian
@@ -185,22 +186,21 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         sizes = np.bincount(self._reference)
         self.n_topics_ = self._n_features_out = len(sizes)
         self.topic_shares_ = sizes / sizes.sum()
-        self.labels_ = np.empty_like(self._reference)
+        self.labels_ = room(self._reference.shape, self._reference.dtype)
         self.labels_[self._order] = self._reference
-        group = np.repeat(np.arange(len(self._sizes)), self._sizes)
-        shares = np.zeros((len(self._sizes), self.n_topics_))
+        shares = room((len(self._sizes), self.n_topics_), float)
+        shares[...] = 0.0
         words = np.zeros((self.n_topics_, self._likelihood.n_terms)) if self._words else None
         history = []
         for draw, snap, share in self._draws():
             history.append(topics.sizes(draw.counts, share))
-            counts = np.zeros((len(self._sizes), len(draw.counts)))
-            np.add.at(counts, (group, snap["labels"]), 1.0)
-            mean = counts + draw.masses[:-1]
-            shares += (mean / mean.sum(1, keepdims=True)) @ share
+            for own, part in topics.proportions(snap["labels"], self._sizes, draw.masses[:-1], share):
+                shares[own] += part
             if words is not None:
                 expected = share.T @ sparse.csr_matrix(draw.statistics) + draw.hyper.pseudo
                 words += expected / expected.sum(1, keepdims=True)
-        self.proportions_, self.topic_history_ = shares / len(labels), np.array(history)
+        shares /= len(labels)
+        self.proportions_, self.topic_history_ = shares, np.array(history)
         if words is not None:
             self.components_ = words / len(labels)
 

@@ -12,8 +12,9 @@ ones. A group lives on one shard.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from numbers import Real
 from typing import Any, ClassVar, NamedTuple
 
@@ -39,9 +40,10 @@ from unbounded.models.groups.shard import (
     GroupShare,
     Law,
     cut,
+    seat_rows,
     summarise,
 )
-from unbounded.models.labelled.labels import all_labels
+from unbounded.models.labelled.labels import all_labels, few_bytes
 from unbounded.models.labelled.packing import packed, unpacked
 from unbounded.models.mixtures.measure import PartitionHyper, PitmanYor
 from unbounded.priors import Gamma, slice_within
@@ -287,16 +289,19 @@ class Groups(Built[HierarchicalMeasure, Bound, Array]):
         """The state with these labels (any integers); one table for each atom of a group where no seats are given."""
         codes, inverse = np.unique(np.asarray(assignments), return_inverse=True)
         labels = inverse.astype(np.int32).ravel()
-        group = np.repeat(np.arange(len(self.sizes)), self.sizes)
-        at = labels if seats is None else seats
-        width = int(at.max()) + 1
-        pairs, where, at = np.unique(group * width + at, return_index=True, return_inverse=True)
-        tables = np.bincount(labels[where], minlength=len(codes))
-        at = at - np.searchsorted(pairs, np.arange(len(self.sizes)) * width)[group]
-        rows = [slice(own[0], own[-1]) for own in cut(self.sizes, self.n_shards)]
-        engine.map(GroupShard.put, [labels[own] for own in rows])
-        if self.form == "franchise":
-            engine.map(GroupShard.seat, [at[own] for own in rows])
+        engine.map(GroupShard.put, self._cut(labels))
+        return self.begin_there(engine, len(codes), hyper, None if seats is None else self._cut(seats), round_)
+
+    def _cut(self, rows: Array) -> list[Array]:
+        """By shards."""
+        return [rows[own[0] : own[-1]] for own in cut(self.sizes, self.n_shards)]
+
+    def begin_there(
+        self, engine: Engine, n_atoms: int, hyper: GroupHyper | None = None, seats: Sequence[Array] | None = None,
+        round_: int = 0,
+    ) -> GroupsState:  # fmt: skip
+        """The state of shards that have their labels, of which 0 .. n_atoms - 1 all occur; seats: by shard."""
+        tables = np.sum(engine.map(partial(seat_rows, n_atoms), seats), axis=0)
         return self.count(engine, tables, hyper or self.start(), round_)
 
     def count(self, engine: Engine, tables: Array, hyper: GroupHyper, round_: int) -> GroupsState:
@@ -393,9 +398,8 @@ class Groups(Built[HierarchicalMeasure, Bound, Array]):
 
     def snapshot(self, state: GroupsState, engine: Engine) -> dict[str, Array]:
         live = state.occupied
-        small = np.uint8 if len(live) <= 256 else np.uint16 if len(live) <= 65536 else np.int32
         return {
-            "labels": self.assignments(state, engine).astype(small),
+            "labels": all_labels(state, engine, few_bytes(len(live) - 1)),
             "hyper": state.hyper.array(),
             "counts": state.table.counts[live],
             "tables": state.table.tables[live],

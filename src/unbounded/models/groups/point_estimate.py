@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from unbounded.arrays import Array
+from unbounded.disk import room
+from unbounded.models.groups.shard import group_blocks
 from unbounded.models.labelled.losses import expected_loss
 from unbounded.randomness import generator
 
@@ -16,9 +18,13 @@ _REFERENCE_ROWS = 20_000
 
 def reference(labels: Sequence[Array]) -> Array:
     """The labels of the most central draw, largest topic first."""
-    central = labels[_medoid(labels)].astype(np.int64)
-    rank = np.argsort(np.argsort(-np.bincount(central), kind="stable"))
-    return rank[central]
+    central = labels[_medoid(labels)]
+    counts = sum(np.bincount(central[own], minlength=int(central.max()) + 1) for own in blocks(len(central)))
+    rank = np.argsort(np.argsort(-np.asarray(counts), kind="stable"))
+    named = room(central.shape, rank.dtype)
+    for own in blocks(len(central)):
+        named[own] = rank[central[own]]
+    return named
 
 
 def _medoid(labels: Sequence[Array]) -> int:
@@ -32,8 +38,25 @@ def _medoid(labels: Sequence[Array]) -> int:
 def spread(labels: Array, named: Array) -> Array:
     """[K, T]: how the rows of a draw's atoms are spread over the topics that the reference names."""
     share = np.zeros((int(labels.max()) + 1, int(named.max()) + 1))
-    np.add.at(share, (labels, named), 1.0)
+    for own in blocks(len(labels)):
+        np.add.at(share, (labels[own], named[own]), 1.0)
     return share / share.sum(1, keepdims=True)
+
+
+def proportions(labels: Array, groups: Array, masses: Array, share: Array) -> Iterator[tuple[slice, Array]]:
+    """(groups, their expected shares of the topics) in a draw, some groups at a time; groups: their sizes."""
+    offsets = np.append(0, np.cumsum(groups))
+    for first, last in group_blocks(groups):
+        own = labels[offsets[first] : offsets[last]]
+        counts = np.zeros((last - first, len(masses)))
+        np.add.at(counts, (np.repeat(np.arange(last - first), groups[first:last]), own), 1.0)
+        counts += masses
+        yield slice(first, last), (counts / counts.sum(1, keepdims=True)) @ share
+
+
+def blocks(n: int, step: int = 2**20) -> Iterator[slice]:
+    """Rows, some at a time: what is made of them stays small."""
+    return (slice(start, min(start + step, n)) for start in range(0, n, step))
 
 
 def sizes(counts: Array, share: Array) -> Array:

@@ -9,7 +9,7 @@ Labels are coded 0 .. usable-1 for atoms that the shard's rows may join and leav
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -22,7 +22,7 @@ from unbounded.compiled.draws import uniform
 from unbounded.compiled.jit import jit
 from unbounded.contracts import Kernel, Spread, Summary
 from unbounded.likelihoods.base import Bound, Parameters
-from unbounded.models.labelled.labels import Atoms, LabelShard, relabel
+from unbounded.models.labelled.labels import Atoms, LabelShard, packed_labels, relabel
 from unbounded.randomness import RoundSeed
 from unbounded.rows import Csr, rows_of
 
@@ -76,7 +76,7 @@ class GroupShard(LabelShard):
     def arrays(self) -> dict[str, Array]:
         found = super().arrays()
         if self.seated:
-            found |= {"seats": self.seats, "dishes": self.dishes}
+            found |= {"seats": packed_labels(self.seats), "dishes": packed_labels(self.dishes)}
         if self.tables is not None:
             found |= {"at": self.tables.at, "served": self.tables.served}
         return found
@@ -94,6 +94,35 @@ def labels_to_dishes(seats, labels, offsets, dishes):
     for g in range(offsets.size - 1):
         for i in range(offsets[g], offsets[g + 1]):
             dishes[offsets[g] + seats[i]] = labels[i]
+
+
+def seat_rows(n_atoms: int, shard: GroupShard, seats: Array | None = None) -> Array:
+    """Rows sit down, one table for each atom of a group where no seats are given; [K] tables of each atom."""
+    sizes, tables = np.diff(shard.offsets), np.zeros(n_atoms, np.int64)
+    taken = np.zeros(len(shard.labels) if shard.seated else 0, np.int32)
+    for first, last in group_blocks(sizes):
+        own = slice(shard.offsets[first], shard.offsets[last])
+        labels, group = shard.labels[own], np.repeat(np.arange(last - first), sizes[first:last])
+        at = labels if seats is None else seats[own]
+        width = int(at.max(initial=0)) + 1
+        pairs, where, at = np.unique(group * width + at, return_index=True, return_inverse=True)
+        tables += np.bincount(labels[where], minlength=n_atoms)
+        if shard.seated:
+            taken[own] = at - np.searchsorted(pairs, np.arange(last - first) * width)[group]
+    if shard.seated:
+        shard.seat(taken)
+    return tables
+
+
+def group_blocks(sizes: Array, rows: int = 2**18) -> Iterator[tuple[int, int]]:
+    """Groups first .. last, about so many rows at a time."""
+    ends = np.cumsum(sizes)
+    first = 0
+    while first < len(sizes):
+        before = int(ends[first - 1]) if first else 0
+        last = max(first + 1, int(np.searchsorted(ends, before + rows, side="right")))
+        yield first, last
+        first = last
 
 
 def cut(sizes: Array, n_shards: int) -> list[Array]:

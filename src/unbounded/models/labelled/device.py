@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from unbounded.arrays import Array, Arrays
-from unbounded.models.labelled.labels import LabelShard
+from unbounded.models.labelled.labels import LabelShard, packed_labels
 
 
 class Held(NamedTuple):
@@ -86,8 +86,7 @@ class DeviceShard(LabelShard):
         return torch.nonzero(torch.isin(labels, torch.from_numpy(codes).to(labels))).ravel().cpu().numpy()
 
     def arrays(self) -> dict[str, Array]:
-        self.seen()
-        return {"labels": self._labels, "holes": np.empty(0)}
+        return {"labels": packed_labels(self.seen()), "holes": np.empty(0)}
 
     def restore(self, arrays: Arrays) -> None:
         self.labels[:] = arrays["labels"]

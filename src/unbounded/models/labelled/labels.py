@@ -9,6 +9,7 @@ import numpy as np
 from unbounded.arrays import Array, Arrays
 from unbounded.compiled.jit import jit
 from unbounded.contracts import Engine, Summary
+from unbounded.disk import room
 from unbounded.likelihoods.base import Bound, Parameters
 from unbounded.likelihoods.operations import Block, accumulate, clear, update, write_terms
 
@@ -119,7 +120,10 @@ class LabelShard(Labelled):
         return self.data if len(self.holes) else None
 
     def arrays(self) -> dict[str, Array]:
-        return {"labels": self.labels, "holes": self.data[tuple(self.holes.T)] if len(self.holes) else np.empty(0)}
+        return {
+            "labels": packed_labels(self.labels),
+            "holes": self.data[tuple(self.holes.T)] if len(self.holes) else np.empty(0),
+        }
 
     def restore(self, arrays: Arrays) -> None:
         self.labels[:] = arrays["labels"]
@@ -140,11 +144,22 @@ def recode(state: Any, code: Array, p: int) -> Array:
     return np.concatenate([code[: state.n_shared], code[first : first + int(state.n_private[p])]])
 
 
-def all_labels(state: Any, engine: Engine) -> Array:
+def all_labels(state: Any, engine: Engine, dtype: Any = np.int32) -> Array:
     """Labels 0 .. K-1 of all rows, in the order of the occupied atoms of the table."""
-    number = numbered(state)
+    number = numbered(state).astype(dtype)
     codes = [recode(state, number, p) for p in range(len(state.n_private))]
-    return np.concatenate(engine.map(LabelShard.coded, codes))
+    parts = engine.map(LabelShard.coded, codes)
+    return np.concatenate(parts, out=room((sum(map(len, parts)),), dtype))
+
+
+def few_bytes(largest: int) -> Any:
+    """The smallest type of label that the largest one fits in."""
+    return np.uint8 if largest < 256 else np.uint16 if largest < 65536 else np.int32
+
+
+def packed_labels(labels: Array) -> Array:
+    """Labels in as few bytes as they need, to be kept or sent."""
+    return labels.astype(few_bytes(int(labels.max(initial=0))))
 
 
 # ---- compiled: tails, codes, statistics

@@ -15,7 +15,7 @@ import numpy as np
 from unbounded.arrays import Array, Arrays
 from unbounded.contracts import Engine, Gathered, Message, Summary
 from unbounded.likelihoods.base import Bound, Parameters
-from unbounded.models.labelled.labels import LabelShard, all_labels
+from unbounded.models.labelled.labels import LabelShard, all_labels, few_bytes
 from unbounded.models.mixtures.kernels import build_kernel
 from unbounded.models.mixtures.measures import PartitionMeasure
 from unbounded.models.mixtures.message import (
@@ -192,10 +192,8 @@ class Mixture(Built[MeasureT, Bound, int], Generic[MeasureT]):
         return all_labels(state, engine)
 
     def snapshot(self, state: MixtureState, engine: Engine) -> dict[str, Array]:
-        labels = self.assignments(state, engine)
-        small = np.uint8 if len(state.occupied) <= 256 else np.uint16 if len(state.occupied) <= 65536 else np.int32
         return {
-            "labels": labels.astype(small),
+            "labels": all_labels(state, engine, few_bytes(len(state.occupied) - 1)),
             "counts": state.table.counts[state.occupied],
             "statistics": state.table.statistics[state.occupied],
             "hyper": np.array(state.hyper),

@@ -21,7 +21,7 @@ from unbounded.engines.local import Serial
 from unbounded.models.groups.hybrid import HybridGroups
 from unbounded.models.groups.model import Groups, GroupsState
 from unbounded.models.groups.predictive import Draw, Gibbs, Newcomers, gibbs, predictives
-from unbounded.models.groups.shard import GroupHyper, GroupShard, expected_masses
+from unbounded.models.groups.shard import GroupShard, expected_masses
 from unbounded.priors import Gamma
 from unbounded.randomness import generator, key
 from unbounded.round import rounds
@@ -38,21 +38,34 @@ EXTENDING_SWEEPS = 3
 
 def grown(model: Groups, engine: Engine, words: Any, few: bool = False) -> GroupsState:
     """The state with all documents in the topics of a pilot, which are fewer than there should be if it has `few`."""
-    labels, hyper = _grown(model, engine, words, few)
-    return model.begin(engine, labels, hyper)
-
-
-def _grown(model: Groups, engine: Engine, words: Any, few: bool) -> tuple[Array, GroupHyper]:
     rng = generator(model.seed, "start")
     order = rng.permutation(len(model.sizes))
     enough = np.searchsorted(np.cumsum(model.sizes[order]), PILOT_TOKENS) + 1
     groups = np.sort(order[:enough])
     part, sizes = _of_groups(words, model.sizes, groups), model.sizes[groups]
-    likelihood = _sharp(model.likelihood)
+    sharp = _sharp(model.likelihood)
     setup = replace(
-        model.setup, likelihood=likelihood, extent=sizes, n_shards=1, sweeps=1, seed=int(rng.integers(2**62))
-    )
+        model.setup, likelihood=sharp, extent=sizes, n_shards=1, sweeps=1,
+        seed=int(rng.integers(2**62)),
+    )  # fmt: skip
     pilot = HybridGroups(setup, model.form, jumps=None)
+    labels, state = _grown(pilot, part, few, rng)
+    fixed: Any = model.likelihood
+    hyper = state.hyper if isinstance(sharp.prior, Gamma) else state.hyper._replace(eta=fixed.eta)
+    if enough >= len(model.sizes):
+        return model.begin(engine, labels, hyper)
+    draw = Draw(state.table.counts, state.table.tables, state.table.statistics, state.hyper)
+    table, _, _ = predictives(model.likelihood, draw, part[:0])
+    join = partial(_join, table, draw.masses, key(pilot.seed, "extend"), model.n_rows)
+    used = np.unique(np.concatenate(engine.map(join)))
+    codes = np.full(len(draw.counts), -1, np.int32)
+    codes[used] = np.arange(len(used))
+    engine.map(GroupShard.relabel, [codes] * model.n_shards)
+    return model.begin_there(engine, len(used), hyper)
+
+
+def _grown(pilot: HybridGroups, part: Array, few: bool, rng: np.random.Generator) -> tuple[Array, GroupsState]:
+    """Labels of the pilot, and the state with them."""
     held = Serial(pilot.recipe(part))
     try:
         most = MOST_TOPICS // FEWER if few else MOST_TOPICS
@@ -64,16 +77,7 @@ def _grown(model: Groups, engine: Engine, words: Any, few: bool) -> tuple[Array,
             state = pilot.begin(held, labels, state.hyper, round_=state.round)
     finally:
         held.close()
-    fixed: Any = model.likelihood
-    hyper = state.hyper if isinstance(likelihood.prior, Gamma) else state.hyper._replace(eta=fixed.eta)
-    if enough >= len(model.sizes):
-        return labels, hyper
-    draw = Draw(state.table.counts, state.table.tables, state.table.statistics, state.hyper)
-    table, _, _ = predictives(model.likelihood, draw, part[:0])
-    extend_key = key(pilot.seed, "extend")
-    join = partial(_join, table=table, masses=draw.masses, extend_key=extend_key, n_rows=model.n_rows)
-    labels = np.concatenate(engine.map(join))
-    return np.minimum(labels, len(draw.counts) - 1), hyper
+    return labels, state
 
 
 def _of_groups(words: Any, sizes: Array, groups: Array) -> Array:
@@ -86,11 +90,13 @@ def _of_groups(words: Any, sizes: Array, groups: Array) -> Array:
     return part
 
 
-def _join(shard: GroupShard, table: Array, masses: Array, extend_key: np.uint64, n_rows: int) -> Array:
-    """Labels of a shard's words, which join the pilot's topics."""
+def _join(table: Array, masses: Array, extend_key: np.uint64, n_rows: int, shard: GroupShard) -> Array:
+    """A shard's words join the pilot's topics; those that they use. Their labels stay on the shard."""
     sizes = np.diff(shard.offsets)
     new = Newcomers(table, shard.data, sizes, shard.first, n_rows)
-    return gibbs(new, masses, Gibbs(EXTENDING_SWEEPS, 1, extend_key))[0]
+    labels = gibbs(new, masses, Gibbs(EXTENDING_SWEEPS, 1, extend_key))[0]
+    shard.put(np.minimum(labels, len(masses) - 2))  # the last one is that of no topic
+    return np.unique(shard.labels)
 
 
 def _sharp(likelihood: Any) -> Any:
