@@ -297,10 +297,17 @@ class Sampler:
     takes_rule: bool = False  # of instantiation, as an option `rule`
 
 
+Tell = Callable[[int, int], None]  # (done, total): of the rounds before the first state
+
+
+def silent(done: int, total: int) -> None:
+    """The plainest Tell."""
+
+
 class Start(Protocol):
     """Where chains begin; a module with this function will do."""
 
-    def begin(self, model: Any, engine: Engine, X: Any, init: Any) -> State: ...
+    def begin(self, model: Any, engine: Engine, X: Any, init: Any, tell: Tell = silent) -> State: ...
 
 
 @dataclass(frozen=True)

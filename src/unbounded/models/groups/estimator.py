@@ -212,6 +212,9 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
             draw = Draw(snap["counts"], snap["tables"], statistics, GroupHyper.of(snap["hyper"]))
             yield draw, snap, share
 
+    def _unit(self) -> str:
+        return "tokens" if self._words else "rows"
+
     def _row_estimates(self) -> Array:
         return self.labels_
 

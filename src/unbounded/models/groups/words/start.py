@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from scipy import sparse
 from scipy.special import gammaln
 
 from unbounded.arrays import Array
-from unbounded.contracts import Engine
+from unbounded.contracts import Engine, Tell, silent
 from unbounded.engines.local import Serial
 from unbounded.models.groups.hybrid import HybridGroups
 from unbounded.models.groups.model import Groups, GroupsState
@@ -24,7 +23,7 @@ from unbounded.models.groups.predictive import Draw, Gibbs, Newcomers, gibbs, pr
 from unbounded.models.groups.shard import GroupHyper, GroupShard, expected_masses
 from unbounded.priors import Gamma
 from unbounded.randomness import generator, key
-from unbounded.round import rounds
+from unbounded.round import advanced
 from unbounded.sources import Words
 
 PILOT_TOKENS = 200_000
@@ -36,13 +35,13 @@ SHARP = 0.05
 EXTENDING_SWEEPS = 3
 
 
-def grown(model: Groups, engine: Engine, words: Any, few: bool = False) -> GroupsState:
+def grown(model: Groups, engine: Engine, words: Any, few: bool = False, tell: Tell = silent) -> GroupsState:
     """The state with all documents in the topics of a pilot, which are fewer than there should be if it has `few`."""
-    labels, hyper = _grown(model, engine, words, few)
+    labels, hyper = _grown(model, engine, words, few, tell)
     return model.begin(engine, labels, hyper)
 
 
-def _grown(model: Groups, engine: Engine, words: Any, few: bool) -> tuple[Array, GroupHyper]:
+def _grown(model: Groups, engine: Engine, words: Any, few: bool, tell: Tell) -> tuple[Array, GroupHyper]:
     rng = generator(model.seed, "start")
     order = rng.permutation(len(model.sizes))
     enough = np.searchsorted(np.cumsum(model.sizes[order]), PILOT_TOKENS) + 1
@@ -58,8 +57,9 @@ def _grown(model: Groups, engine: Engine, words: Any, few: bool) -> tuple[Array,
         most = MOST_TOPICS // FEWER if few else MOST_TOPICS
         n_topics = int(np.clip(np.sqrt(len(part)) / (3 * FEWER if few else 3), 2, most))
         state = pilot.begin(held, rng.integers(n_topics, size=len(part)))
-        for n_rounds in PILOT_ROUNDS[: 1 if few else None]:
-            state = next(islice(rounds(pilot, held, state), n_rounds - 1, None))
+        cycles = PILOT_ROUNDS[: 1 if few else None]
+        for cycle, n_rounds in enumerate(cycles):
+            state = advanced(pilot, held, state, n_rounds, tell, sum(cycles[:cycle]), sum(cycles))
             labels = _merged(pilot, state, pilot.assignments(state, held))
             state = pilot.begin(held, labels, state.hyper, round_=state.round)
     finally:
