@@ -367,8 +367,10 @@ class Shown:
     """The atoms of a run, as its report shows them."""
 
     shares: Array  # of all rows, of each atom of the point estimate
-    content: str  # HTML
+    content: str  # HTML: the details
     notes: tuple[str, ...] = ()  # what the reader should know
+    words: tuple[str, ...] = ()  # what was found, and how sure that is: sentences
+    picture: str = ""  # HTML: what was found, at a glance
 
 
 @dataclass(frozen=True)

@@ -107,7 +107,8 @@ class Browser:
         except Error as error:
             self._driver.stop()
             raise BrowserError(f"Chromium does not start: {str(error)[-1500:]}") from error
-        self.page: Page | None = None
+        self._pages: dict[bool, Page | None] = {}  # for phones, and for all others
+        self.page, self._home = None, None
         self._complaints: list[str] = []
 
     def __enter__(self) -> Browser:
@@ -120,28 +121,30 @@ class Browser:
 
     def open(self, page: Path | str, width: int = 1100, scheme: str = "light", media: str = "screen") -> None:
         """A file, or an address of this machine."""
-        if self.page is not None:
-            self.page.context.close()
+        self.page = self._pages.setdefault(width < 500, None) or self._new_page(width < 500)
+        self._home = page if isinstance(page, str) else None
+        self.page.goto("about:blank")
         self._complaints.clear()
-        context = self._browser.new_context(
-            viewport={"width": width, "height": 800}, color_scheme=scheme, is_mobile=width < 500
-        )
-        self.page = context.new_page()
-        self.page.set_default_timeout(PATIENCE)
+        self.page.set_viewport_size({"width": width, "height": 800})
         self.page.emulate_media(media=media, color_scheme=scheme)
-        self._listen(self.page, page if isinstance(page, str) else None)
         self.page.goto(page if isinstance(page, str) else page.resolve().as_uri())
 
-    def _listen(self, page: Page, home: str | None) -> None:
+    def _new_page(self, mobile: bool) -> Page:
+        page = self._browser.new_context(is_mobile=mobile).new_page()
+        page.set_default_timeout(PATIENCE)
+        self._listen(page)
+        self._pages[mobile] = page
+        return page
+
+    def _listen(self, page: Page) -> None:
         """Console messages, exceptions, requests that fail, and those that leave the page."""
-        near = ("file:", "data:", *([home] if home else []))
         page.on("console", lambda said: self._complaints.append(said.text))
         page.on("pageerror", lambda error: self._complaints.append(str(error)))
         page.on("requestfailed", lambda request: self._complaints.append(request.url[:200]))
-        page.on(
-            "request",
-            lambda request: None if request.url.startswith(near) else self._complaints.append(request.url[:200]),
-        )
+        page.on("request", lambda request: None if self._near(request.url) else self._complaints.append(request.url))
+
+    def _near(self, url: str) -> bool:
+        return url.startswith(("file:", "data:", *([self._home] if self._home else [])))
 
     def evaluate(self, expression: str) -> Any:
         return self.page.evaluate(expression)

@@ -41,6 +41,7 @@ from unbounded.sources import Rows, Source, Words
 from unbounded.sources.words import lengths
 
 _SWEEPS = 20
+_FEW_GROUPS = 20_000
 
 CHOICES = Choices(
     atoms="topics",
@@ -174,7 +175,9 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         return super()._config(X, held, seed) | {"groups": fingerprint(self._sizes)}
 
     def _about(self, X: Any, model: Any) -> dict[str, Any]:
-        return super()._about(X, model) | {"groups": len(self._sizes)}
+        few = len(self._sizes) <= _FEW_GROUPS  # whose sizes fit into a note
+        sizes = {"group_sizes": self._sizes.tolist()} if few else {}
+        return super()._about(X, model) | {"groups": len(self._sizes)} | sizes
 
     # ---- point estimates
 
