@@ -107,7 +107,7 @@ class Browser:
         except Error as error:
             self._driver.stop()
             raise BrowserError(f"Chromium does not start: {str(error)[-1500:]}") from error
-        self._pages: dict[bool, Page | None] = {}  # for phones, and for all others
+        self._pages: dict[bool, Page] = {}  # for phones, and for all others
         self.page, self._home = None, None
         self._complaints: list[str] = []
 
@@ -121,9 +121,10 @@ class Browser:
 
     def open(self, page: Path | str, width: int = 1100, scheme: str = "light", media: str = "screen") -> None:
         """A file, or an address of this machine."""
-        self.page = self._pages.setdefault(width < 500, None) or self._new_page(width < 500)
+        self.page = self._pages.get(width < 500) or self._new_page(width < 500)
         self._home = page if isinstance(page, str) else None
-        self.page.goto("about:blank")
+        for each in self._pages.values():  # what follows a run would still be asking for it
+            each.goto("about:blank")
         self._complaints.clear()
         self.page.set_viewport_size({"width": width, "height": 800})
         self.page.emulate_media(media=media, color_scheme=scheme)

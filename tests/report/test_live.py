@@ -87,7 +87,7 @@ def test_nothing_is_written_and_nobody_else_is_answered(run):
         assert server.server_address[0] == "127.0.0.1"
         assert ask(server, "/now")[0] == ask(server, "/", host=f"localhost:{port}")[0] == 200
         assert ask(server, host="example.org")[0] == ask(server, host=f"example.org:{port}")[0] == 403
-        assert [ask(server, path)[0] for path in ("/run.json", "/../run.json", "/now?x", "//")] == [404] * 4
+        assert [ask(server, path)[0] for path in ("/run.json", "/../run.json", "/now?x")] == [404] * 3
         assert [ask(server, method=method)[0] for method in ("POST", "PUT", "DELETE", "PATCH")] == [501] * 4
     assert state_of(run) == before
 
@@ -127,10 +127,18 @@ def test_one_sentence_where_there_is_nothing_to_watch(tmp_path, run):
         live.server(run, server.server_address[1])
 
 
-@pytest.mark.parametrize("words", [["watch"], ["report", "--live"]])
-def test_the_command_line(run, words):
+def test_a_live_report_is_the_same(run, monkeypatch):
+    asked = []
+    monkeypatch.setattr("unbounded.cli.commands._serve", lambda *given: asked.append(given))
+    for words in (["report", "--live"], ["watch"]):
+        assert CliRunner().invoke(app, [words[0], str(run), *words[1:]]).exit_code == 0
+    assert asked == [(run, 0)] * 2
+    assert not (run / "report.html").exists()
+
+
+def test_the_command_line(run):
     """It says where, answers, and Ctrl-C ends it with status 0."""
-    command = [sys.executable, "-m", "unbounded", words[0], str(run), *words[1:]]
+    command = [sys.executable, "-m", "unbounded", "watch", str(run)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ.copy()) as process:
         line = process.stdout.readline()
         address = line.split(" at ")[1].split()[0]
@@ -168,15 +176,15 @@ def test_it_follows_a_fit_in_a_browser(browser, tmp_path, width, scheme):
             browser.open(live.address(server), width, scheme)
             done = "Number(document.querySelector('progress').value)"
             first = browser.evaluate(done)
-            browser.page.wait_for_function(f"{done} > {first}")
+            browser.page.wait_for_function(f"() => {done} > {first}")
             assert "rows/s" in browser.evaluate("document.querySelector('.now').innerText")
             stop.set()
             fit.join()
-            browser.page.wait_for_function("document.body.innerText.includes('The fit was stopped')")
+            browser.page.wait_for_function("() => document.body.innerText.includes('The fit was stopped')")
             found = faults(browser, width)
             assert found.pop("script", []) != []  # its own, the only one
             assert {name for name in found if name != "missing section"} == set()
-        browser.page.wait_for_function("!document.getElementById('gone').hidden")  # and it says when it cannot
+        browser.page.wait_for_function("() => !document.getElementById('gone').hidden")  # and it says when it cannot
     finally:
         stop.set()
         fit.join()

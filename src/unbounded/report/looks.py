@@ -6,7 +6,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from unbounded.arrays import Array
-from unbounded.report.svg import N_COLOURS
+from unbounded.report.svg import N_COLOURS, N_MARKS
 
 _NEIGHBOURS = 8
 _ALIKE = {(0, 4): 0.5, (1, 5): 0.5, (1, 6): 0.4, (3, 5): 0.2, (2, 6): 0.2}  # colours that are not far apart
@@ -42,8 +42,11 @@ def apart(points: Array, groups: Array, n_groups: int) -> list[int]:
     for _ in range(_SWEEPS):
         before = colours.copy()
         for group in np.argsort(-weights.sum(1), kind="stable"):
-            costs = penalty[:, colours] * weights[group]
-            colours[group] = int(costs[:, np.arange(n_groups) != group].sum(1).argmin())
+            others = np.arange(n_groups) != group
+            used = np.bincount(colours[others], minlength=N_COLOURS)
+            full = 10.0 * (used >= max(N_MARKS, -(-n_groups // N_COLOURS)))  # or those of one colour could not differ
+            costs = (penalty[:, colours[others]] * weights[group, others]).sum(1) + 0.01 * used + full
+            colours[group] = int(costs.argmin())
         if (colours == before).all():
             break
     turns = np.zeros(N_COLOURS, int)

@@ -95,7 +95,7 @@ class Frame:
 
     @property
     def left(self) -> float:
-        return 26 + _LETTER * max((len(label) for label in self.y.labels()), default=0)
+        return 28 + _LETTER * max((len(label) for label in self.y.labels()), default=0)
 
     @property
     def bottom(self) -> float:
@@ -133,7 +133,7 @@ class Frame:
             f'<path class="axis" d="M{self.left:.1f} 8V{self.bottom:.1f}H{right}"/>'
             f'<text class="name" text-anchor="middle" x="{middle:.1f}" y="{self.height - 6}">'
             f"{escape(self.x.name)}</text>"
-            f'<text class="name" text-anchor="middle" transform="translate(11 {centre:.1f}) rotate(-90)">'
+            f'<text class="name" text-anchor="middle" transform="translate(13 {centre:.1f}) rotate(-90)">'
             f"{escape(self.y.name)}</text>"
         )
 
