@@ -22,14 +22,14 @@ LAYERS = (
     ("instantiation", "setup", "round", "likelihoods", "engines", "holdout"),
     ("chain",),
     ("report/svg", "report/plots", "report/words", "estimator"),
-    ("report/parts",),
+    ("report/parts", "report/looks"),
     ("models/labelled",),
     ("models/mixtures", "models/features"),
     ("models/groups",),  # its start and its top-level process are those of a mixture
     ("models/families",),
     ("report/view", "report/text"),
-    ("report/tables",),
-    ("report/page",),
+    ("report/tables", "report/draws"),
+    ("report/page", "report/live"),
     ("cli", "public"),
     ("__init__", "__main__"),
 )

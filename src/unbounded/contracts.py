@@ -297,10 +297,17 @@ class Sampler:
     takes_rule: bool = False  # of instantiation, as an option `rule`
 
 
+Tell = Callable[[int, int], None]  # (done, total): of the rounds before the first state
+
+
+def silent(done: int, total: int) -> None:
+    """The plainest Tell."""
+
+
 class Start(Protocol):
     """Where chains begin; a module with this function will do."""
 
-    def begin(self, model: Any, engine: Engine, X: Any, init: Any) -> State: ...
+    def begin(self, model: Any, engine: Engine, X: Any, init: Any, tell: Tell = silent) -> State: ...
 
 
 @dataclass(frozen=True)
@@ -360,8 +367,10 @@ class Shown:
     """The atoms of a run, as its report shows them."""
 
     shares: Array  # of all rows, of each atom of the point estimate
-    content: str  # HTML
+    content: str  # HTML: the details
     notes: tuple[str, ...] = ()  # what the reader should know
+    words: tuple[str, ...] = ()  # what was found, and how sure that is: sentences
+    picture: str = ""  # HTML: what was found, at a glance
 
 
 @dataclass(frozen=True)

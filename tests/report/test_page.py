@@ -16,8 +16,11 @@ import unbounded as ub
 from unbounded.chain.run import Chain
 from unbounded.chain.store import RunStore
 from unbounded.cli.commands import app
+from unbounded.models.features.point_estimate import FeatureDraw, point_estimate
 from unbounded.models.groups import point_estimate as topics
-from unbounded.report import page, svg
+from unbounded.models.groups import show
+from unbounded.models.mixtures import describe
+from unbounded.report import looks, page, svg
 from unbounded.report.view import View
 from unbounded.round import PHASES
 
@@ -74,18 +77,38 @@ def test_one_small_file_that_needs_nothing(runs, kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_exactness_is_at_the_top(runs, kind):
-    head = content(runs[kind]).partition("</header>")[0]
+    text = content(runs[kind])
+    head = text.partition("</header>")[0]
     assert ("APPROXIMATE" in head) == (kind == "approximate")
     assert ('badge good">EXACT' in head) == (kind != "approximate")
-    assert "sampler hybrid, instantiation " + ("AsPublished" if kind == "approximate" else "Ghosts") in head
+    assert "TOO SHORT TO JUDGE" in head
+    rule = "the published rule" if kind == "approximate" else "ghosts"
+    assert f"hybrid sampler, finite part chosen by {rule}" in text
+    assert "None" not in re.sub('<style>.*?</style>|data:image[^"]*', "", text)  # plain words, no Python
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_answer_comes_first(runs, kind):
+    """What was found, in words and a picture; whether to trust it; then everything else."""
+    text = content(runs[kind])
+    titles = re.findall(r"<h2>([^<]*)</h2>", text)
+    assert titles[:2] == ["What was found", "Can it be trusted?"]
+    answer = text.partition("<h2>What was found</h2>")[2].partition("</section>")[0]
+    assert re.search(r"\d+ (clusters|topics|features) in the best summary of the draws; their number is ", answer)
+    assert '<div class="answer">' in answer
+    assert answer.count("<svg") >= 2
+    trust = text.partition("<h2>Can it be trusted?</h2>")[2].partition("</section>")[0]
+    assert "Convergence: not judged" in trust
+    assert ("NOT EXACT" in trust) == (kind == "approximate")
+    assert text.count("<summary>") >= 5  # help inside the page
 
 
 def test_what_was_fitted(runs):
     assert "Gaussian likelihood, 180 rows, 3 columns" in content(runs["mixture"])
     assert re.search(
-        r"Tokens likelihood, 2,160 tokens, 25 words in the vocabulary, 54 documents", content(runs["topics"])
+        r"tokens likelihood, 2,160 tokens, 25 words in the vocabulary, 54 documents", content(runs["topics"])
     )
-    assert "LinearGaussian likelihood, 200 rows, 36 columns" in content(runs["features"])
+    assert "linear Gaussian likelihood, 200 rows, 36 columns" in content(runs["features"])
     text = content(runs["mixture"])
     for said in (
         json.loads((runs["mixture"] / "run.json").read_text())["data"],
@@ -98,18 +121,22 @@ def test_what_was_fitted(runs):
 
 def test_sections_of_every_model(runs):
     titles = {kind: re.findall(r"<h2>([^<]*)</h2>", content(runs[kind])) for kind in KINDS}
-    common = {"Traces", "Diagnostics", "Time", "Settings"}
-    assert all(common <= set(found) for found in titles.values())
-    assert {"Clusters", "Held-out score", "Posterior of the number of clusters"} <= set(titles["mixture"])
-    assert {"Topics", "Held-out score", "Posterior of the number of topics"} <= set(titles["topics"])
-    assert {"Features", "Held-out score", "Posterior of the number of features"} <= set(titles["features"])
-    assert "Held-out score" not in titles["approximate"]
+    common = ["Traces", "Diagnostics", "Time", "Settings"]
+    atoms = {"topics": "Topics", "features": "Features"}
+    for kind, found in titles.items():
+        assert found[2:] == [atoms.get(kind, "Clusters"), *common]
+        assert f"Posterior of the number of {found[2].lower()}: most probable" in content(runs[kind])
+    assert "Trace of holdout" in content(runs["mixture"])
+    assert "Trace of holdout" not in content(runs["approximate"])
 
 
 def test_every_scalar_has_a_trace_of_every_chain(runs):
     text = content(runs["mixture"])
     names = json.loads((runs["mixture"] / "chain-0" / "trace.jsonl").read_text().splitlines()[0])
-    for name in names.keys() - {"draw"}:
+    constant = re.search(r"The same in every draw: ([^<]*)[.]</p>", text)
+    still = {word.split(" = ")[0] for word in constant[1].split(", ")} if constant else set()
+    assert still <= {"n_clusters", "above_0.1%", "above_1%"}
+    for name in names.keys() - {"draw"} - still:
         (drawn,) = re.findall(rf'aria-label="Trace of {name}: 3 chains, mean [^"]*">(.*?)</svg>', text)
         assert drawn.count('class="line') == 3
     assert "not judged" in text
@@ -118,10 +145,11 @@ def test_every_scalar_has_a_trace_of_every_chain(runs):
 
 
 def test_clusters_are_drawn_where_the_data_are_at_hand(runs, copy):
-    assert "principal component 1" in content(runs["mixture"])
+    assert "discriminant 1: " in content(runs["mixture"])
     assert "180 of 180 rows" in content(runs["mixture"])
     gone = copy("mixture", lambda run: _edit(run / "command.json", data=str(run / "gone.npy")))
-    assert "principal component 1" not in gone
+    assert "discriminant 1" not in gone
+    assert "what distinguishes it" not in gone
     assert "The data are not at hand" in gone
     assert "Sizes: " in gone
     np.save(runs["data"].parent / "other.npy", rows() + 1e-9)
@@ -302,3 +330,118 @@ def test_what_is_constant_but_for_rounding_has_an_axis(value):
     axis = svg.Range.around(np.array([value, np.nextafter(value, np.inf), np.nextafter(value, -np.inf)]), "entropy")
     assert axis.low < value < axis.high
     assert len(set(axis.labels())) == len(axis.ticks) >= 2
+
+
+# ---- what tells atoms apart
+
+
+@pytest.mark.parametrize("n_groups", [3, 20, 30])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_groups_that_touch_differ_in_colour(n_groups, seed):
+    """The cells of a tessellation all touch their neighbours; no two groups look the same."""
+    rng = np.random.default_rng(seed)
+    points, centres = rng.random((2500, 2)) * [1.0, 1000.0], rng.random((n_groups, 2)) * [1.0, 1000.0]
+    groups = ((points[:, None] - centres) / [1.0, 1000.0]).__pow__(2).sum(2).argmin(1)
+    ranks = looks.apart(points, groups, n_groups)
+    colours, marks = zip(*map(svg.look, ranks), strict=True)
+    touching = looks.contacts(points, groups, n_groups) > 0
+    alike = np.equal.outer(colours, colours) & ~np.eye(n_groups, dtype=bool)
+    assert touching.sum() >= 2 * (n_groups - 1)
+    assert not (touching & alike).any()
+    assert len(set(zip(colours, marks, strict=True))) == n_groups
+
+
+def test_looks_of_few_points():
+    assert len(looks.apart(np.zeros((1, 2)), np.zeros(1, int), 3)) == 3
+    assert len(looks.apart(np.zeros((0, 2)), np.zeros(0, int), 2)) == 2
+
+
+def test_the_projection_shows_clusters_that_principal_components_hide():
+    rng = np.random.default_rng(0)
+    labels = np.repeat([0, 1, 2], 200)
+    rows = rng.normal(size=(600, 10)) * [1, 1, 9, 9, 9, 9, 9, 9, 9, 9]
+    rows[:, 0] += 6.0 * (labels == 1)
+    rows[:, 1] += 6.0 * (labels == 2)
+    names = [f"c{d}" for d in range(10)]
+    points, axes = describe.projection(rows, labels, names)
+    centres = np.stack([points[labels == k].mean(0) for k in range(3)])
+    spread = np.mean([points[labels == k].std(0) for k in range(3)])
+    gaps = [np.linalg.norm(centres[a] - centres[b]) for a, b in ((0, 1), (0, 2), (1, 2))]
+    assert min(gaps) > 4 * spread
+    assert all("c0" in axis or "c1" in axis for axis in axes)
+    for few in (np.zeros(600, int), (labels == 1).astype(int)):  # fewer clusters than a plane has directions
+        points, axes = describe.projection(rows, few, names)
+        assert points.shape == (600, 2)
+        assert np.isfinite(points).all()
+        assert "principal component" in axes[1]
+
+
+def test_holes_are_filled_with_the_means_of_their_cluster():
+    rows = np.array([[1.0, np.nan], [3.0, 4.0], [np.nan, 8.0], [np.nan, np.nan]])
+    full = describe.filled(rows, np.array([0, 0, 1, 1]))
+    np.testing.assert_array_equal(full, [[1, 4], [3, 4], [2, 8], [2, 8]])
+
+
+def test_what_distinguishes_a_cluster():
+    rng = np.random.default_rng(1)
+    labels = np.repeat([0, 1, 2], [300, 200, 100])
+    rows = rng.normal(size=(600, 4))
+    rows[:, 2] -= 5.0 * (labels == 1)
+    rows[:, 3] = np.where(labels == 2, 7, rng.integers(3, size=600))
+    rows[5, 2] = np.nan
+    marks = describe.distinguishing(rows, labels, ["a", "b", "c", "d"], levels=True)
+    assert (marks[1][0].column, marks[1][0].effect < -1) == ("c", True)
+    assert (marks[2][0].column, marks[2][0].level, marks[2][0].own) == ("d", "7", 1.0)
+    assert marks[2][0].usual == pytest.approx(1 / 6)
+    assert all(len(found) <= 3 for found in marks)
+
+
+def test_names_of_columns_and_what_they_say_are_in_the_report(runs, tmp_path):
+    import pandas as pd
+
+    table = pd.DataFrame(rows(), columns=["height", "width", "depth"])
+    model = ub.DirichletProcessMixture(
+        n_shards=2, n_chains=1, n_warmup=5, n_draws=10, random_state=0, checkpoint=tmp_path / "run"
+    ).fit(table)
+    text = model.report(tmp_path / "page.html", table).read_text()
+    assert "what distinguishes it" in text
+    assert re.search(r"(height|width|depth) (high|low): -?[\d.]+ \([+-][\d.]+ sd\)", text)
+
+
+def test_topics_have_bars_of_words_documents_and_likeness(runs):
+    text = content(runs["topics"])
+    assert re.search(r'aria-label="Most probable words of topic 0: ', text)
+    assert "of documents" in text
+    assert "How many of the documents have at least 10% of each topic." in text
+    assert "Likeness of topics. The two most alike are " in text
+
+
+def test_prevalence_counts_documents():
+    named = np.array([0, 0, 0, 1, 1, 1, 1, 1, 0, 1])
+    np.testing.assert_allclose(show._present(named, {"group_sizes": [4, 4, 0, 2]}), [2 / 3, 1.0])
+    assert show._present(named, {"group_sizes": [4, 4]}) is None
+
+
+def test_features_have_their_uncertainty(runs):
+    text = content(runs["features"])
+    assert "Standard deviations of the loadings of feature 0" in text
+    assert "with two standard deviations either way" in text
+    assert re.search(r"column \d+ -?[\d.]+ ± [\d.]+", text)
+
+
+def test_deviations_of_loadings_are_those_over_draws():
+    rng = np.random.default_rng(2)
+    Z = rng.integers(0, 2, (50, 2))
+    loadings = np.array([[5.0, 0.0, 0.0], [0.0, 0.0, -4.0]])
+    draws = [FeatureDraw(Z, loadings + 0.1 * rng.normal(size=(2, 3)), 0.0) for _ in range(40)]
+    estimate = point_estimate(draws)
+    order = np.argsort(-Z.sum(0), kind="stable")
+    np.testing.assert_allclose(estimate.deviations, np.std([draw.loadings[order] for draw in draws], axis=0))
+    np.testing.assert_array_equal(estimate.shared, [1.0, 1.0])
+
+
+def test_scalars_that_never_moved_are_said():
+    text = page.render(made(np.random.default_rng(0).normal(size=(2, 200))))
+    assert "The same in every draw: n_clusters = 3." in text
+    assert "Trace of n_clusters" not in text
+    assert "Trace of alpha" in text

@@ -1,52 +1,149 @@
-"""A progress bar that says what people wait for: rounds, atoms, held-out score, rows per second, time left.
+"""What a fit is doing, for those who wait: the phase, rounds, atoms, held-out score, rows per second, time left.
 
-Before the first round it says "starting", and "compiling" whenever that is what takes the time.
+A `Teller` hears of it from the chains and from the compiler, and answers whoever asks: outlets (outlets.py), such as a
+bar or plain lines, which ask all the time, and the user's `callback`, called when a chain has something to say.
 """
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
 
-from unbounded.compiled.watch import watch_compilation
+Report = Callable[[int, Mapping[str, float]], bool]  # (rounds done, scalars of the last draw) -> whether to stop
+Callback = Callable[["Progress"], object]  # the answer True stops the fit
 
-Report = Callable[[int, Mapping[str, float]], None]  # (rounds done, scalars of the last draw)
-
-
-@contextmanager
-def show_progress(wanted: bool, n_rounds: int, n_rows: int, atoms: str) -> Iterator[Report | None]:
-    """atoms: what they are called; their number is the scalar n_<atoms>."""
-    if not wanted:
-        yield None
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns: list[Any] = [
-        TextColumn("round"), MofNCompleteColumn(), BarColumn(), TextColumn("{task.description}"), TimeRemainingColumn(),
-    ]  # fmt: skip
-    with Progress(*columns) as bar:
-        task = bar.add_task("starting", total=n_rounds)
-        began, first, said = time.monotonic(), [-1], ["starting"]
-
-        def report(round_: int, scalars: Mapping[str, float]) -> None:
-            if first[0] < 0:
-                first[0] = round_ - 1
-            speed = (round_ - first[0]) * n_rows / max(time.monotonic() - began, 1e-9)
-            said[0] = describe(scalars, atoms, speed)
-            bar.update(task, completed=round_, description=said[0])
-
-        def compiling(busy: bool) -> None:
-            bar.update(task, description="compiling" if busy else said[0])
-
-        with watch_compilation(compiling):
-            yield report
+START, ROUNDS, COMPILING, DONE, STOPPED = "start", "rounds", "compiling", "done", "stopped"
 
 
-def describe(scalars: Mapping[str, float], atoms: str, rows_per_second: float) -> str:
-    large = f" ({scalars['above_1%']:.0f} above 1%)" if "above_1%" in scalars else ""
-    words = [f"{scalars[f'n_{atoms}']:.0f} {atoms}{large}"]
-    if "holdout" in scalars:
-        words.append(f"held-out {scalars['holdout']:.3f}")
-    return ", ".join([*words, f"{rows_per_second:,.0f} rows/s"])
+@dataclass(frozen=True)
+class Size:
+    """What there is to do."""
+
+    n_chains: int
+    n_rounds: int  # of each chain
+    n_rows: int
+    atoms: str  # what they are called; their number is the scalar n_<atoms>
+    unit: str = "rows"  # what rows are called
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a fit is. As text it is one line."""
+
+    phase: str  # "start", "compiling", "rounds", "done" or "stopped"
+    done: int  # rounds, of all chains together
+    total: int
+    seconds: float  # since the fit began, in this session
+    scalars: Mapping[str, float] = field(default_factory=dict)  # of the last draw, or of the last round before it
+    rows_per_second: float = float("nan")
+    seconds_left: float = float("nan")
+    detail: str = ""  # of a phase that is not made of rounds
+    atoms: str = "atoms"
+    unit: str = "rows"
+
+    def __str__(self) -> str:
+        if self.phase in (START, COMPILING):
+            return ", ".join(part for part in (self.phase, self.detail, f"{duration(self.seconds)} so far") if part)
+        words = [f"round {self.done:,}/{self.total:,}", *self.words()]
+        if self.phase == ROUNDS:
+            words += [f"start of {self.detail}"] if self.detail else []
+            known = self.seconds_left == self.seconds_left
+            return ", ".join([*words, f"{duration(self.seconds_left)} left"] if known else words)
+        return ", ".join([self.phase, *words, f"{duration(self.seconds)} in all"])
+
+    def words(self) -> list[str]:
+        """What the chains are at."""
+        said = []
+        count = self.scalars.get(f"n_{self.atoms}")
+        if count is not None:
+            large = f" ({self.scalars['above_1%']:.0f} above 1%)" if "above_1%" in self.scalars else ""
+            said.append(f"{count:.0f} {self.atoms}{large}")
+        if "holdout" in self.scalars:
+            said.append(f"held-out {self.scalars['holdout']:.3f}")
+        if self.rows_per_second == self.rows_per_second:
+            said.append(f"{self.rows_per_second:,.0f} {self.unit}/s")
+        return said
+
+
+def duration(seconds: float) -> str:
+    """A time to wait, as people say it."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+class Outlet(Protocol):
+    """Somewhere to show it. It has its own idea of how often to speak."""
+
+    def show(self, now: Progress) -> None:
+        """Called four times a second by one thread, whatever happens: a compiler or a long round says nothing."""
+
+    def end(self, now: Progress) -> None: ...
+
+
+class Teller:
+    """Collects what chains, side by side or one after another, and the compiler say."""
+
+    def __init__(self, size: Size, callback: Callback | None = None):
+        self._size, self._callback = size, callback
+        self._lock, self._calling = threading.Lock(), threading.Lock()
+        self._began = self._rounds_since = time.monotonic()
+        self._first: dict[int, int] = {}  # by chain: rounds that were there before
+        self._done: dict[int, int] = {}
+        self._starts: dict[int, str] = {}  # what chains that are starting are at
+        self._scalars: Mapping[str, float] = {}
+        self._compiling: str | None = None
+        self._compiling_since = self._began
+
+    def starting(self, chain: int, done: int = 0, total: int = 0) -> None:
+        """A chain makes its first state, and has done so much of it."""
+        which = f"chain {chain + 1} of {self._size.n_chains}"
+        with self._lock:
+            self._starts[chain] = f"{which}, {done} of {total} rounds of a pilot" if total else which
+        self._call()
+
+    def report(self, chain: int, done: int, scalars: Mapping[str, float]) -> bool:
+        """A chain has done so many rounds; its first report is before any of this session."""
+        with self._lock:
+            self._starts.pop(chain, None)
+            if not self._first:
+                self._rounds_since = time.monotonic()
+            self._first.setdefault(chain, done)
+            self._done[chain] = done
+            self._scalars = scalars or self._scalars
+        return self._call()
+
+    def compiling(self, busy: bool, functions: int) -> None:
+        """Time that goes to the compiler says nothing of the rounds to come, and does not count."""
+        with self._lock:
+            moment = time.monotonic()
+            if busy and self._compiling is None:
+                self._compiling_since = moment
+            if not busy:
+                self._rounds_since += moment - max(self._compiling_since, self._rounds_since)
+            self._compiling = f"{functions} functions done" if busy else None
+
+    def now(self, phase: str | None = None) -> Progress:
+        with self._lock:
+            size, moment = self._size, time.monotonic()
+            done, total = sum(self._done.values()), size.n_chains * size.n_rounds
+            until = moment if self._compiling is None else max(self._compiling_since, self._rounds_since)
+            made, spent = done - sum(self._first.values()), until - self._rounds_since
+            speed = made / spent if made and spent > 0 else float("nan")
+            current = COMPILING if self._compiling is not None else ROUNDS if self._first else START
+            whole = f"{size.n_rows:,} {size.unit}, {size.n_chains} x {size.n_rounds:,} rounds"
+            detail = self._compiling or "; ".join(self._starts.values()) or ("" if self._first else whole)
+            return Progress(
+                phase or current, done, total, moment - self._began, dict(self._scalars), speed * size.n_rows,
+                (total - done) / speed, detail, size.atoms, size.unit,
+            )  # fmt: skip
+
+    def _call(self) -> bool:
+        """Whether the callback wants the fit to stop."""
+        if self._callback is None:
+            return False
+        with self._calling:
+            return self._callback(self.now()) is True

@@ -16,7 +16,7 @@ import numpy as np
 from unbounded.arrays import Array
 from unbounded.chain.progress import Report
 from unbounded.chain.store import ChainStore, RunError, warn_of_other_versions
-from unbounded.contracts import Engine, Model, State, StateT
+from unbounded.contracts import Engine, Model, State, StateT, Tell, silent
 from unbounded.disk import put_away
 from unbounded.round import Clock, rounds
 
@@ -68,6 +68,7 @@ class Watch:
     """Who looks on while a chain runs."""
 
     report: Report | None = None
+    starting: Tell = silent  # so much of the first state is done
     stopped: threading.Event | None = None  # set by whoever wants the chain to stop; None: by Ctrl-C
 
 
@@ -98,6 +99,8 @@ def run(
         _save(store, state, engine, chain, clock)
     saved = shown = time.monotonic()
     with stop_flag() if watch.stopped is None else nullcontext(watch.stopped) as stopped:
+        if watch.report and watch.report(state.round, chain.draws[-1] if chain.draws else {}):
+            stopped.set()
         states = rounds(model, engine, state, clock)
         while state.round < length.n_rounds:
             state = next(states)
@@ -108,7 +111,8 @@ def run(
                 with clock.phase("record"):
                     _record(chain, model, engine, state, draw, length, store, score)
             if watch.report and (state.round == length.n_rounds or time.monotonic() - shown > 0.1):
-                watch.report(state.round, chain.draws[-1] if chain.draws else model.scalars(state))
+                if watch.report(state.round, chain.draws[-1] if chain.draws else model.scalars(state)):
+                    stopped.set()
                 shown = time.monotonic()
             chain.interrupted = stopped.is_set()
             due = time.monotonic() - saved > checkpoint_seconds or state.round == length.n_rounds

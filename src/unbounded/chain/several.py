@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from functools import partial
+from threading import Event
 
 from unbounded.chain import export
 from unbounded.chain.convergence import check
-from unbounded.chain.progress import Report
+from unbounded.chain.progress import Teller
 from unbounded.chain.run import Chain, Length, Watch, stop_flag
 from unbounded.engines.local import one_blas_thread
 
@@ -39,58 +41,40 @@ def complete(chains: Sequence[Chain], n_draws: int | str, max_draws: int) -> boo
     return least >= looks[-1] or any(agree(chains, look) for look in looks if least >= look)
 
 
-def run_all(one: One, length: Length, n_chains: int, at_once: int, report: Report | None) -> list[Chain]:
+def run_all(one: One, length: Length, n_chains: int, at_once: int, teller: Teller | None) -> list[Chain]:
     """All chains to a length; fewer, or shorter ones, if the user stops them."""
-    tally = Tally(report, length.n_rounds)
     if at_once == 1:
-        return _in_turn(one, length, n_chains, tally)
+        return _in_turn(one, length, n_chains, teller)
     limits = one_blas_thread()  # for all of them: the first engine to close would otherwise lift it
     try:
-        return _side_by_side(one, length, n_chains, at_once, tally)
+        return _side_by_side(one, length, n_chains, at_once, teller)
     finally:
         limits.restore_original_limits()
 
 
-class Tally:
-    """Rounds of all chains together, for the progress bar."""
-
-    def __init__(self, report: Report | None, n_rounds: int):
-        self._report, self._n_rounds = report, n_rounds
-        self._done: dict[int, int] = {}
-
-    def of(self, index: int) -> Report | None:
-        if self._report is None:
-            return None
-
-        def report(done: int, scalars: Mapping[str, float]) -> None:
-            self._done[index] = done
-            assert self._report is not None
-            self._report(sum(self._done.values()), scalars)
-
-        return report
-
-    def finished(self, index: int) -> None:
-        self._done[index] = self._n_rounds
+def _watch(teller: Teller | None, index: int, stopped: Event | None = None) -> Watch:
+    if teller is None:
+        return Watch(stopped=stopped)
+    return Watch(partial(teller.report, index), partial(teller.starting, index), stopped)
 
 
-def _in_turn(one: One, length: Length, n_chains: int, tally: Tally) -> list[Chain]:
+def _in_turn(one: One, length: Length, n_chains: int, teller: Teller | None) -> list[Chain]:
     chains: list[Chain] = []
     for index in range(n_chains):
         try:
-            chains.append(one(index, length, Watch(tally.of(index))))
+            chains.append(one(index, length, _watch(teller, index)))
         except KeyboardInterrupt:  # while a chain starts; earlier ones are what there is
             if not chains:
                 raise
             break
         if chains[-1].interrupted:
             break
-        tally.finished(index)
     return chains
 
 
-def _side_by_side(one: One, length: Length, n_chains: int, at_once: int, tally: Tally) -> list[Chain]:
+def _side_by_side(one: One, length: Length, n_chains: int, at_once: int, teller: Teller | None) -> list[Chain]:
     with stop_flag() as stopped, ThreadPoolExecutor(at_once, thread_name_prefix="unbounded-chain") as pool:
-        asked = [pool.submit(one, index, length, Watch(tally.of(index), stopped)) for index in range(n_chains)]
+        asked = [pool.submit(one, index, length, _watch(teller, index, stopped)) for index in range(n_chains)]
         try:
             wait(asked, return_when=FIRST_EXCEPTION)
         finally:  # all are done, one of them failed, or Ctrl-C was pressed twice: then the others end after their round

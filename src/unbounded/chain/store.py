@@ -7,6 +7,7 @@
     chain-0/assignments/000012.ub the same for matrices Z, whose width changes from draw to draw
     chain-0/snapshots/000012.ub   whole draws, for prediction and point estimates
     chain-0/checkpoint.ub         the last complete round, and digests of everything above
+    progress.json                 what the last session is doing, or how it ended; for readers, like the next two
     about.json                    where the last session ran: engine, versions, size of the data; no chain reads it
     chain-0/timing.json           seconds in each phase up to the checkpoint, over all sessions; likewise
     labels/shard-00003.npy        of a source: the point estimate for the rows of a shard (features: Z/), with

@@ -1,4 +1,4 @@
-"""The commands: fit, resume, summary, report, predict, shard, and the paper's experiments."""
+"""The commands: fit, resume, summary, report, watch, predict, shard, and the paper's experiments."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import inspect
 import json
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import wraps
 from inspect import Parameter
@@ -205,15 +206,38 @@ def summary(run: Annotated[Path, typer.Argument(help="A run directory.")]) -> No
 def report(
     run: Annotated[Path, typer.Argument(help="A run directory, finished or not.")],
     out: Annotated[Path | None, typer.Option(help="Where to write the page; default report.html in the run.")] = None,
+    live: Annotated[bool, typer.Option("--live", help="Follow a run that is not finished, like watch.")] = False,
 ) -> None:
     """Write one HTML page about a run, with pictures and diagnostics, that opens anywhere."""
     from unbounded.report import page
 
+    if live:
+        _serve(run, 0)
+        return
     at_hand: dict[str, Any] = {}
     if (run / COMMAND).exists():  # or it is a run of an estimator
         command = runs.read(run)
         at_hand = family_named(command.model).at_hand(command)
     console.print(f"report written to {page.report(run, out, **at_hand)}")
+
+
+@app.command()
+@_plainly
+def watch(
+    run: Annotated[Path, typer.Argument(help="A run directory; its fit may be running.")],
+    port: Annotated[int, typer.Option(help="Of this machine; 0 takes one that is free.")] = 0,
+) -> None:
+    """Serve a page that follows a run: traces, atoms, held-out score, R-hat so far, time left. Ctrl-C ends it."""
+    _serve(run, port)
+
+
+def _serve(run: Path, port: int) -> None:
+    from unbounded.report import live
+
+    with live.server(run, port) as server:
+        print(f"watching {run} at {live.address(server)} (Ctrl-C ends the view, not the fit)", flush=True)
+        with suppress(KeyboardInterrupt):
+            server.serve_forever()
 
 
 @app.command()

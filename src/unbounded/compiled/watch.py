@@ -8,28 +8,30 @@ from threading import Lock
 
 from numba.core import event
 
+Compiling = Callable[[bool, int], None]  # (whether something is being compiled, functions compiled so far)
+
 
 class _Listener(event.Listener):
-    """Compilations nest (a kernel and what it calls) and run in several threads: the first and the last are told."""
+    """Compilations nest (a kernel and what it calls) and run in several threads: "busy" lasts from the first to the
+    last of them, and every function that is done is told."""
 
-    def __init__(self, tell: Callable[[bool], None]) -> None:
-        self._tell, self._depth, self._lock = tell, 0, Lock()
+    def __init__(self, tell: Compiling) -> None:
+        self._tell, self._depth, self._done, self._lock = tell, 0, 0, Lock()
 
     def on_start(self, event: event.Event) -> None:
         with self._lock:
             self._depth += 1
             if self._depth == 1:
-                self._tell(True)
+                self._tell(True, self._done)
 
     def on_end(self, event: event.Event) -> None:
         with self._lock:
-            self._depth -= 1
-            if self._depth == 0:
-                self._tell(False)
+            self._depth, self._done = self._depth - 1, self._done + 1
+            self._tell(self._depth > 0, self._done)
 
 
 @contextmanager
-def watch_compilation(tell: Callable[[bool], None]) -> Iterator[None]:
-    """tell(True) when this process begins to compile something that no cache has, tell(False) when that is done."""
+def watch_compilation(tell: Compiling) -> Iterator[None]:
+    """tell(True, n) while this process compiles something that no cache has, tell(False, n) when that is done."""
     with event.install_listener("numba:compile", _Listener(tell)):
         yield

@@ -1,27 +1,25 @@
-"""A run as one page of HTML that needs nothing else: no network, no script, all pictures inside (docs/report.md)."""
+"""A run as one page of HTML that needs nothing else: no network, no script, all pictures inside (docs/report.md).
+
+It starts with the answer: what was found, in words and pictures, and how sure that is; then whether to trust it; then
+everything else.
+"""
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Sequence
-from importlib import resources
 from pathlib import Path
 
 import numpy as np
 
-from unbounded.arrays import Array
 from unbounded.chain import export
 from unbounded.chain.several import AUTO
 from unbounded.chain.store import RunError
-from unbounded.report import parts, svg, tables, view
-from unbounded.report.parts import charts, figure, number, paragraph, section, text
-from unbounded.report.svg import Frame, Range
+from unbounded.report import draws, parts, tables, view
+from unbounded.report.parts import badge, cards, charts, figure, help_, number, paragraph, section, text
 from unbounded.report.view import View
 from unbounded.shares import above
 from unbounded.sources import Rows
-
-_CAPTIONS = {"holdout": "held-out score (nats)", "log_joint": "log_joint (nats)"}
 
 
 def report(
@@ -50,50 +48,38 @@ def report(
 
 def render(run: View) -> str:
     body = [
-        _header(run), _concerns(run), _numbers(run), _count(run), _traces(run), _score(run),
-        tables.scalars(run), _atoms(run), tables.time(run), tables.settings(run),
+        _header(run), _found(run), _trust(run), _atoms(run), _traces(run), tables.scalars(run), tables.time(run),
+        tables.settings(run),
     ]  # fmt: skip
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{text(run.name)}: {text(_title(run))}</title><style>{_sheet()}</style></head>\n<body>"
-        + "\n".join(part for part in body if part)
-        + "\n<footer>Written by unbounded. How to read this page: docs/report.md.</footer></body></html>\n"
-    )
+    foot = "\n<footer>Written by unbounded, from the run directory and nothing else.</footer>"
+    return parts.document(f"{run.name}: {draws.title(run.config)}", "\n".join(body) + foot)
 
 
-def _sheet() -> str:
-    return resources.files("unbounded.report").joinpath("report.css").read_text()
-
-
-# ---- head
-
-
-def _title(run: View) -> str:
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", str(run.config["model"]))
+# ---- the answer
 
 
 def _header(run: View) -> str:
-    sampler, rule = (tables.named(run.config.get(name, "unknown")) for name in ("sampler", "instantiate"))
-    rule = f"sampler {sampler}, instantiation {rule}"
-    badge = '<span class="badge good">EXACT</span>' if run.exact else '<span class="badge bad">APPROXIMATE</span>'
-    said = (
-        "The chain leaves the posterior invariant" if run.exact else "The chain does not leave the posterior invariant"
-    )
+    found = run.convergence
+    converged = (
+        badge("CONVERGED", True) if found.passed
+        else badge("NOT CONVERGED", False) if found.judged else badge("TOO SHORT TO JUDGE", None)
+    )  # fmt: skip
+    exact = badge("EXACT", True) if run.exact else badge("APPROXIMATE", False)
+    running = "" if run.complete else badge("NOT FINISHED", None)
     return (
-        f"<header><h1>{text(_title(run))}</h1><p>{text(_size(run))}</p>"
-        f"<p>{badge} {text(said)}: {text(rule)}.</p><p class=quiet>run {text(run.name)}</p></header>"
+        f"<header><h1>{text(draws.title(run.config))}</h1><p>{text(_size(run))}</p>"
+        f'<p class="badges">{exact} {converged} {running}</p><p class=quiet>run {text(run.name)}</p></header>'
     )
 
 
 def _size(run: View) -> str:
-    likelihood = tables.named(run.config["likelihood"]).partition("(")[0]
+    likelihood = tables.plain_name(run.config["likelihood"])
     units = run.family.units(likelihood)
     sizes = {"rows": _n_rows(run)} | {
         name: run.about[name] for name in ("rows", "columns", "groups") if name in run.about
     }
     listed = [f"{size:,} {units.get(name, name)}" for name, size in sizes.items() if size]
-    return ", ".join([f"{likelihood} likelihood", *listed])
+    return ", ".join([f"{tables.in_words(likelihood)} likelihood", *listed])
 
 
 def _n_rows(run: View) -> int:
@@ -102,15 +88,50 @@ def _n_rows(run: View) -> int:
     return 0
 
 
-def _concerns(run: View) -> str:
-    """What a reader must know before believing a number."""
-    said = [] if run.exact else [export.FLAG]
+def _found(run: View) -> str:
+    """What was found, at a glance."""
+    family, counts = run.family, np.concatenate(run.trace(run.family.counted))
+    low, high = np.quantile(counts, [0.05, 0.95])
+    within = f"{low:.0f}" if low == high else f"between {low:.0f} and {high:.0f}"
+    share = ((counts >= np.floor(low)) & (counts <= np.ceil(high))).mean()
+    estimate = f"{len(run.atoms.shares)} {family.atoms}" if run.atoms else f"{counts.mean():.0f} {family.atoms}"
+    lead = f"{estimate} in the best summary of the draws; their number is {within} in {share:.0%} of the draws."
+    words = [paragraph(line) for line in (run.atoms.words if run.atoms else ())]
+    side = [figure(draws.count(run), f"How probable each number of {family.atoms} is.")]
+    if "holdout" in run.names:
+        said = f"Mean log predictive density of a held-out {family.scored} with every draw. Higher is better."
+        side.append(figure(draws.trace(run, "holdout", 200), said))
+    picture = run.atoms.picture if run.atoms else ""
+    body = f'<div class="answer"><div>{picture}</div><div>{"".join(side)}</div></div>' if picture else charts(side)
+    return section("What was found", f'<p class="lead">{text(lead)}</p>', *words, _numbers(run), body)
+
+
+def _trust(run: View) -> str:
+    """Whether to believe it: what a reader must know before any number."""
+    found = run.convergence
+    sampler, rule = (tables.plain_name(run.config.get(name, "unknown")) for name in ("sampler", "instantiate"))
+    how = f"{tables.in_words(sampler)} sampler, finite part chosen by {tables.in_words(rule)}"
+    said: list[tuple[bool | None, str]] = [
+        (True, f"Exact: the chain leaves the posterior invariant ({how}).")
+        if run.exact
+        else (False, f"{export.FLAG} No diagnostic shows how far off they are ({how}).")
+    ]
+    said.append((found.passed if found.judged else None, f"Convergence: {found.message}"))
     if not run.complete:
-        said.append(f"Interrupted or still running: {_draws(run)} draws so far of {_asked_for(run)}.")
-    if not run.convergence.passed or run.convergence.n_chains == 1:
-        said.append(f"Convergence: {run.convergence.message}")
-    listed = "".join(f"<li>{text(words)}</li>" for words in [*said, *run.notes])
-    return f'<div class="warn" role="note"><ul>{listed}</ul></div>' if listed else ""
+        so_far = f"{_draws(run)} draws so far of {_asked_for(run)}."
+        said.append((None, f"Interrupted or still running: {so_far}"))
+    said += [(None, note) for note in run.notes]
+    kinds = {True: "good", False: "bad", None: "unknown"}
+    listed = "".join(f'<li class="{kinds[good]}">{text(words)}</li>' for good, words in said)
+    return section("Can it be trusted?", f'<ul class="trust">{listed}</ul>', _TRUST)
+
+
+_TRUST = help_(
+    "What exact and converged mean",
+    "Exact: the sampler's draws tend to the posterior of the model and to nothing else, however the work is spread. "
+    "Converged: chains that began in different places now say the same, and each has made enough nearly independent "
+    "draws for its means and intervals to stay where they are. A run can be exact and still be too short.",
+)
 
 
 def _draws(run: View) -> str:
@@ -143,67 +164,29 @@ def _numbers(run: View) -> str:
     if total:
         rate = sum(clock.rounds for clock in run.clocks) / total
         listed.append(("time", parts.seconds(total), f"{number(rate, 3)} rounds per second"))
-    cards = [f"<div><dt>{text(a)}</dt><dd>{text(b)}<small>{text(c)}</small></dd></div>" for a, b, c in listed]
-    return f'<dl class="numbers">{"".join(cards)}</dl>'
+    return cards(listed)
 
 
-# ---- draws
-
-
-def _count(run: View) -> str:
-    counts = np.concatenate(run.trace(run.family.counted))
-    edges = svg.steps(counts)
-    shares = np.histogram(counts, edges)[0] / len(counts)
-    name = f"number of {run.family.atoms}"
-    low, high = edges[0] - max(0.0, (6 - len(edges)) / 2), edges[-1] + max(0.0, (6 - len(edges)) / 2)
-    frame = Frame(
-        Range(low, high, name, svg.ticks(max(low, 0.0), high, 7, whole=True)),
-        Range.around(shares, "posterior probability", zero=True),
-        220,
-    )
-    alt = f"Posterior of the {name}: most probable {edges[shares.argmax()] + 0.5:.0f}, share {shares.max():.2f}."
-    return section(f"Posterior of the {name}", charts([figure(frame.chart([svg.bars(frame, edges, shares)], alt))]))
-
-
-def _traces(run: View) -> str:
-    names = [name for name in run.names if name != "holdout"]
-    key = parts.legend([f"chain {c}" for c in range(len(run.chains))], "line") if len(run.chains) > 1 else ""
-    return section("Traces", key, charts([figure(_trace(run, name)) for name in names]))
-
-
-def _trace(run: View, name: str, height: int = 190) -> str:
-    series = run.trace(name)
-    values = np.concatenate(series)
-    finite = values[np.isfinite(values)]
-    whole = bool(len(finite)) and bool((finite == np.rint(finite)).all())
-    frame = Frame(
-        Range.around(np.arange(1, max(map(len, series)) + 1), "draw", whole=True),
-        Range.around(values, _caption(run, name), whole),
-        height,
-    )
-    marks = [svg.line(frame, np.arange(1, len(one) + 1), one, c) for c, one in enumerate(series)]
-    return frame.chart(marks, f"Trace of {name}: {len(series)} chains, mean {number(_mean(finite))}.")
-
-
-def _caption(run: View, name: str) -> str:
-    if name == run.family.counted:
-        return f"number of {run.family.atoms}"
-    return (_CAPTIONS | dict(run.family.captions)).get(name, name)
-
-
-def _mean(values: Array) -> float:
-    return float(values.mean()) if len(values) else float("nan")
-
-
-def _score(run: View) -> str:
-    if "holdout" not in run.names:
-        return ""
-    said = f"Mean log predictive density of a held-out {run.family.scored}, in nats, with every draw. Higher is better."
-    return section("Held-out score", paragraph(said, quiet=True), charts([figure(_trace(run, "holdout", 220))]))
-
-
-# ---- atoms
+# ---- details
 
 
 def _atoms(run: View) -> str:
     return section(run.family.atoms.capitalize(), run.atoms.content) if run.atoms else ""
+
+
+def _traces(run: View) -> str:
+    """Scalars that never moved are said, not drawn."""
+    names = [name for name in run.names if name != "holdout"]
+    still = [name for name in names if draws.constant(run, name)]
+    moving = [figure(draws.trace(run, name)) for name in names if name not in still]
+    values = [f"{name} = {number(run.trace(name)[0][0])}" for name in still]
+    said = paragraph(f"The same in every draw: {', '.join(values)}.", quiet=True) if values else ""
+    return section("Traces", draws.key(run), charts(moving), said, _TRACES)
+
+
+_TRACES = help_(
+    "How to read traces",
+    "Each line is one chain, each point one draw. Chains that have converged look alike: they cross each other all the "
+    "time and have no trend. Of long chains the least and the greatest value of every bin are drawn, so that no "
+    "excursion is lost.",
+)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
+from importlib import resources
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,22 @@ def text(value: Any) -> str:
     return html.escape(str(value), quote=True)
 
 
+def document(title: str, body: str) -> str:
+    """A whole page with the style sheet inside; the body is HTML."""
+    sheet = resources.files("unbounded.report").joinpath("report.css").read_text(encoding="utf-8")
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{text(title)}</title><style>{sheet}</style></head>\n<body>{body}</body></html>\n"
+    )
+
+
+def cards(listed: Sequence[tuple[str, str, str]]) -> str:
+    """Numbers with their names and what is to be said of them."""
+    items = [f"<div><dt>{text(a)}</dt><dd>{text(b)}<small>{text(c)}</small></dd></div>" for a, b, c in listed]
+    return f'<dl class="numbers">{"".join(items)}</dl>' if items else ""
+
+
 def section(title: str, *content: str) -> str:
     return f"<section><h2>{text(title)}</h2>{''.join(content)}</section>"
 
@@ -32,17 +49,35 @@ def figure(drawing: str, caption: str = "") -> str:
     return f"<figure>{drawing}{f'<figcaption>{text(caption)}</figcaption>' if caption else ''}</figure>"
 
 
-def figure_with_legend(drawing: str, caption: str, names: Sequence[str], kind: str) -> str:
-    return f"<figure>{drawing}<figcaption>{text(caption)}{legend(names, kind)}</figcaption></figure>"
+def figure_with_legend(
+    drawing: str, caption: str, names: Sequence[str], kind: str, ranks: Sequence[int] | None = None
+) -> str:
+    return f"<figure>{drawing}<figcaption>{text(caption)}{legend(names, kind, ranks)}</figcaption></figure>"
+
+
+def subsection(title: str, *content: str) -> str:
+    return f"<h3>{text(title)}</h3>{''.join(content)}"
+
+
+def help_(question: str, answer: str) -> str:
+    """Something to open for those who want to know."""
+    return f'<details class="help"><summary>{text(question)}</summary><p>{text(answer)}</p></details>'
+
+
+def badge(word: str, good: bool | None) -> str:
+    """good: None if that is not known."""
+    return f'<span class="badge {"unknown" if good is None else "good" if good else "bad"}">{text(word)}</span>'
 
 
 def charts(figures: Sequence[str]) -> str:
     return f'<div class="charts">{"".join(figures)}</div>'
 
 
-def legend(names: Sequence[str], kind: str) -> str:
-    """Samples of the looks; past twenty, dots."""
-    items = [f"<li>{svg.swatch(rank, kind)}{text(name)}</li>" for rank, name in enumerate(names[:_LEGEND])]
+def legend(names: Sequence[str], kind: str, ranks: Sequence[int] | None = None) -> str:
+    """Samples of the looks, which have these ranks, or 0, 1, ...; past twenty, dots."""
+    looks = range(len(names)) if ranks is None else ranks
+    pairs = list(zip(looks, names, strict=True))[:_LEGEND]
+    items = [f"<li>{svg.swatch(rank, kind)}{text(name)}</li>" for rank, name in pairs]
     more = f"<li>and {len(names) - _LEGEND} more</li>" if len(names) > _LEGEND else ""
     return f'<ul class="legend">{"".join(items)}{more}</ul>'
 

@@ -43,13 +43,20 @@ class Range:
         finite = finite[np.isfinite(finite)]
         low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
         low = min(low, 0.0) if zero else low
-        constant = high - low <= max(1e-9 * max(abs(low), abs(high)), 1e-300)  # but for rounding
-        room = 0.5 * max(1.0, 1e-3 * abs(high)) if constant else 0.04 * (high - low)
+        room = 0.5 * max(1.0, 1e-3 * abs(high)) if is_constant(np.array([low, high])) else 0.04 * (high - low)
         low, high = (low if zero and low == 0.0 else low - room), high + room
         return cls(low, high, name, ticks(low, high, 5, whole))
 
     def labels(self) -> list[str]:
         return _labels(self.ticks)
+
+
+def is_constant(values: Array) -> bool:
+    """But for rounding."""
+    if not len(values):
+        return False
+    low, high = float(values.min()), float(values.max())
+    return high - low <= max(1e-9 * max(abs(low), abs(high)), 1e-300)
 
 
 def ticks(low: float, high: float, most: int = 5, whole: bool = False) -> tuple[float, ...]:
@@ -88,7 +95,7 @@ class Frame:
 
     @property
     def left(self) -> float:
-        return 26 + _LETTER * max((len(label) for label in self.y.labels()), default=0)
+        return 28 + _LETTER * max((len(label) for label in self.y.labels()), default=0)
 
     @property
     def bottom(self) -> float:
@@ -126,7 +133,7 @@ class Frame:
             f'<path class="axis" d="M{self.left:.1f} 8V{self.bottom:.1f}H{right}"/>'
             f'<text class="name" text-anchor="middle" x="{middle:.1f}" y="{self.height - 6}">'
             f"{escape(self.x.name)}</text>"
-            f'<text class="name" text-anchor="middle" transform="translate(11 {centre:.1f}) rotate(-90)">'
+            f'<text class="name" text-anchor="middle" transform="translate(13 {centre:.1f}) rotate(-90)">'
             f"{escape(self.y.name)}</text>"
         )
 
@@ -155,15 +162,37 @@ def _envelope(x: Array, y: Array) -> tuple[Array, Array]:
     return x[chosen], y[chosen]
 
 
-def bars(frame: Frame, edges: Array, heights: Array, classes: Sequence[str] | None = None) -> str:
-    """Bars between consecutive edges."""
+def bars(frame: Frame, edges: Array, heights: Array, zero: bool = False) -> str:
+    """Bars between consecutive edges, from the axis, or from zero."""
     left, right = frame.across(edges[:-1]), frame.across(edges[1:])
     top, gap = frame.up(heights), np.minimum(1.0, 0.1 * (right - left))
-    names = classes or ["f0"] * len(heights)
+    base = float(frame.up(np.zeros(1))[0]) if zero else frame.bottom
     return "".join(
-        f'<path class="{name}" d="M{a + g:.1f} {frame.bottom:.1f}V{t:.1f}H{b - g:.1f}V{frame.bottom:.1f}z"/>'
-        for a, b, t, g, name in zip(left, right, top, gap, names, strict=True)
+        f'<path class="f0" d="M{a + g:.1f} {base:.1f}V{t:.1f}H{b - g:.1f}V{base:.1f}z"/>'
+        for a, b, t, g in zip(left, right, top, gap, strict=True)
     )
+
+
+def named_bars(items: Sequence[tuple[str, float]], alt: str) -> str:
+    """Horizontal bars, one under the other, with their names and values."""
+    width, high, most = 240, 17, max((value for _, value in items), default=1.0) or 1.0
+    left = min(24 + _LETTER * max((len(_cut(name)) for name, _ in items), default=0), 0.5 * width)
+    rows = []
+    for i, (name, value) in enumerate(items):
+        top, long = i * high + 2, (width - left - 40) * value / most
+        rows.append(
+            f'<text class="name" text-anchor="end" x="{left - 6:.1f}" y="{top + 11}">{escape(_cut(name))}</text>'
+            f'<path class="f0" d="M{left:.1f} {top}h{max(long, 1):.1f}v{high - 4}h-{max(long, 1):.1f}z"/>'
+            f'<text class="tick" x="{left + long + 4:.1f}" y="{top + 11}">{value:.2g}</text>'
+        )
+    return (
+        f'<svg viewBox="0 0 {width} {len(items) * high + 4}" role="img" aria-label="{escape(alt)}">'
+        f"<title>{escape(alt)}</title>{''.join(rows)}</svg>"
+    )
+
+
+def _cut(name: str, most: int = 15) -> str:
+    return name if len(name) <= most else name[: most - 1] + "\N{HORIZONTAL ELLIPSIS}"
 
 
 # Marks around (x, y), drawn as strokes: a disc, a square, a triangle, a cross, a plus.
@@ -176,6 +205,18 @@ def points(frame: Frame, x: Array, y: Array, rank: int) -> str:
         f"M{a:.1f} {b:.1f}{_MARKS[mark]}" for a, b in zip(frame.across(x), frame.up(y), strict=True)
     )  # fmt: skip
     return f'<path class="points s{colour} m{mark}" d="{where}"/>'
+
+
+def label(frame: Frame, x: float, y: float, words: str) -> str:
+    """Words on the chart, with a margin that keeps them legible over points."""
+    across, up = frame.across(np.array([x]))[0], frame.up(np.array([y]))[0]
+    return f'<text class="label" text-anchor="middle" x="{across:.1f}" y="{up + 4:.1f}">{escape(words)}</text>'
+
+
+def whiskers(frame: Frame, x: Array, low: Array, high: Array) -> str:
+    """Vertical lines from low to high."""
+    at = zip(frame.across(x), frame.up(low), frame.up(high), strict=True)
+    return f'<path class="whisker" d="{"".join(f"M{a:.1f} {b:.1f}V{c:.1f}" for a, b, c in at)}"/>'
 
 
 def swatch(rank: int, kind: str) -> str:

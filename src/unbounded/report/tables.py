@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -26,12 +27,53 @@ _WORDS = {
 }  # fmt: skip
 
 
+_RULES = {"Ghosts": "ghosts", "OneOpen": "one open shard", "AsPublished": "the published rule"}
+_ASKED = {
+    "model": "model", "likelihood": "likelihood", "measure": "prior", "instantiate": "instantiation",
+    "sampler": "sampler", "init": "starts of the chains", "dtype": "precision", "seed": "seed",
+    "jumps": "jumps of whole atoms", "n_shards": "shards", "sweeps_per_round": "sweeps per round",
+    "n_warmup": "rounds of warm-up", "thin": "rounds per draw", "n_chains": "chains", "n_draws": "draws per chain",
+    "max_draws": "most draws per chain", "n_snapshots": "whole draws kept, at most",
+    "keep_assignments": "labels of every draw kept", "form": "form of the sampler", "device": "device",
+    "groups": "fingerprint of the groups", "data": "fingerprint of the data",
+    "holdout": "fingerprint of the held-out part", "engine": "engine", "n_workers": "workers",
+}  # fmt: skip
+
+
+def plain_name(thing: Any) -> str:
+    """The name of a configured thing."""
+    return str(thing.get("name", "")) if isinstance(thing, dict) else str(thing).partition("(")[0]
+
+
+def in_words(name: str) -> str:
+    """LinearGaussian: linear Gaussian."""
+    words = _RULES.get(name) or re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)
+    return " ".join(word if word in _PEOPLE or word.isupper() else word.lower() for word in words.split())
+
+
+_PEOPLE = ("Gaussian", "Bernoulli", "Poisson", "Dirichlet", "Pitman", "Yor", "Gamma", "Beta")
+
+
 def named(thing: Any) -> str:
-    """A configuration as a call: name(option=value)."""
+    """A configuration in words: its name, and what was chosen; what was left to the program is left out."""
+    if isinstance(thing, list):
+        return ", ".join(map(named, thing))
     if not isinstance(thing, dict):
         return str(thing)
-    options = ", ".join(f"{key}={value}" for key, value in thing.items() if key != "name")
-    return f"{thing.get('name', '')}({options})" if options else str(thing.get("name", ""))
+    chosen = [
+        f"{key.replace('_', ' ')} {_value(value)}"
+        for key, value in thing.items()
+        if key != "name" and value not in (None, "None")
+    ]
+    return ", ".join([*([in_words(str(thing["name"]))] if thing.get("name") else []), *chosen])
+
+
+def _value(value: Any) -> str:
+    """Values that are objects were written down as Python shows them."""
+    words = str(value).strip("'")
+    if words.startswith("{"):
+        return "(" + words[1:-1].replace("'", "").replace(":", "") + ")"
+    return words
 
 
 def scalars(run: View) -> str:
@@ -48,7 +90,17 @@ def scalars(run: View) -> str:
         said.append("R-hat of one chain compares its halves.")
     if len(used) < len(run.chains):
         said.append("Chains that have just begun are left out here.")
-    return section("Diagnostics", paragraph(" ".join(said), quiet=True), table(["", *_STATISTICS.values()], rows))
+    whole = table(["", *_STATISTICS.values()], rows)
+    return section("Diagnostics", paragraph(" ".join(said), quiet=True), whole, _HELP)
+
+
+_HELP = parts.help_(
+    "What these numbers mean",
+    "mean and sd: of all draws. 3% and 97%: the shortest interval with 94% of the draws. ESS: how many independent "
+    "draws the chains are worth, in the middle (bulk) and at the ends (tail) of the distribution. R-hat: the spread of "
+    "all draws over that within the chains; 1 if they all see the same. constant: the number was fixed, or has not "
+    "moved.",
+)
 
 
 def _statistics(line: pd.Series, bad: Sequence[str]) -> list[str]:
@@ -88,13 +140,13 @@ def _per_round(value: float, rounds: int) -> str:
 
 
 def settings(run: View) -> str:
-    listed = {"run": run.name, **run.config}
-    listed["data fingerprint"] = listed.pop("data", None)
-    listed["held-out fingerprint"] = listed.pop("holdout", None)
-    listed |= {name: run.about.get(name, "unknown") for name in ("engine", "n_workers")}
+    listed = {"run": run.name} | {_ASKED.get(name, name): value for name, value in run.config.items()}
+    listed |= {_ASKED[name]: run.about.get(name, "unknown") for name in ("engine", "n_workers")}
     listed |= {f"version of {name}": value for name, value in run.about.get("versions", {}).items()}
     rows = [
         row(name, cell(text(parts.NOTHING if value is None else named(value)), "", "text wide"))
         for name, value in listed.items()
     ]
-    return section("Settings", f'<table class="stack"><tbody>{"".join(rows)}</tbody></table>')
+    whole = f'<table class="stack"><tbody>{"".join(rows)}</tbody></table>'
+    said = "Everything that the chains are a function of, and where the last session ran"
+    return section("Settings", f'<details class="more"><summary>{said}</summary>{whole}</details>')

@@ -95,6 +95,15 @@ def read(path: str | os.PathLike[str], at_hand: Mapping[str, Any] | None = None)
     return replace(view, atoms=shown, notes=shown.notes)
 
 
+def read_traces(path: str | os.PathLike[str]) -> View | None:
+    """The draws alone, of a run that somebody may be writing; None where there are none yet."""
+    store = RunStore(path)
+    chains = [Chain(True, store.chain(index).draws()) for index in store.chains()]
+    chains = [chain for chain in chains if chain.draws]
+    about = read_json(store.path / "about.json")
+    return View(store.path.resolve().name, store.config(), about, chains, [], None) if chains else None
+
+
 def _whole_draws(chains: list[Chain]) -> list[tuple[Arrays, Mapping[str, float]]]:
     return [
         (snapshot, chain.draws[d])

@@ -233,7 +233,7 @@ class BetaBernoulliFeatures(FeatureEstimator):
     concentration : float or Gamma, default None
         How reluctantly rows share features; 1 is the one-parameter Indian buffet process. None is Gamma(1, 1).
     n_shards, sweeps_per_round, n_warmup, n_draws, thin, n_chains, engine, n_workers, engine_options, sampler,
-    instantiate, checkpoint, checkpoint_seconds, random_state, progress
+    instantiate, checkpoint, checkpoint_seconds, random_state, progress, callback
         As for `DirichletProcessMixture`.
     init : str or array, default "grown"
         "grown", "one", "prior", or a matrix Z with a row for each row and a column for each feature.

@@ -54,6 +54,8 @@ class Estimate(NamedTuple):
     """Features that at least half of the draws have, the most used first."""
 
     components: Array  # [K, D] means over the draws that have the feature
+    deviations: Array  # [K, D] and their standard deviations
+    shared: Array  # [K] the share of the draws that have the feature
     assignments: Array  # [n, K] posterior mean of Z: draws that do not have the feature count as 0
     matches: list[Array]  # for each draw, which component each of its atoms is; -1: none of them
     tops: list[Array]  # for each draw, t of those of its atoms that are turned round, and 0
@@ -66,19 +68,24 @@ def point_estimate(draws: Sequence[FeatureDraw]) -> Estimate:
     draws = [draw.turned(top) for draw, top in zip(draws, tops, strict=True)]
     size = len(reference.loadings)
     found = np.zeros(size)
-    components = np.zeros_like(reference.loadings)
+    components, squares = np.zeros_like(reference.loadings), np.zeros_like(reference.loadings)
     usage = np.zeros(size)
     for draw, own in zip(draws, matches, strict=True):
         there = own >= 0
         found[own[there]] += 1
         components[own[there]] += draw.loadings[there]
+        squares[own[there]] += (draw.loadings[there] - reference.loadings[own[there]]) ** 2
         usage[own[there]] += draw.Z.sum(0, dtype=float)[there]
     kept = np.flatnonzero(2 * found >= len(draws))
     kept = kept[np.argsort(-usage[kept], kind="stable")]
     place = np.full(size + 1, -1)
     place[kept] = np.arange(len(kept))
     matches = [place[own] for own in matches]  # the last place, -1, is also that of no match
-    return Estimate(components[kept] / found[kept, None], _mean(draws, matches, len(kept)), matches, tops)
+    means = components[kept] / found[kept, None]
+    # Around the means, although they were summed around the reference, which is near them.
+    spread = squares[kept] / found[kept, None] - (means - reference.loadings[kept]) ** 2
+    deviations = np.sqrt(np.maximum(spread, 0.0))
+    return Estimate(means, deviations, found[kept] / len(draws), _mean(draws, matches, len(kept)), matches, tops)
 
 
 def _reference(draws: Sequence[FeatureDraw]) -> FeatureDraw:

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from unbounded.arrays import Array
-from unbounded.contracts import Engine, Message
+from unbounded.contracts import Engine, Message, Tell, silent
 from unbounded.engines.local import Serial
 from unbounded.models.features.hybrid import HybridFeatures
 from unbounded.models.features.measure import FeatureHyper
@@ -24,7 +23,7 @@ from unbounded.models.features.model import Features
 from unbounded.models.features.operations import Mobile
 from unbounded.models.features.state import FeatureShard, FeatureState, all_shared
 from unbounded.randomness import generator
-from unbounded.round import rounds
+from unbounded.round import advanced
 
 NAMES = ("grown", "one", "prior")
 PILOT_CELLS, PILOT_ROWS = 100_000, (300, 1_000)
@@ -33,7 +32,7 @@ SETTLING = 10  # sweeps of all rows over the pilot's atoms
 LARGEST_PRIOR = 50_000_000  # entries of Z
 
 
-def begin(model: Features, engine: Engine, X: Any, init: Any) -> FeatureState:
+def begin(model: Features, engine: Engine, X: Any, init: Any, tell: Tell = silent) -> FeatureState:
     """The first state of a chain: from a name, or from a given Z."""
     check(init, model.n_rows, model.measure.binary)
     if not isinstance(init, str):
@@ -43,7 +42,7 @@ def begin(model: Features, engine: Engine, X: Any, init: Any) -> FeatureState:
     if init == "prior":
         return _from_prior(model, engine)
     hybrid = model if isinstance(model, HybridFeatures) else HybridFeatures(model.setup)
-    state = _grown(hybrid, engine, X)
+    state = _grown(hybrid, engine, X, tell)
     if hybrid is model:
         return state
     return model.begin(engine, hybrid.assignments(state, engine), state.hyper, state.scales)
@@ -71,7 +70,7 @@ def _from_prior(model: Features, engine: Engine) -> FeatureState:
     return model.begin(engine, model.measure.simulate(hyper, model.n_rows, rng), hyper)
 
 
-def _grown(model: Features, engine: Engine, X: Any) -> FeatureState:
+def _grown(model: Features, engine: Engine, X: Any, tell: Tell) -> FeatureState:
     """A chain of a few rows, and all rows choose among its atoms.
 
     Where there are no jumps: several chains, the most probable of which goes on with more rows first.
@@ -83,11 +82,14 @@ def _grown(model: Features, engine: Engine, X: Any) -> FeatureState:
     n_chains, n_rounds = PILOTS[model.likelihood.gram]
     seeds = [int(seed) for seed in rng.integers(2**62, size=n_chains)]
     chains = [_Pilot(model, X[few], seed) for seed in seeds]
-    best = max(chains, key=lambda chain: chain.run(n_rounds))
-    if n_chains > 1 and len(few) < model.n_rows:
+    goes_on = n_chains > 1 and len(few) < model.n_rows
+    total = n_chains * n_rounds + goes_on * (n_rounds // 3)
+    joint = [chain.run(n_rounds, tell, c * n_rounds, total) for c, chain in enumerate(chains)]
+    best = chains[int(np.argmax(joint))]
+    if goes_on:
         wider = _Pilot(model, X[more], seeds[0])
         wider.state = _settle(wider.model, wider.engine, best.atoms())
-        wider.run(n_rounds // 3)
+        wider.run(n_rounds // 3, tell, n_chains * n_rounds, total)
         best = wider
     if best.model.n_rows < model.n_rows:
         return _settle(model, engine, best.atoms())
@@ -105,10 +107,9 @@ class _Pilot:
         # An intercept is a feature that all rows have: another one would stay for long.
         self.state = self.model.begin(self.engine, np.ones((n, 1 - model.likelihood.fixed), np.int64))
 
-    def run(self, n_rounds: int) -> float:
+    def run(self, n_rounds: int, tell: Tell, before: int, all_: int) -> float:
         """Go on for some rounds; returns the log joint density."""
-        for state in islice(rounds(self.model, self.engine, self.state), n_rounds):
-            self.state = state
+        self.state = advanced(self.model, self.engine, self.state, n_rounds, tell, before, all_)
         return self.model.scalars(self.state)["log_joint"]
 
     def assignments(self) -> Array:

@@ -42,6 +42,7 @@ from unbounded.sources import Rows, Source, Words
 from unbounded.sources.words import lengths
 
 _SWEEPS = 20
+_FEW_GROUPS = 20_000
 
 CHOICES = Choices(
     atoms="topics",
@@ -175,7 +176,9 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         return super()._config(X, held, seed) | {"groups": fingerprint(self._sizes)}
 
     def _about(self, X: Any, model: Any) -> dict[str, Any]:
-        return super()._about(X, model) | {"groups": len(self._sizes)}
+        few = len(self._sizes) <= _FEW_GROUPS  # whose sizes fit into a note
+        sizes = {"group_sizes": self._sizes.tolist()} if few else {}
+        return super()._about(X, model) | {"groups": len(self._sizes)} | sizes
 
     # ---- point estimates
 
@@ -211,6 +214,9 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
             statistics = unpacked(snap, self._likelihood.n_terms).astype(float)
             draw = Draw(snap["counts"], snap["tables"], statistics, GroupHyper.of(snap["hyper"]))
             yield draw, snap, share
+
+    def _unit(self) -> str:
+        return "tokens" if self._words else "rows"
 
     def _row_estimates(self) -> Array:
         return self.labels_

@@ -64,10 +64,10 @@ def sizes(counts: Array, share: Array) -> Array:
     return np.bincount(share.argmax(1), counts, share.shape[1]) / counts.sum()
 
 
-def top_words(shares: Sequence[Array], statistics: Sequence[Any], pseudo: Sequence[Any], n_words: int = 10) -> Array:
-    """[T, n_words]: the most probable words of every topic, by the mean over draws of their probabilities."""
+def word_probabilities(shares: Sequence[Array], statistics: Sequence[Any], pseudo: Sequence[Any]) -> Array:
+    """[T, words]: the probabilities of words in every topic, as the mean over draws."""
     total = np.zeros((shares[0].shape[1], statistics[0].shape[1]))
     for share, counts, more in zip(shares, statistics, pseudo, strict=True):
         expected = share.T @ counts + more
         total += expected / expected.sum(1, keepdims=True)
-    return np.argsort(-total, axis=1)[:, :n_words]
+    return total / len(shares)

@@ -13,15 +13,17 @@ from unbounded.models.groups import point_estimate as topics
 from unbounded.models.groups.shard import GroupHyper
 from unbounded.models.groups.words.likelihood import Tokens
 from unbounded.models.labelled.packing import unpacked
-from unbounded.report import svg
-from unbounded.report.parts import bar, cell, charts, figure_with_legend, paragraph, row, table, text
+from unbounded.report import parts, svg
+from unbounded.report.parts import bar, cell, charts, figure, figure_with_legend, help_, paragraph, row, table, text
 from unbounded.report.svg import Frame, Range
 from unbounded.report.words import counted, interval, listed
 
 if TYPE_CHECKING:
     from unbounded.models.groups.estimator import HierarchicalDirichletProcess
 
-_LISTED = 40
+_LISTED, _DRAWN, _WORDS, _BARS = 40, 9, 10, 8
+_ALIKE = 30  # topics that are compared with each other
+PRESENT = 0.1  # a group has a topic if it has at least this share of its rows
 
 
 def summary(estimator: HierarchicalDirichletProcess) -> list[str]:
@@ -46,33 +48,44 @@ def units(likelihood: str) -> dict[str, str]:
 class _Topics(NamedTuple):
     shares: Array
     history: Array  # [snapshots, topics]
-    words: Sequence[Sequence[str]] | None  # None: the rows are not words
+    vocabulary: Sequence[str] | None  # None: the rows are not words
+    words: Array | None  # [topics, words] their probabilities
+    present: Array | None  # the share of the groups that have each topic; None: what the groups are is not at hand
+
+    @property
+    def group(self) -> str:
+        return "groups" if self.words is None else "documents"
+
+    def top(self, k: int, most: int) -> list[tuple[str, float]]:
+        assert self.words is not None
+        assert self.vocabulary is not None
+        order = np.argsort(-self.words[k], kind="stable")[:most]
+        return [(self.vocabulary[w], float(self.words[k, w])) for w in order]
 
 
 def show(run: WholeDraws, at_hand: Mapping[str, Any]) -> Shown:
-    """Shares of the topics of the reference draw, with their most probable words."""
+    """Topics of the reference draw: their words, shares, how many groups have them, and how alike they are."""
     snapshots = [snapshot for snapshot, _ in run.draws]
     named = topics.reference([snapshot["labels"] for snapshot in snapshots])
     spreads = [topics.spread(snapshot["labels"], named) for snapshot in snapshots]
     history = [topics.sizes(snapshot["counts"], share) for snapshot, share in zip(snapshots, spreads, strict=True)]
-    words = None
+    vocabulary = words = None
     if run.config["likelihood"].get("name") == Tokens.__name__:
-        words = _top_words(snapshots, spreads, _vocabulary(snapshots, run.about, at_hand.get("vocabulary")))
-    found = _Topics(np.bincount(named) / len(named), np.array(history), words)
-    return Shown(found.shares, "".join(_content(found)))
-
-
-def _top_words(snapshots: Sequence[Arrays], spreads: Sequence[Array], vocabulary: list[str]) -> list[list[str]]:
-    statistics = [unpacked(snapshot, len(vocabulary)) for snapshot in snapshots]
-    top = topics.top_words(spreads, statistics, [GroupHyper.of(snapshot["hyper"]).pseudo for snapshot in snapshots])
-    return [[vocabulary[w] for w in words] for words in top]
+        vocabulary = _vocabulary(snapshots, run.about, at_hand.get("vocabulary"))
+        statistics = [unpacked(snapshot, len(vocabulary)) for snapshot in snapshots]
+        pseudo = [GroupHyper.of(snapshot["hyper"]).pseudo for snapshot in snapshots]
+        words = topics.word_probabilities(spreads, statistics, pseudo)
+    shares = np.bincount(named) / len(named)
+    found = _Topics(shares, np.array(history), vocabulary, words, _present(named, run.about))
+    picture = _word_bars(found) if words is not None else figure(_prevalence(found), "Shares of the topics.")
+    return Shown(shares, "".join(_content(found)), (), _words(found), picture)
 
 
 def _vocabulary(snapshots: Sequence[Arrays], about: Mapping[str, Any], given: Sequence[str] | None) -> list[str]:
     """Words of the columns: as given, or their numbers."""
     least = max(map(_n_words, snapshots))
     if given is not None and len(given) >= least:
-        return list(given)
+        return [str(word) for word in given]
     return [str(w) for w in range(max(int(about.get("columns", 0)), least))]
 
 
@@ -82,23 +95,106 @@ def _n_words(snapshot: Arrays) -> int:
     return int(snapshot["statistics"].shape[1])
 
 
-def _content(found: _Topics) -> list[str]:
-    top = max(float(found.shares.max(initial=0.0)), 1e-9)
-    rows = [
-        row(
-            f"topic {k}",
-            cell(f"{share:.2%}", "share"),
-            *([] if found.words is None else [cell(text(" ".join(found.words[k])), "", "text wide")]),
-            cell(bar(share / top), "", "track wide"),
+def _present(named: Array, about: Mapping[str, Any]) -> Array | None:
+    """How many of the groups have each topic, where the run has written down how large they are."""
+    sizes = np.array(about.get("group_sizes") or [], np.int64)
+    if sizes.sum() != len(named):
+        return None
+    uses = np.zeros((len(sizes), int(named.max()) + 1))
+    np.add.at(uses, (np.repeat(np.arange(len(sizes)), sizes), named), 1.0)
+    filled = uses[sizes > 0] / sizes[sizes > 0, None]
+    present: Array = (filled >= PRESENT).mean(0)
+    return present
+
+
+def _words(found: _Topics) -> tuple[str, ...]:
+    """What was found, and how sure that is."""
+    large = found.shares >= 0.01
+    rows = "words" if found.words is not None else "rows"
+    said = [f"{large.sum()} of them have at least 1% of all {rows} each, and {found.shares[large].sum():.0%} together."]
+    if found.present is not None:
+        most = int(found.present.argmax())
+        said.append(
+            f"Of all {found.group}, {found.present[most]:.0%} have topic {most}, at least {PRESENT:.0%} of their "
+            f"{rows}; "
+            f"{'a document' if found.words is not None else 'a group'} has {found.present.sum():.1f} topics on average."
         )
-        for k, share in enumerate(found.shares[:_LISTED])
-    ]
-    words = [] if found.words is None else ["most probable words"]
-    content = [table(["topic", "share", *words, ""], rows, left=(0, 2))]
+    wanders = found.history[:, large].std(0) / np.maximum(found.history[:, large].mean(0), 1e-300)
+    if len(found.history) > 1 and len(wanders):
+        least = int(np.flatnonzero(large)[wanders.argmax()])
+        said.append(f"Shares vary by {np.median(wanders):.1%} from draw to draw, most that of topic {least}.")
+    return tuple(said)
+
+
+_HELP = help_(
+    "How to read this",
+    "The topics are those of the draw that agrees best with all others; probabilities of words are means over draws. "
+    "Share: of all words or rows. A topic that a chain has not settled on has a share that wanders from draw to draw. "
+    "Likeness compares the words of two topics: 1 if they have the same ones, 0 if they share none.",
+)
+
+
+def _content(found: _Topics) -> list[str]:
+    pictures = [figure(_prevalence(found), _prevalence_words(found)), _history(found)]
+    alike = _alike(found) if found.words is not None and len(found.shares) > 1 else ""
+    return [_table(found), charts([*([alike] if alike else []), *pictures]), _HELP]
+
+
+def _table(found: _Topics) -> str:
+    top = max(float(found.shares.max(initial=0.0)), 1e-9)
+    columns = ["topic", "share", *([] if found.present is None else [f"of {found.group}"])]
+    rows = []
+    for k, share in enumerate(found.shares[:_LISTED]):
+        cells = [cell(f"{share:.2%}", "share")]
+        if found.present is not None:
+            cells.append(cell(f"{found.present[k]:.0%}", f"of {found.group}"))
+        if found.words is not None:
+            words = " ".join(word for word, _ in found.top(k, _WORDS))
+            cells.append(cell(text(words), "", "text wide"))
+        rows.append(row(f"topic {k}", *cells, cell(bar(share / top), "", "track wide")))
+    heads = [*columns, *([] if found.words is None else ["most probable words"]), ""]
     rest = len(found.shares) - _LISTED
-    if rest > 0:
-        content.append(paragraph(f"{rest} smaller topics are not listed.", quiet=True))
-    return [*content, charts([_history(found)])]
+    more = paragraph(f"{rest} smaller topics are not listed.", quiet=True) if rest > 0 else ""
+    return table(heads, rows, left=(0, len(columns))) + more
+
+
+def _word_bars(found: _Topics) -> str:
+    """The most probable words of the largest topics."""
+    pictures = []
+    for k in range(min(len(found.shares), _DRAWN)):
+        words = found.top(k, _BARS)
+        drawing = svg.named_bars(words, f"Most probable words of topic {k}: {', '.join(word for word, _ in words)}.")
+        pictures.append(figure(drawing, f"Topic {k}: {found.shares[k]:.1%} of all words"))
+    return f'<div class="words">{"".join(pictures)}</div>'
+
+
+def _prevalence_words(found: _Topics) -> str:
+    if found.present is None:
+        return "Shares of all rows."
+    return f"How many of the {found.group} have at least {PRESENT:.0%} of each topic."
+
+
+def _prevalence(found: _Topics) -> str:
+    if found.present is None:
+        return parts.sizes(found.shares, "topic", "share")
+    return parts.sizes(found.present, "topic", f"share of {found.group}")
+
+
+def _alike(found: _Topics) -> str:
+    """How much the largest topics have in common: the Bhattacharyya coefficient of their words."""
+    assert found.words is not None
+    roots = np.sqrt(found.words[:_ALIKE])
+    likeness = np.clip(roots @ roots.T, 0.0, 1.0)
+    n = len(likeness)
+    across = Range(-0.5, n - 0.5, "topic", svg.ticks(-0.5, n - 0.5, 6, whole=True))
+    frame = Frame(across, Range(n - 0.5, -0.5, "topic", across.ticks), 340)
+    drawing = frame.chart(
+        [svg.raster(frame, svg.coloured(likeness, 0.0, 1.0, "cividis"))], f"Likeness of {n} topics, by their words."
+    )
+    close = likeness - np.eye(n)
+    i, j = (int(v) for v in np.unravel_index(close.argmax(), close.shape))
+    said = f"Likeness of topics. The two most alike are {min(i, j)} and {max(i, j)} ({close.max():.2f})."
+    return figure(drawing, said).replace("</figure>", parts.scale(0.0, 1.0, "cividis", "the same words") + "</figure>")
 
 
 def _history(found: _Topics) -> str:

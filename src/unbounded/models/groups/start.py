@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from unbounded.contracts import Engine
+from unbounded.contracts import Engine, Tell, silent
 from unbounded.models.groups.model import Groups, GroupsState
 from unbounded.models.groups.shard import GroupShard, cut
 from unbounded.models.groups.words.likelihood import WordContent
@@ -25,7 +25,7 @@ from unbounded.setup import Setup
 NAMES = ("grown", "few", "one")
 
 
-def begin(model: Groups, engine: Engine, X: Any, init: Any) -> GroupsState:
+def begin(model: Groups, engine: Engine, X: Any, init: Any, tell: Tell = silent) -> GroupsState:
     """The first state of a chain: from a name, a number of random atoms, or given labels."""
     check(init, model.n_rows)
     if not isinstance(init, str | int | np.integer):
@@ -35,7 +35,7 @@ def begin(model: Groups, engine: Engine, X: Any, init: Any) -> GroupsState:
         engine.map(GroupShard.put, [np.zeros(1, np.int32)] * model.n_shards)
         return model.begin_there(engine, 1)
     if isinstance(init, str):
-        return grown(model, engine, X, few=init == "few") if words else ungrouped(model, engine, X)
+        return grown(model, engine, X, init == "few", tell) if words else ungrouped(model, engine, X, tell)
     return scattered(model, engine, int(init))
 
 
@@ -64,12 +64,12 @@ def check(init: Any, n_rows: int) -> None:
         start.check(init, n_rows)
 
 
-def ungrouped(model: Groups, engine: Engine, X: Any) -> GroupsState:
+def ungrouped(model: Groups, engine: Engine, X: Any, tell: Tell = silent) -> GroupsState:
     plain = HybridMixture(
         Setup(DirichletProcess(), model.likelihood, model.n_rows, model.n_shards, model.seed), jumps=None
     )
     rng = generator(model.seed, "start")
-    labels, state = start.pilot(plain, X, rng)
+    labels, state = start.pilot(plain, X, rng, tell)
     if len(labels) < model.n_rows:
         labels = plain.assignments(start.extend(plain, engine, state, rng), engine)
     return model.begin(engine, labels)

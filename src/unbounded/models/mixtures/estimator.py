@@ -244,8 +244,13 @@ class DirichletProcessMixture(MixtureEstimator):
         A run directory; a run that was interrupted there is resumed (docs/runs.md).
     checkpoint_seconds : float, default 20
         Time between checkpoints: what is lost when the process is killed, and made again.
-    random_state : int, RandomState or None
+    random_state : int, RandomState, Generator or None
     progress : bool, default False
+        Show what the fit is doing: a bar on a terminal or in a notebook, elsewhere a line every 30 seconds on standard
+        error. The logger "unbounded" says the same at level INFO (docs/progress.md).
+    callback : function of one argument, default None
+        Called with a `Progress` about ten times a second, `callback=print` for instance. If it returns True the fit
+        stops, as after Ctrl-C.
 
     Attributes
     ----------

@@ -10,10 +10,24 @@ import numpy as np
 from unbounded.arrays import Array, is_sparse
 from unbounded.contracts import Shown, WholeDraws
 from unbounded.models.labelled import partition
-from unbounded.models.labelled.losses import DEFAULT, Loss, similarity
-from unbounded.models.mixtures.plots import plane
-from unbounded.report import svg
-from unbounded.report.parts import charts, figure, figure_with_legend, scale, sizes
+from unbounded.models.labelled.losses import DEFAULT, Loss, similarity, uncertainty
+from unbounded.models.mixtures.describe import Mark, distinguishing, filled, projection
+from unbounded.report import looks, svg
+from unbounded.report.parts import (
+    cell,
+    charts,
+    figure,
+    figure_with_legend,
+    help_,
+    number,
+    paragraph,
+    row,
+    scale,
+    sizes,
+    subsection,
+    table,
+    text,
+)  # fmt: skip
 from unbounded.report.svg import Frame, Range
 from unbounded.report.words import counted, interval, listed
 from unbounded.rows import fingerprint
@@ -22,7 +36,8 @@ from unbounded.sources import Source
 if TYPE_CHECKING:
     from unbounded.models.mixtures.estimator import MixtureEstimator
 
-_POINTS, _SIMILAR = 2500, 160
+_POINTS, _SIMILAR, _DESCRIBED, _LISTED = 2500, 160, 20_000, 40
+_LEVELS = ("Categorical", "Bernoulli", "Product")  # likelihoods of which whole numbers may be names
 _SIMILARITY = "Posterior probability that two rows share a cluster, for some rows in the order of their clusters."
 
 
@@ -36,24 +51,87 @@ def summary(estimator: MixtureEstimator) -> list[str]:
     ]
 
 
+class _Found(NamedTuple):
+    labels: Array
+    amounts: Array  # rows of each cluster
+    sure: Array  # of each cluster: the mean share of right company of its rows
+    marks: list[list[Mark]]  # what distinguishes each; empty where the rows are not at hand
+
+
 def show(run: WholeDraws, at_hand: Mapping[str, Any]) -> Shown:
-    """Sizes and similarities of the point estimate, and its rows if they are given."""
+    """The rows if they are given, sizes and similarities of the point estimate, and what distinguishes clusters."""
     draws = [snapshot["labels"] for snapshot, _ in run.draws]
     kind, cost = at_hand.get("loss"), at_hand.get("merge_cost")
     loss = Loss(DEFAULT.kind if kind is None else kind, DEFAULT.merge_cost if cost is None else cost)
     labels = partition.point_estimate(draws, loss)
     amounts = np.bincount(labels)
-    pictures = [
-        figure(sizes(amounts, "cluster", "rows"), "Rows of each cluster of the point estimate, largest first."),
-        figure(_similarity(similarity(draws, _some(labels))), _SIMILARITY),
-    ]
-    X = at_hand.get("X")
+    sure = np.bincount(labels, 1.0 - uncertainty(labels, draws)) / amounts
+    X, names = at_hand.get("X"), _names(at_hand)
     notes = _why_not(X, labels, run.config)
-    drawn = None if notes else _plane(_as_fitted(X), labels)
-    if drawn is not None:
-        pictures.insert(0, _scatter(drawn, amounts))
-    content = charts(pictures) + scale(0.0, 1.0, "cividis", "probability of sharing a cluster")
-    return Shown(amounts / amounts.sum(), content, notes)
+    marks = [] if notes else _marks(_as_fitted(X), labels, names, run.config)
+    found = _Found(labels, amounts, sure, marks)
+    heat = figure(_similarity(similarity(draws, _some(labels))), _SIMILARITY)
+    bars = figure(sizes(amounts, "cluster", "rows"), "Rows of each cluster of the point estimate, largest first.")
+    drawn = None if notes else _plane(_as_fitted(X), labels, names)
+    colours = scale(0.0, 1.0, "cividis", "probability of sharing a cluster")
+    picture = heat if drawn is None else _scatter(drawn, amounts)
+    content = charts([bars] if drawn is None else [heat, bars]) + colours + _table(found) + _HELP
+    return Shown(amounts / amounts.sum(), content, notes, _words(found), picture)
+
+
+def _names(at_hand: Mapping[str, Any]) -> list[str] | None:
+    """Of the columns, as they came with the rows."""
+    columns = getattr(at_hand.get("X"), "columns", None)
+    return None if columns is None else [str(name) for name in columns]
+
+
+def _words(found: _Found) -> tuple[str, ...]:
+    """What was found, and how sure that is."""
+    largest, n = int(found.amounts[0]), int(found.amounts.sum())
+    small = int((found.amounts < 0.01 * n).sum())
+    said = [f"The largest cluster has {largest:,} of {n:,} rows ({largest / n:.0%})."]
+    if small:
+        said.append(f"{small} {'cluster has' if small == 1 else 'clusters have'} less than 1% of the rows each.")
+    if len(found.amounts) == 1:
+        return (said[0],)
+    overall = float((found.sure * found.amounts).sum() / n)
+    said.append(f"In an average draw a row has {overall:.0%} of the same company as in this clustering.")
+    least = int(found.sure.argmin())
+    if found.sure[least] < 0.9:
+        said.append(f"Least sure is cluster {least}, with {found.sure[least]:.0%}.")
+    return tuple(said)
+
+
+_HELP = help_(
+    "How to read this",
+    "The clustering is the one that differs least, on average, from all draws. How sure: of all rows that are with a "
+    "row of this cluster here or in a draw, the share that are with it in both. What distinguishes a cluster: the "
+    "columns whose mean differs most from that of all rows, in standard deviations of the column (sd); of "
+    "categories, the values that it has more often.",
+)
+
+
+def _table(found: _Found) -> str:
+    total = int(found.amounts.sum())
+    heads = ["cluster", "rows", "share", "how sure", *(["what distinguishes it"] if found.marks else [])]
+    rows = [
+        row(
+            str(k), cell(f"{size:,}", "rows"), cell(f"{size / total:.1%}", "share"),
+            cell(f"{found.sure[k]:.0%}", "sure"),
+            *([cell(text("; ".join(map(_mark, found.marks[k]))), "", "text wide")] if found.marks else []),
+        )
+        for k, size in enumerate(found.amounts[:_LISTED])
+    ]  # fmt: skip
+    rest = len(found.amounts) - _LISTED
+    more = paragraph(f"{rest} smaller clusters are not listed.", quiet=True) if rest > 0 else ""
+    return subsection("Clusters one by one", table(heads, rows, left=(0, 4)), more)
+
+
+def _mark(mark: Mark) -> str:
+    if mark.level:
+        return f"{mark.column} = {mark.level} in {mark.own:.0%} (of all rows {mark.usual:.0%})"
+    side = "high" if mark.effect > 0 else "low"
+    return f"{mark.column} {side}: {number(mark.own, 3)} ({mark.effect:+.1f} sd)"
 
 
 def _some(labels: Array) -> Array:
@@ -82,6 +160,23 @@ def _as_fitted(X: Any) -> Any:
     return np.ascontiguousarray(rows, np.float32 if rows.dtype == np.float32 else np.float64)
 
 
+def _sample(X: Any, labels: Array, most: int) -> tuple[Array, Array]:
+    """Evenly spaced rows with their labels, in memory."""
+    shown = np.linspace(0, len(labels) - 1, min(len(labels), most)).astype(int)
+    return X[shown].astype(float), labels[shown]
+
+
+def _marks(X: Any, labels: Array, names: Sequence[str] | None, config: Mapping[str, Any]) -> list[list[Mark]]:
+    rows, own = _sample(X, labels, _DESCRIBED)
+    levels = str(config["likelihood"].get("name")) in _LEVELS
+    marks = distinguishing(rows, own, _called(rows, names), levels)
+    return marks + [[] for _ in range(int(labels.max()) + 1 - len(marks))]  # clusters of which no row is there
+
+
+def _called(rows: Array, names: Sequence[str] | None) -> list[str]:
+    return [f"column {d}" for d in range(rows.shape[1])] if names is None else list(names)
+
+
 class _Plane(NamedTuple):
     """Some rows in two dimensions."""
 
@@ -90,26 +185,27 @@ class _Plane(NamedTuple):
     names: Sequence[str]
 
 
-def _plane(X: Any, labels: Array) -> _Plane | None:
-    shown = np.linspace(0, len(labels) - 1, min(len(labels), _POINTS)).astype(int)
-    rows = X[shown].astype(float)
-    whole = np.isfinite(rows).all(1)
-    if not whole.any():
-        return None
-    points, names = plane(rows[whole], None)
-    if points.shape[1] == 1:
-        points, names = np.column_stack([points[:, 0], shown[whole]]), [names[0], "row"]
-    return _Plane(points, labels[shown[whole]], names)
+def _plane(X: Any, labels: Array, names: Sequence[str] | None) -> _Plane:
+    rows, own = _sample(X, labels, _POINTS)
+    points, axes = projection(filled(rows, own), own, _called(rows, names))
+    return _Plane(points, own, axes)
 
 
 def _scatter(drawn: _Plane, amounts: Array) -> str:
+    """Clusters that touch differ in colour, and the larger ones have their number in their middle."""
     x, y = drawn.points.T
     frame = Frame(Range.around(x, drawn.names[0]), Range.around(y, drawn.names[1]), 300)
-    marks = [svg.points(frame, x[drawn.labels == k], y[drawn.labels == k], k) for k in range(len(amounts))]
+    ranks = looks.apart(drawn.points, drawn.labels, len(amounts))
+    inside = [drawn.labels == k for k in range(len(amounts))]
+    marks = [svg.points(frame, x[own], y[own], rank) for own, rank in zip(inside, ranks, strict=True)]
+    marks += [
+        svg.label(frame, float(np.median(x[own])), float(np.median(y[own])), str(k))
+        for k, own in enumerate(inside) if own.any() and amounts[k] >= 0.01 * amounts.sum()
+    ]  # fmt: skip
     alt = f"{len(x):,} rows in two dimensions, coloured by {len(amounts)} clusters."
     names = [f"{k} ({size:,} rows)" for k, size in enumerate(amounts)]
     caption = f"{len(x):,} of {amounts.sum():,} rows, coloured by cluster."
-    return figure_with_legend(frame.chart(marks, alt), caption, names, "points")
+    return figure_with_legend(frame.chart(marks, alt), caption, names, "points", ranks)
 
 
 def _similarity(matrix: Array) -> str:

@@ -7,13 +7,12 @@ rows make no clusters of their own, and by greedy merges; then all rows join the
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Any, ClassVar
 
 import numpy as np
 
 from unbounded.arrays import Array
-from unbounded.contracts import Engine, Message, Plan
+from unbounded.contracts import Engine, Message, Plan, Tell, silent
 from unbounded.engines.local import Serial
 from unbounded.models.labelled.labels import Atoms, LabelShard
 from unbounded.models.mixtures.hybrid import HybridMixture
@@ -22,7 +21,7 @@ from unbounded.models.mixtures.kernels import kernel_for_few
 from unbounded.models.mixtures.message import MixtureRound, MixtureShare
 from unbounded.models.mixtures.model import Mixture, MixtureState
 from unbounded.randomness import generator
-from unbounded.round import rounds
+from unbounded.round import advanced
 from unbounded.rows import rows_of
 
 NAMES = ("grown", "one", "prior")
@@ -31,7 +30,7 @@ CYCLES, ROUNDS_PER_CYCLE = 3, (6, 16)  # where rows are few, and many
 FEW_ROWS = 2_000
 
 
-def begin(model: Mixture[Any], engine: Engine, X: Any, init: Any) -> MixtureState:
+def begin(model: Mixture[Any], engine: Engine, X: Any, init: Any, tell: Tell = silent) -> MixtureState:
     """The first state of a chain: from a name, or from given labels."""
     check(init, model.n_rows)
     if not isinstance(init, str):
@@ -42,7 +41,7 @@ def begin(model: Mixture[Any], engine: Engine, X: Any, init: Any) -> MixtureStat
         labels = model.measure.simulate(model.measure.start(), model.n_rows, generator(model.seed, "start"))
         return model.begin(engine, labels)
     hybrid = model if isinstance(model, HybridMixture) else HybridMixture(model.setup)
-    state = _grown(hybrid, engine, X)
+    state = _grown(hybrid, engine, X, tell)
     return state if hybrid is model else model.begin(engine, hybrid.assignments(state, engine), state.hyper)
 
 
@@ -59,9 +58,9 @@ def check(init: Any, n_rows: int) -> None:
         raise ValueError(f"init labels must be {n_rows} integers, got {labels.dtype} of shape {labels.shape}.")
 
 
-def _grown(model: Mixture[Any], engine: Engine, X: Any) -> MixtureState:
+def _grown(model: Mixture[Any], engine: Engine, X: Any, tell: Tell) -> MixtureState:
     rng = generator(model.seed, "start")
-    labels, state = pilot(model, X, rng)
+    labels, state = pilot(model, X, rng, tell)
     if len(labels) == model.n_rows:
         return model.begin(engine, labels, state.hyper)
     return extend(model, engine, state, rng)
@@ -83,7 +82,7 @@ class Grown:
         return 0
 
 
-def pilot(model: Mixture[Any], X: Any, rng: np.random.Generator) -> tuple[Array, MixtureState]:
+def pilot(model: Mixture[Any], X: Any, rng: np.random.Generator, tell: Tell = silent) -> tuple[Array, MixtureState]:
     """Clusters of some of the rows, or of all when they are few."""
     rows = np.sort(rng.choice(model.n_rows, min(model.n_rows, PILOT_ROWS), replace=False))
     setup = replace(model.setup, extent=len(rows), n_shards=1, sweeps=1, seed=int(rng.integers(2**62)))
@@ -96,8 +95,8 @@ def pilot(model: Mixture[Any], X: Any, rng: np.random.Generator) -> tuple[Array,
         (completed,) = few.map(LabelShard.completed)
         filled = part if completed is None else completed
         state = short.begin(few, np.zeros(len(rows), np.int64))
-        for _ in range(CYCLES):
-            state = next(islice(rounds(short, few, state), n_rounds - 1, None))
+        for cycle in range(CYCLES):
+            state = advanced(short, few, state, n_rounds, tell, cycle * n_rounds, CYCLES * n_rounds)
             labels = _merged(short, state, filled, short.assignments(state, few))
             state = short.begin(few, labels, state.hyper, state.round)
         return labels, state

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from scipy import sparse
 from scipy.special import gammaln
 
 from unbounded.arrays import Array
-from unbounded.contracts import Engine
+from unbounded.contracts import Engine, Tell, silent
 from unbounded.engines.local import Serial
 from unbounded.models.groups.hybrid import HybridGroups
 from unbounded.models.groups.model import Groups, GroupsState
@@ -24,7 +23,7 @@ from unbounded.models.groups.predictive import Draw, Gibbs, Newcomers, gibbs, pr
 from unbounded.models.groups.shard import GroupShard, expected_masses
 from unbounded.priors import Gamma
 from unbounded.randomness import generator, key
-from unbounded.round import rounds
+from unbounded.round import advanced
 from unbounded.sources import Words
 
 PILOT_TOKENS = 200_000
@@ -36,7 +35,7 @@ SHARP = 0.05
 EXTENDING_SWEEPS = 3
 
 
-def grown(model: Groups, engine: Engine, words: Any, few: bool = False) -> GroupsState:
+def grown(model: Groups, engine: Engine, words: Any, few: bool = False, tell: Tell = silent) -> GroupsState:
     """The state with all documents in the topics of a pilot, which are fewer than there should be if it has `few`."""
     rng = generator(model.seed, "start")
     order = rng.permutation(len(model.sizes))
@@ -49,7 +48,7 @@ def grown(model: Groups, engine: Engine, words: Any, few: bool = False) -> Group
         seed=int(rng.integers(2**62)),
     )  # fmt: skip
     pilot = HybridGroups(setup, model.form, jumps=None)
-    labels, state = _grown(pilot, part, few, rng)
+    labels, state = _grown(pilot, part, few, rng, tell)
     fixed: Any = model.likelihood
     hyper = state.hyper if isinstance(sharp.prior, Gamma) else state.hyper._replace(eta=fixed.eta)
     if enough >= len(model.sizes):
@@ -64,15 +63,18 @@ def grown(model: Groups, engine: Engine, words: Any, few: bool = False) -> Group
     return model.begin_there(engine, len(used), hyper)
 
 
-def _grown(pilot: HybridGroups, part: Array, few: bool, rng: np.random.Generator) -> tuple[Array, GroupsState]:
+def _grown(
+    pilot: HybridGroups, part: Array, few: bool, rng: np.random.Generator, tell: Tell
+) -> tuple[Array, GroupsState]:
     """Labels of the pilot, and the state with them."""
     held = Serial(pilot.recipe(part))
     try:
         most = MOST_TOPICS // FEWER if few else MOST_TOPICS
         n_topics = int(np.clip(np.sqrt(len(part)) / (3 * FEWER if few else 3), 2, most))
         state = pilot.begin(held, rng.integers(n_topics, size=len(part)))
-        for n_rounds in PILOT_ROUNDS[: 1 if few else None]:
-            state = next(islice(rounds(pilot, held, state), n_rounds - 1, None))
+        cycles = PILOT_ROUNDS[: 1 if few else None]
+        for cycle, n_rounds in enumerate(cycles):
+            state = advanced(pilot, held, state, n_rounds, tell, sum(cycles[:cycle]), sum(cycles))
             labels = _merged(pilot, state, pilot.assignments(state, held))
             state = pilot.begin(held, labels, state.hyper, round_=state.round)
     finally:

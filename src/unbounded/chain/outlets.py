@@ -1,0 +1,161 @@
+"""Where progress is shown: a bar on a terminal, plain lines elsewhere, a notebook, the log, a file."""
+
+from __future__ import annotations
+
+import html
+import logging
+import math
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+from unbounded.chain.progress import DONE, STOPPED, Callback, Outlet, Progress, Size, Teller
+from unbounded.chain.store import RunError, write_json
+from unbounded.compiled.watch import watch_compilation
+
+LOGGER = logging.getLogger("unbounded")
+LOGGER.addHandler(logging.NullHandler())  # nothing is shown unless somebody asks for it
+
+EVERY = 30.0  # seconds between two lines
+FILE, _FILE_EVERY = "progress.json", 2.0
+_OFTEN = 0.5  # seconds between two changes of a notebook's output
+_LOOK = 0.25  # seconds between two looks at what is going on
+
+
+@contextmanager
+def told(size: Size, wanted: bool, callback: Callback | None, folder: Path | None) -> Iterator[Teller | None]:
+    """Tell everybody who wants to know; None if there is nobody. folder: of the run, whose readers are told, too."""
+    outlets = _outlets(wanted, folder)
+    if not outlets and callback is None:
+        yield None
+        return
+    teller, over = Teller(size, callback), threading.Event()
+    clock = threading.Thread(target=_watch, args=(teller, outlets, over), daemon=True, name="unbounded-progress")
+    try:
+        with watch_compilation(teller.compiling):
+            clock.start()
+            yield teller
+    finally:
+        over.set()
+        clock.join()
+        now = teller.now()
+        now = teller.now(DONE if now.done == now.total else STOPPED)
+        for outlet in outlets:
+            outlet.end(now)
+
+
+def _watch(teller: Teller, outlets: Sequence[Outlet], over: threading.Event) -> None:
+    while True:
+        now = teller.now()
+        for outlet in outlets:
+            outlet.show(now)
+        if over.wait(_LOOK):
+            return
+
+
+def _outlets(wanted: bool, folder: Path | None) -> list[Outlet]:
+    logged = LOGGER.isEnabledFor(logging.INFO) and _somebody_listens()
+    outlets: list[Outlet] = [Paced(_log, EVERY)] if logged else []
+    if wanted:
+        shown = _notebook() or _bar() or (None if logged else Paced(_to_stderr, EVERY))  # or lines would be there twice
+        outlets += [] if shown is None else [shown]
+    return outlets + ([] if folder is None else [Paced(partial(_to_file, path=folder / FILE), _FILE_EVERY)])
+
+
+def _somebody_listens() -> bool:
+    logger: logging.Logger | None = LOGGER
+    while logger:
+        if any(not isinstance(handler, logging.NullHandler) for handler in logger.handlers):
+            return True
+        logger = logger.parent if logger.propagate else None
+    return False
+
+
+class Paced:
+    """Speaks at once, again every so many seconds, and at the end."""
+
+    def __init__(self, say: Callable[[Progress], None], every: float):
+        self._say, self._every, self._spoke = say, every, -math.inf
+
+    def show(self, now: Progress) -> None:
+        if time.monotonic() - self._spoke >= self._every:
+            self._spoke = time.monotonic()
+            self._say(now)
+
+    def end(self, now: Progress) -> None:
+        self._say(now)
+
+
+def _log(now: Progress) -> None:
+    LOGGER.info("%s", now)
+
+
+def _to_stderr(now: Progress) -> None:
+    with suppress(OSError, ValueError):  # a log that is gone is no reason to stop a fit
+        print(f"unbounded: {now}", file=sys.stderr, flush=True)
+
+
+def _to_file(now: Progress, path: Path) -> None:
+    """For whoever watches the run (report/live.py); no chain reads it."""
+    plain = {name: _json(value) for name, value in asdict(now).items() if name != "scalars"}
+    scalars = {name: _json(value) for name, value in now.scalars.items()}
+    with suppress(RunError):  # whoever writes the run itself will say what is wrong
+        write_json(path, plain | {"scalars": scalars, "text": str(now), "at": time.time()})
+
+
+def _json(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _bar() -> Outlet | None:
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    return Bar(console) if console.is_terminal and not console.is_jupyter else None
+
+
+class Bar:
+    """Rich's bar, on standard error."""
+
+    def __init__(self, console: Any):
+        from rich.progress import BarColumn, TextColumn
+        from rich.progress import Progress as Bars
+
+        columns = [TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[words]}")]
+        self._bars, self._task = Bars(*columns, console=console), cast(Any, None)
+
+    def show(self, now: Progress) -> None:
+        if self._task is None:
+            self._bars.start()
+            self._task = self._bars.add_task("", total=now.total, words="")
+        head, _, words = str(now).partition(", ")
+        self._bars.update(self._task, completed=now.done, description=head, words=words, refresh=True)
+
+    def end(self, now: Progress) -> None:
+        self.show(now)
+        self._bars.stop()
+
+
+def _notebook() -> Outlet | None:
+    """Only where a kernel shows what it is given: the bar of a terminal needs widgets there, which few have."""
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    return Paced(Notebook().draw, _OFTEN) if shell is not None and hasattr(shell, "kernel") else None
+
+
+class Notebook:
+    """One output that changes, with its text for readers that show no HTML."""
+
+    def __init__(self) -> None:
+        from IPython.display import display
+
+        self._handle = display({"text/plain": ""}, raw=True, display_id=True)  # in the cell that called fit
+
+    def draw(self, now: Progress) -> None:
+        bar = f'<progress value="{now.done}" max="{max(now.total, 1)}"></progress> {html.escape(str(now))}'
+        self._handle.update({"text/plain": str(now), "text/html": bar}, raw=True)

@@ -1,0 +1,182 @@
+"""A run while it runs: a page of this machine, and for it alone, that follows the run directory (docs/progress.md).
+
+Nothing is written, and nothing is asked of the fit: what is shown was on disk. The page asks again every two seconds.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+import time
+from collections.abc import Mapping
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from unbounded.chain.outlets import FILE
+from unbounded.chain.progress import duration
+from unbounded.chain.store import RunError, RunStore, read_json
+from unbounded.report import draws, parts, tables, view
+from unbounded.report.parts import charts, figure, number, paragraph, section, text
+from unbounded.report.view import View
+
+HOST = "127.0.0.1"
+SILENT = 15.0  # seconds without a sign of life after which the page says so
+_FRESH = 1.0  # seconds for which an answer is good for all who ask
+
+_SCRIPT = """
+const view = document.getElementById("now"), gone = document.getElementById("gone");
+async function look() {
+  try {
+    const answer = await fetch("/now", { cache: "no-store" });
+    if (!answer.ok) throw new Error(answer.status);
+    view.innerHTML = await answer.text();
+    gone.hidden = true;
+  } catch { gone.hidden = false; }
+  setTimeout(look, 2000);
+}
+setTimeout(look, 2000);
+"""
+
+
+def server(run: str | os.PathLike[str], port: int = 0) -> ThreadingHTTPServer:
+    """Ready to serve the page of a run; port 0: any that is free. Its address is `address(server)`."""
+    RunStore(run).config()  # or an error that says what is wrong
+    live = _Live(Path(run))
+    handler = type("Handler", (_Handler,), {"live": live})
+    try:
+        return ThreadingHTTPServer((HOST, port), handler)
+    except OSError as error:
+        raise RunError(f"port {port} cannot be had: {error.strerror or error}; choose another --port.") from error
+
+
+def address(at: ThreadingHTTPServer) -> str:
+    return f"http://{HOST}:{at.server_address[1]}/"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Two pages to read, and no way to write."""
+
+    live: _Live
+    server_version, sys_version = "unbounded", ""
+
+    def do_GET(self) -> None:
+        port = self.connection.getsockname()[1]
+        if self.headers.get("Host") not in (f"{HOST}:{port}", f"localhost:{port}"):  # another site's name for us
+            self.send_error(HTTPStatus.FORBIDDEN)
+        elif self.path == "/":
+            nonce = secrets.token_urlsafe(16)
+            self._send(self.live.page(nonce), f"script-src 'nonce-{nonce}'; connect-src 'self'")
+        elif self.path == "/now":
+            self._send(self.live.now(), "")
+        else:
+            self.send_error(HTTPStatus.NOT_FOUND)
+
+    def _send(self, content: str, allowed: str) -> None:
+        body = content.encode()
+        self.send_response(HTTPStatus.OK)
+        policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; "
+        for name, value in {
+            "Content-Type": "text/html; charset=utf-8", "Content-Length": str(len(body)), "Cache-Control": "no-store",
+            "Content-Security-Policy": policy + allowed, "X-Content-Type-Options": "nosniff",
+            "Cross-Origin-Resource-Policy": "same-origin", "X-Frame-Options": "DENY",
+        }.items():  # fmt: skip
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """The terminal is for the address."""
+
+
+class _Live:
+    """A run directory, looked at again when somebody asks."""
+
+    def __init__(self, run: Path):
+        self._run, self._lock = run, threading.Lock()
+        self._made, self._content = -np.inf, ""
+
+    def page(self, nonce: str) -> str:
+        return parts.document(
+            f"{self._run.resolve().name}: live",
+            f'<main id="now">{self.now()}</main><p id="gone" class="warn" hidden>The view was closed, or this machine '
+            'cannot be reached. Start it again with "unbounded watch".</p>'
+            '<noscript><p class="warn">Without scripts the page does not follow the run; load it again.</p></noscript>'
+            f'<script nonce="{nonce}">{_SCRIPT}</script>',
+        )
+
+    def now(self) -> str:
+        with self._lock:
+            if time.monotonic() - self._made > _FRESH:
+                try:
+                    self._content = render(self._run)
+                except (RunError, OSError) as error:
+                    self._content = f'<p class="warn">{text(error)}</p>'
+                self._made = time.monotonic()
+            return self._content
+
+
+def render(run: Path) -> str:
+    """What there is to see of a run now."""
+    said, seen = read_json(run / FILE), view.read_traces(run)
+    config = RunStore(run).config()
+    head = f"<header><h1>{text(draws.title(config))}</h1><p class=quiet>run {text(run.resolve().name)}</p></header>"
+    body = [head, _status(said), _numbers(said, seen)]
+    if seen is None:
+        return "".join(body) + paragraph("No draw has been made yet: the chains are warming up.", quiet=True)
+    return "".join([*body, _traces(seen), tables.scalars(seen)])
+
+
+def _status(said: Mapping[str, Any]) -> str:
+    if not said:
+        return paragraph("The fit has not said anything yet.")
+    done, total = int(said.get("done") or 0), max(int(said.get("total") or 0), 1)
+    bar = f'<progress value="{done}" max="{total}" aria-label="rounds"></progress>'
+    words = f'<p class="now">{text(said.get("text", ""))}</p>'
+    silent = time.time() - float(said.get("at") or 0)
+    over = said.get("phase") in ("done", "stopped")
+    if over:
+        end = "The fit has ended." if said["phase"] == "done" else "The fit was stopped; unbounded resume goes on."
+        return words + bar + paragraph(f"{end} unbounded report writes what was found.")
+    if silent > SILENT:
+        return f'{words}{bar}<p class="warn">No sign of life for {duration(silent)}: the fit may have been killed.</p>'
+    return words + bar
+
+
+def _numbers(said: Mapping[str, Any], seen: View | None) -> str:
+    listed: list[tuple[str, str, str]] = []
+    scalars = said.get("scalars") or {}
+    atoms = str(said.get("atoms", "atoms"))
+    if f"n_{atoms}" in scalars:
+        large = f"{scalars['above_1%']:.0f} above 1%" if scalars.get("above_1%") is not None else ""
+        listed.append((atoms, f"{scalars[f'n_{atoms}']:.0f}", large))
+    if scalars.get("holdout") is not None:
+        listed.append(("held-out score", number(scalars["holdout"], 5), "nats, last draw"))
+    if said.get("rows_per_second"):
+        listed.append(("speed", f"{said['rows_per_second']:,.0f}", f"{said.get('unit', 'rows')} per second"))
+    if said.get("seconds_left") is not None and said.get("phase") not in ("done", "stopped"):
+        listed.append(("time left", duration(said["seconds_left"]), f"{duration(said['seconds'])} so far"))
+    if seen is not None:
+        listed.append(_worst(seen))
+    return parts.cards(listed)
+
+
+def _worst(seen: View) -> tuple[str, str, str]:
+    """The largest R-hat so far."""
+    found = seen.convergence
+    measured = {name: d.r_hat for name, d in found.scalars.items() if np.isfinite(d.r_hat) and not d.constant}
+    if not measured:
+        return "R-hat so far", parts.NOTHING, "too few draws"
+    name = max(measured, key=measured.__getitem__)
+    return "R-hat so far", f"{measured[name]:.3f}", f"the largest, of {name}, after {found.n_draws:,} draws"
+
+
+def _traces(seen: View) -> str:
+    """The number of atoms and the score first."""
+    first = [name for name in (seen.family.counted, "holdout") if name in seen.names]
+    names = first + [name for name in seen.names if name not in first]
+    return section("Traces", draws.key(seen), charts([figure(draws.trace(seen, name)) for name in names]))
