@@ -1,4 +1,4 @@
-"""Generators and loaders."""
+"""Data made by a known model, of any size: to try things out, to measure, and to compare with the truth."""
 
 from __future__ import annotations
 
@@ -9,10 +9,7 @@ import numpy as np
 from scipy import sparse
 from scipy.special import logsumexp
 
-from unbounded import sources
 from unbounded.arrays import Array
-from unbounded.sources.files import is_local
-from unbounded.sources.formats import check_numeric, csv_header, read_csr
 
 _ROWS = 16_384
 
@@ -162,36 +159,3 @@ def topics(
     document = np.repeat(np.arange(n_documents), n_tokens)
     X = sparse.coo_matrix((np.ones(len(words), np.int32), (document, words)), shape=(n_documents, n_words)).tocsr()
     return TopicsData(X, phi, weights, concentration, words, labels)
-
-
-def load(path: str | Path) -> Any:
-    """Rows from .csv, .parquet or a CSR .npz; a .npy, a folder of pieces, .zarr or a URL opens as a source, unread."""
-    if Path(path).is_dir() or Path(path).suffix == ".npy" or not is_local(str(path)):
-        return sources.open(path)
-    path = Path(path)
-    if not path.exists():
-        raise ValueError(f"{path} does not exist.")
-    readers = {".csv": _load_frame, ".parquet": _load_frame, ".npz": _load_csr}
-    if path.suffix not in readers:
-        raise ValueError(f"{path} has an unknown ending; use one of .npy, {', '.join(sorted(readers))}.")
-    return readers[path.suffix](path)
-
-
-def _load_frame(path: Path) -> Any:
-    import pandas as pd
-
-    try:
-        frame = pd.read_csv(path, header=csv_header(path)) if path.suffix == ".csv" else pd.read_parquet(path)
-    except ImportError:
-        raise ValueError('reading .parquet needs pyarrow: pip install "unbounded[parquet]".') from None
-    except Exception as error:
-        raise ValueError(f"{path} cannot be read as a table: {error}.") from error
-    check_numeric(frame, path)
-    return frame
-
-
-def _load_csr(path: Path) -> Any:
-    try:
-        return read_csr(path)
-    except (KeyError, ValueError, OSError) as error:
-        raise ValueError(f"{path} is not a CSR matrix as scipy.sparse.save_npz writes it: {error}.") from error
