@@ -71,7 +71,7 @@ _POPULATIONS = {  # share, and which markers are high (1), low (0) or between
     "natural killer cells": (0.09, (0.0, 0.0, 0.25, 0.0, 0.0, 0.85)),
     "natural killer T cells": (0.03, (0.9, 0.0, 0.5, 0.0, 0.0, 0.7)),
     "double-negative T cells": (0.02, (1.0, 0.0, 0.0, 0.0, 0.0, 0.0)),
-    "bright natural killer cells": (0.01, (0.0, 0.0, 0.0, 0.0, 0.0, 1.3)),
+    "bright natural killer cells": (0.01, (0.0, 0.0, 0.0, 0.0, 0.0, 1.8)),
 }
 
 

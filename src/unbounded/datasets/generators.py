@@ -24,7 +24,15 @@ class GaussianMixtureData(NamedTuple):
     factors: Array  # covariance_k = factor_k factor_k'
 
     def log_density(self, X: Array) -> Array:
-        """Log density of rows under the true mixture: the best possible score."""
+        """Log density of rows under the true mixture: the best possible score.
+
+        Examples
+        --------
+        >>> from unbounded.datasets import gaussian_mixture
+        >>> made = gaussian_mixture(500, seed=0)
+        >>> made.log_density(made.X[:3]).shape
+        (3,)
+        """
         logs = []
         for weight, mean, factor in zip(self.weights, self.means, self.factors, strict=True):
             white = np.linalg.solve(factor, (X - mean).T)
@@ -41,6 +49,13 @@ def gaussian_mixture(
 
     separation: standard deviation of the centres over the typical standard deviation of a cluster, for 2 columns; in
     more columns centres are brought closer, so that clusters stay about as hard to tell apart.
+
+    Examples
+    --------
+    >>> from unbounded.datasets import gaussian_mixture
+    >>> made = gaussian_mixture(500, n_columns=3, n_clusters=4, seed=0)
+    >>> made.X.shape, made.means.shape
+    ((500, 3), (4, 3))
     """
     rng = np.random.default_rng(seed)
     weights = rng.dirichlet(np.full(n_clusters, 5.0))
@@ -68,7 +83,15 @@ class CambridgeData(NamedTuple):
     probability: float
 
     def log_density(self, X: Array) -> Array:
-        """Log density of rows under the true model, summed over all subsets of features: the best possible score."""
+        """Log density of rows under the true model, summed over all subsets of features: the best possible score.
+
+        Examples
+        --------
+        >>> from unbounded.datasets import cambridge
+        >>> made = cambridge(500, seed=0)
+        >>> made.log_density(made.X[:3]).shape
+        (3,)
+        """
         k, d = self.features.shape
         subsets = (np.arange(2**k)[:, None] >> np.arange(k)) & 1
         weights = subsets @ np.full(k, np.log(self.probability)) + (1 - subsets) @ np.full(
@@ -85,7 +108,14 @@ class CambridgeData(NamedTuple):
 
 
 def cambridge_features() -> Array:
-    """Four glyphs, one in each quarter of a 6 x 6 image: a plus, a ring, a triangle and a T."""
+    """Four glyphs, one in each quarter of a 6 x 6 image: a plus, a ring, a triangle and a T.
+
+    Examples
+    --------
+    >>> from unbounded.datasets import cambridge_features
+    >>> cambridge_features()[0].reshape(6, 6)[:3, :3].astype(int).tolist()  # a plus
+    [[0, 1, 0], [1, 1, 1], [0, 1, 0]]
+    """
     glyphs = [".#. ### .#.", "### #.# ###", "#.. ##. ###", "### .#. .#."]
     out = np.zeros((4, 6, 6))
     for k, glyph in enumerate(glyphs):
@@ -107,6 +137,13 @@ def cambridge(
 
     features: [K, D], default the four glyphs of `cambridge_features`. Rows are made block by block: nothing as large as
     the data is needed beside them. out: a .npy file to write them to; X is then memory-mapped.
+
+    Examples
+    --------
+    >>> from unbounded.datasets import cambridge
+    >>> made = cambridge(500, noise=0.25, seed=0)
+    >>> made.X.shape, made.Z.shape
+    ((500, 36), (500, 4))
     """
     features = cambridge_features() if features is None else np.asarray(features, dtype=float)
     k, d = features.shape
@@ -144,7 +181,15 @@ def topics(
     concentration: float = 1.0,
     seed: int = 0,
 ) -> TopicsData:
-    """Documents of equal length whose topics are Dirichlet(eta) draws, their weights Dirichlet(1, ..., 1)."""
+    """Documents of equal length whose topics are Dirichlet(eta) draws, their weights Dirichlet(1, ..., 1).
+
+    Examples
+    --------
+    >>> from unbounded.datasets import topics
+    >>> made = topics(50, n_tokens=30, n_words=200, n_topics=5, seed=0)
+    >>> made.X.shape, int(made.X.sum())
+    ((50, 200), 1500)
+    """
     rng = np.random.default_rng(seed)
     phi = rng.dirichlet(np.full(n_words, eta), n_topics)
     weights = rng.dirichlet(np.ones(n_topics))
