@@ -5,13 +5,25 @@ DATA ?=
 HOURS ?= 1
 COUNT ?= 100
 SEED ?= 0
-SOURCES := src tests benchmarks examples experiments docs/skeletons
+SOURCES := src tests benchmarks examples experiments docs/skeletons tools
 export OPENBLAS_NUM_THREADS = 1
 
-.PHONY: demo test tests types-and-engines lint style types hooks walk exactness faults gpu-test gpu-bench soak mutants mutants-generated bench bench-speed bench-features bench-peers bench-million bench-topics bench-topic-peers bench-topic-quality bench-engines bench-compile bench-travel bench-travel-features bench-mixing paper paper-quick paper-docs clean
+.PHONY: demo docs docs-draft docs-picture test tests types-and-engines lint style types hooks walk exactness faults gpu-test gpu-bench soak mutants mutants-generated bench bench-speed bench-features bench-peers bench-million bench-topics bench-topic-peers bench-topic-quality bench-engines bench-compile bench-travel bench-travel-features bench-mixing paper paper-quick paper-docs clean
 
 demo: .setup-done
 	$(BIN)/python examples/demo.py
+
+# The site, in build/site: code of pages runs where it has changed, links are checked, no warning is let through.
+docs: .setup-done
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	$(BIN)/python tools/site/links.py build/site
+
+docs-draft: .setup-done
+	DRAFT=1 NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --site-dir build/draft
+
+# The picture of the README is that of the home page; the only one that is kept in the repository for it.
+docs-picture: docs
+	cp build/pages/docs-index/0-1.png docs/first-model.png
 
 # Two workers have most of the tests. Beside them, types are checked, and then come the tests of engines, which wait for
 # other processes most of their time.

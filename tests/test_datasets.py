@@ -8,6 +8,7 @@ import pytest
 from scipy import sparse, stats
 from scipy.special import logsumexp
 
+from unbounded import datasets
 from unbounded.datasets import gaussian_mixture, load
 from unbounded.sources import Source
 
@@ -110,3 +111,71 @@ def test_a_column_major_matrix_is_not_taken_for_a_row_major_one(tmp_path):
     sparse.save_npz(tmp_path / "x.npz", sparse.csc_matrix(np.triu(np.ones((3, 3)))))
     with pytest.raises(ValueError, match=r"CSR .*format is csc"):
         load(tmp_path / "x.npz")
+
+
+def test_arrow_files_and_streams_are_read(tmp_path):
+    import pyarrow as pa
+    import pyarrow.feather
+
+    table = pa.Table.from_pandas(pd.DataFrame(X, columns=["a", "b"]))
+    pyarrow.feather.write_feather(table, tmp_path / "x.feather")
+    for name, start in (("file.arrow", pa.ipc.new_file), ("stream.arrow", pa.ipc.new_stream)):
+        with pa.OSFile(str(tmp_path / name), "wb") as sink, start(sink, table.schema) as writer:
+            writer.write_table(table)
+    for name in ("x.feather", "file.arrow", "stream.arrow"):
+        np.testing.assert_array_equal(load(tmp_path / name), X)
+    np.testing.assert_array_equal(load(table), X)
+    (tmp_path / "torn.arrow").write_bytes((tmp_path / "file.arrow").read_bytes()[:50])
+    with pytest.raises(ValueError, match=r"torn\.arrow cannot be read as a table"):
+        load(tmp_path / "torn.arrow")
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
+def test_anndata_gives_counts_layers_and_components(tmp_path):
+    import anndata
+
+    counts = sparse.csc_matrix(np.array([[0, 2, 0], [1, 0, 3]], np.float32))
+    cells = anndata.AnnData(counts, layers={"raw": 2 * counts}, obsm={"X_pca": X[:2]})
+    cells.write_h5ad(tmp_path / "cells.h5ad")
+    for where, truth in (("", counts), ("#X", counts), ("#raw", 2 * counts)):
+        found = load(f"{tmp_path / 'cells.h5ad'}{where}")
+        assert found.format == "csr"
+        np.testing.assert_array_equal(found.todense(), truth.todense())
+    np.testing.assert_array_equal(load(f"{tmp_path / 'cells.h5ad'}#X_pca"), X[:2])
+    np.testing.assert_array_equal(load(cells).todense(), counts.todense())
+    with pytest.raises(ValueError, match=r"has no 'X_umap'; it has X, X_pca, raw\."):
+        load(f"{tmp_path / 'cells.h5ad'}#X_umap")
+    (tmp_path / "torn.h5ad").write_bytes(b"no")
+    with pytest.raises(ValueError, match=r"torn\.h5ad cannot be read as AnnData"):
+        load(tmp_path / "torn.h5ad")
+
+
+@pytest.mark.parametrize("name", datasets.NAMES)
+def test_sets_have_names(name, tmp_path, monkeypatch):
+    """Names work wherever one is; a file of that name comes first."""
+    rows = load(name)
+    assert rows.shape[0] >= 100
+    assert rows.shape[1] >= 4
+    assert datasets.located(name) == name
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).mkdir()
+    assert datasets.located(name) == str(tmp_path / name)
+
+
+def test_bunches_are_as_those_of_scikit_learn():
+    """Rows and targets fit together, descriptions say what is made up, and seeds decide."""
+    for name in ("penguins", "cells", "news", "glyphs"):
+        bunch = getattr(datasets, f"load_{name}")()
+        assert bunch.data.shape[0] == len(bunch.target)
+        assert ("Made up" in bunch.DESCR) == (name != "penguins")
+    assert datasets.load_penguins().data.isna().sum().tolist() == [2, 2, 2, 2, 0, 11]
+    news = datasets.load_news(30, seed=1)
+    assert sorted(w for item in news.documents for w in item) == sorted(
+        np.repeat(news.feature_names, np.asarray(news.data.sum(0)).ravel()).tolist()
+    )
+    assert not np.array_equal(datasets.load_cells(50).data, datasets.load_cells(50, seed=1).data)
+
+
+def test_a_name_that_is_none_is_said_to_be():
+    with pytest.raises(ValueError, match=r"irises does not exist \(and it is none of the names penguins, "):
+        load("irises")

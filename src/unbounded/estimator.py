@@ -249,14 +249,26 @@ class ChainEstimator(BaseEstimator):
     # ---- results that need no model
 
     def score(self, X: Rows, y: None = None) -> float:
-        """Mean log posterior predictive density of the rows."""
+        """Mean log posterior predictive density of the rows.
+
+        Examples
+        --------
+        >>> type(model.score(X)).__name__
+        'float'
+        """
         return float(np.mean(self.score_samples(X)))
 
     def score_samples(self, X: Rows) -> Array:
         raise NotImplementedError
 
     def n_above(self, share: float) -> int:
-        """Atoms (clusters, topics, features) of the point estimate that more than this share of the rows have."""
+        """Atoms (clusters, topics, features) of the point estimate that more than this share of the rows have.
+
+        Examples
+        --------
+        >>> model.n_above(0.01) >= model.n_above(0.5)
+        True
+        """
         check_is_fitted(self, "posterior_")
         return int((self._atom_shares() > share).sum())
 
@@ -264,12 +276,23 @@ class ChainEstimator(BaseEstimator):
         """Posterior means, intervals, effective sample sizes, R-hat and a verdict of every scalar, as a data frame.
 
         `convergence_.message` says the same in words.
+
+        Examples
+        --------
+        >>> model.summary().columns[:2].tolist()
+        ['mean', 'sd']
         """
         check_is_fitted(self, "posterior_")
         return export.table(self.posterior_, self.convergence_)
 
     def to_arviz(self) -> InferenceData:
-        """The draws as an ArviZ InferenceData."""
+        """The draws as an ArviZ InferenceData.
+
+        Examples
+        --------
+        >>> model.to_arviz().posterior.sizes["draw"]
+        50
+        """
         check_is_fitted(self, "posterior_")
         return export.to_arviz(self.posterior_)
 
@@ -280,7 +303,15 @@ class ChainEstimator(BaseEstimator):
         vocabulary: Sequence[str] | None = None,
         shape: tuple[int, int] | None = None,
     ) -> Path:
-        """Write the run directory of the fit as one HTML page, by default to its report.html (docs/report.md)."""
+        """Write the run directory of the fit as one HTML page, by default to its report.html (docs/report.md).
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> model.set_params(checkpoint=folder).fit(X).report(X=X).name
+        'report.html'
+        """
         from unbounded.report import page  # which knows all families, and so all estimators
 
         check_is_fitted(self, "posterior_")
@@ -405,7 +436,13 @@ class ChainEstimator(BaseEstimator):
     # ---- seed and run directory
 
     def seed(self) -> int:
-        """The seed that the whole fit is a function of; without a number, a run directory goes on with its own."""
+        """The seed that the whole fit is a function of; without a number, a run directory goes on with its own.
+
+        Examples
+        --------
+        >>> model.seed()
+        0
+        """
         if isinstance(self.random_state, int | np.integer):
             if not -(2**63) <= self.random_state < 2**63:
                 raise ValueError(f"random_state must fit in 64 bits, got {self.random_state}.")

@@ -31,6 +31,11 @@ class Ghosts:
     ghosts: default one per row. 0 (with one shard) is collapsed Gibbs; many approach the fully instantiated sampler.
     spread: their number is drawn afresh each round, log-uniformly from ghosts / spread to ghosts; default 1, always
         `ghosts`. Few ghosts leave young atoms collapsed, so that rows join them by what all their rows say.
+
+    Examples
+    --------
+    >>> import unbounded as ub
+    >>> model = ub.DirichletProcessMixture(instantiate=ub.Ghosts(spread=16))
     """
 
     ghosts: int | None = None
@@ -54,6 +59,11 @@ class OneOpen:
     """Exact, closest to the paper: one shard, drawn afresh each round, may create atoms.
 
     ghosts: default three per row.
+
+    Examples
+    --------
+    >>> import unbounded as ub
+    >>> model = ub.DirichletProcessMixture(instantiate=ub.OneOpen())
     """
 
     ghosts: int | None = None
@@ -73,6 +83,11 @@ class AsPublished:
 
     schedule: "cold": one open shard; "warm": all open for the first eighth of the rounds, then one; "decreasing": all
     open for the first eighth, then half as many after each further sixteenth until one is left; "hot": all, always.
+
+    Examples
+    --------
+    >>> import unbounded as ub
+    >>> model = ub.DirichletProcessMixture(instantiate=ub.AsPublished("warm"))  # not exact, and says so
     """
 
     schedule: str = "cold"

@@ -12,7 +12,13 @@ from scipy.special import betaln
 
 @dataclass(frozen=True)
 class Gamma:
-    """Gamma prior with mean shape / rate."""
+    """Gamma prior with mean shape / rate.
+
+    Examples
+    --------
+    >>> import unbounded as ub
+    >>> model = ub.DirichletProcessMixture(concentration=ub.Gamma(2.0, 4.0))  # mean 1/2
+    """
 
     shape: float = 1.0
     rate: float = 1.0
@@ -35,7 +41,13 @@ class Gamma:
 
 @dataclass(frozen=True)
 class Beta:
-    """Beta prior with mean a / (a + b)."""
+    """Beta prior with mean a / (a + b).
+
+    Examples
+    --------
+    >>> import unbounded as ub
+    >>> model = ub.PitmanYorMixture(discount=ub.Beta(1.0, 3.0))  # mean 1/4
+    """
 
     a: float = 1.0
     b: float = 1.0
@@ -71,7 +83,13 @@ def slice_within(
 
 @dataclass(frozen=True)
 class InverseGamma:
-    """Inverse gamma prior of a variance: scale / Gamma(shape, 1)."""
+    """Inverse gamma prior of a variance: scale / Gamma(shape, 1).
+
+    Examples
+    --------
+    >>> import unbounded as ub
+    >>> model = ub.BetaBernoulliFeatures(ub.LinearGaussian(noise=ub.InverseGamma(3.0, 2.0)))
+    """
 
     shape: float = 1.0
     scale: float = 1.0

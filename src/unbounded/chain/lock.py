@@ -41,7 +41,7 @@ def only_writer(folder: Path) -> Iterator[None]:
         return
     is_new = not folder.exists()
     descriptor, done = _claimed(folder), threading.Event()
-    beats = threading.Thread(target=_beat, args=(descriptor, done), daemon=True, name="unbounded-lock")
+    beats = threading.Thread(target=_beat, args=(folder / NAME, descriptor, done), daemon=True, name="unbounded-lock")
     beats.start()
     _held[where] = thread
     try:
@@ -51,18 +51,27 @@ def only_writer(folder: Path) -> Iterator[None]:
         del _held[where]
         done.set()
         beats.join()
-        (folder / NAME).unlink(missing_ok=True)
-        os.close(descriptor)
+        _release(folder, descriptor)
         if is_new:
             with suppress(OSError):  # it is not empty: something was written
                 folder.rmdir()
+
+
+def _release(folder: Path, descriptor: int) -> None:
+    """The name goes first, so that nobody claims a file without one; Windows removes no file that is open."""
+    if fcntl is None:
+        os.close(descriptor)
+        (folder / NAME).unlink(missing_ok=True)
+    else:
+        (folder / NAME).unlink(missing_ok=True)
+        os.close(descriptor)
 
 
 def _claimed(folder: Path) -> int:
     """The lock's file, ours and open."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(folder / NAME, os.O_RDWR | os.O_CREAT, 0o644)
+        descriptor = os.open(folder / NAME, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o644)
     except OSError as error:
         raise RunError(f"cannot write to the run directory {folder}: {error.strerror or error}.") from error
     try:
@@ -90,7 +99,8 @@ def _claim(descriptor: int, folder: Path) -> None:
         )
     about = {"host": platform.node(), "process": os.getpid(), "since": time.strftime("%Y-%m-%d %H:%M:%S %z")}
     os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, json.dumps(about | {"machine": mine}).encode() + b"\n", 0)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    os.write(descriptor, json.dumps(about | {"machine": mine}).encode() + b"\n")
 
 
 def _lock(descriptor: int) -> bool | None:
@@ -106,7 +116,8 @@ def _lock(descriptor: int) -> bool | None:
 
 def _owner(descriptor: int) -> dict[str, Any]:
     try:
-        said = json.loads(os.pread(descriptor, 4096, 0))
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        said = json.loads(os.read(descriptor, 4096))
     except ValueError:
         return {}
     return said if isinstance(said, dict) else {}
@@ -129,6 +140,6 @@ def _silence(descriptor: int, folder: Path) -> float:
     return now - os.fstat(descriptor).st_mtime
 
 
-def _beat(descriptor: int, done: threading.Event) -> None:
+def _beat(path: Path, descriptor: int, done: threading.Event) -> None:
     while not done.wait(BEAT):
-        os.utime(descriptor)
+        os.utime(descriptor if os.utime in os.supports_fd else path)

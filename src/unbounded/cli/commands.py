@@ -25,7 +25,6 @@ from unbounded.cli import COMMAND, runs
 from unbounded.contracts import Command
 from unbounded.engines.recovery import EngineError
 from unbounded.models.families import FAMILIES, MODELS, family_named
-from unbounded.sources.files import absolute
 from unbounded.version import __version__
 
 app = typer.Typer(
@@ -49,6 +48,10 @@ def main(
     pass
 
 
+_DATA = (
+    ".csv, .parquet, .feather, .arrow, .npy, CSR .npz, .h5ad (X, or file.h5ad#X_pca), a folder or URL of pieces, or a "
+    f"name: {', '.join(datasets.NAMES)}."
+)
 _LIKELIHOODS = "; ".join(
     f"of {family.atoms} {', '.join(member.name for member in family.choices.likelihoods)}" for family in FAMILIES
 )
@@ -91,7 +94,7 @@ def _with_options_of_families(command: Callable[..., None]) -> Callable[..., Non
 @_plainly
 def fit(
     model: Annotated[str, typer.Argument(help=f"One of {', '.join(MODELS)}.")],
-    data: Annotated[str, typer.Argument(help=".npy, .csv, .parquet, CSR .npz, or a folder or URL of pieces")],
+    data: Annotated[str, typer.Argument(help=_DATA)],
     out: Annotated[Path, typer.Option(help="Run directory, made anew.")],
     likelihood: Annotated[str | None, typer.Option(help=f"By name; {_LIKELIHOODS}.")] = None,
     shards: Annotated[int, typer.Option(help="P, the number of shards.")] = 8,
@@ -133,7 +136,7 @@ def fit(
     settings |= runs.applicable(model, wishes | {name: others[name] for name in runs.SETTINGS})
     own = {name: _plain(others[name]) for name in runs.OWN}
     runs.check_own(model, own)
-    _run(out, Command(model, absolute(data), holdout, settings, own), quiet)
+    _run(out, Command(model, datasets.located(data), holdout, settings, own), quiet)
 
 
 def _plain(value: str | Path | None) -> str | None:
@@ -272,7 +275,6 @@ def shard(
     console.print(f"{pieces.n_rows} rows of {pieces.shape[1]} columns, {len(pieces.pieces)} pieces, written to {out}")
 
 
-@app.command()
 @_plainly
 def paper(
     name: Annotated[str, typer.Argument(help="An experiment, such as exactness, or all (docs/paper.md).")],
@@ -294,9 +296,15 @@ def paper(
 
 
 def _experiments() -> ModuleType:
-    """The folder of experiments, which is not installed: that of the current directory, or of this checkout."""
-    for root in (Path.cwd(), Path(__file__).resolve().parents[3]):
-        if (root / "experiments" / "common.py").exists():
-            sys.path.insert(0, str(root))
-            return importlib.import_module("experiments")
-    raise ValueError("there is no folder experiments here: run this in a checkout of the repository.")
+    sys.path.insert(0, str(_checkout()))
+    return importlib.import_module("experiments")
+
+
+def _checkout() -> Path | None:
+    """Where the folder of experiments is, which is not installed: the current directory, or this checkout."""
+    roots = (Path.cwd(), Path(__file__).resolve().parents[3])
+    return next((root for root in roots if (root / "experiments" / "common.py").exists()), None)
+
+
+if _checkout():  # an installed package has no experiments, and no command that would only say so
+    app.command()(paper)

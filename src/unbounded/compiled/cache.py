@@ -10,7 +10,6 @@ function at the same time take turns: one compiles, the others find what it left
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import pickle
@@ -19,8 +18,9 @@ import sys
 import tempfile
 import time
 import uuid
+import warnings
 from collections.abc import Callable, Iterator
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,11 @@ from numba.core.serialize import dumps
 
 from unbounded.compiled import pipeline
 from unbounded.compiled.contents import code_of, contents
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 _KEEP_DAYS = 30  # files that nobody has used for so long are deleted
 _COMPILER = (sys.version_info[:2], numba.__version__, llvmlite.__version__, np.__version__, code_of(pipeline))
@@ -49,7 +54,7 @@ class Cache:
         """Where Numba would put it; where neither the package nor the home can be written, a folder of the user's."""
         try:
             return Path(CompileResultCacheImpl(self._function).locator.get_cache_path())
-        except RuntimeError:
+        except (RuntimeError, OSError):  # OSError: NUMBA_CACHE_DIR names a folder that cannot be made
             return _temporary_folder()
 
     @property
@@ -61,7 +66,7 @@ class Cache:
         """While no other process compiles the function; where files cannot be locked, at once."""
         with contextlib.ExitStack() as held:
             with contextlib.suppress(OSError):
-                if self._folder is not None:
+                if self._folder is not None and fcntl is not None:
                     file = held.enter_context((self._folder / f"{self._stem}.lock").open("a"))
                     fcntl.flock(file, fcntl.LOCK_EX)
             yield
@@ -109,12 +114,19 @@ class Cache:
                 path.unlink(missing_ok=True)
 
 
+@cache
 def _temporary_folder() -> Path | None:
-    """A folder that no other user can have put code into, or None."""
-    folder = Path(tempfile.gettempdir()) / f"unbounded-{os.getuid()}"
-    try:
+    """A folder that no other user can have put code into, or None, and then one warning."""
+    user = os.getuid() if hasattr(os, "getuid") else None  # Windows has a temporary folder for each user
+    folder = Path(tempfile.gettempdir()) / ("unbounded" if user is None else f"unbounded-{user}")
+    with contextlib.suppress(OSError):
         folder.mkdir(mode=0o700, exist_ok=True)
         state = folder.lstat()
-    except OSError:
-        return None
-    return folder if stat.S_ISDIR(state.st_mode) and state.st_uid == os.getuid() and not state.st_mode & 0o077 else None
+        if stat.S_ISDIR(state.st_mode) and (user is None or (state.st_uid == user and not state.st_mode & 0o077)):
+            return folder
+    warnings.warn(
+        "compiled code cannot be kept, so every new process compiles it again: neither the package nor the home nor "
+        f"{folder} can be written by this user alone. Set NUMBA_CACHE_DIR to a folder that can.",
+        stacklevel=2,
+    )
+    return None

@@ -115,6 +115,6 @@ def _wait(ready: Callable[[], bool]) -> None:
     while not ready():
         waited = time.monotonic() - began
         if waited < AT_ONCE:
-            os.sched_yield()
+            getattr(os, "sched_yield", lambda: time.sleep(0.0))()  # macOS has none
         else:
             time.sleep(min(SHARE * waited, LONGEST))

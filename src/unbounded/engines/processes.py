@@ -51,6 +51,8 @@ class Processes(Remote):
                 "engine='processes' starts new Python processes, which run this script once more as they start: "
                 "put what it does under `if __name__ == '__main__':`."
             )
+        if not hasattr(socket, "send_fds"):
+            raise EngineError("engine='processes' passes open files between processes, which this system has not.")
         if not timeout > BEAT:
             raise ValueError(f"timeout must be more than {BEAT:g} seconds, got {timeout}.")
         n_workers = min(recipe.n_shards, n_workers or available_cores())

@@ -26,6 +26,11 @@ class Bernoulli:
     """Columns of 0 and 1: x_d ~ Bernoulli(p), p ~ Beta(yes, no).
 
     By default yes + no = 2 and the prior mean is the column's (slightly smoothed) mean.
+
+    Examples
+    --------
+    >>> import unbounded as ub
+    >>> model = ub.DirichletProcessMixture(ub.Bernoulli(yes=0.1, no=0.1))  # pure clusters
     """
 
     yes: ArrayLike | None = None

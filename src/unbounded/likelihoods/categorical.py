@@ -28,6 +28,11 @@ class Categorical:
 
     concentration: total over a column's levels; default the number of levels (the uniform Dirichlet).
     levels: number of levels per column, when the data may lack some; default the highest code plus one.
+
+    Examples
+    --------
+    >>> import unbounded as ub
+    >>> model = ub.DirichletProcessMixture(ub.Categorical(concentration=0.5, levels=[3, 4]))  # of two columns
     """
 
     concentration: ArrayLike | None = None

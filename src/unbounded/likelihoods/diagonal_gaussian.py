@@ -29,6 +29,11 @@ class DiagonalGaussian:
 
     mean: default the column means. kappa: observations the prior mean is worth; default 0.05.
     shape, scale: of the inverse gamma; by default shape 2 and a scale that expects half of the column's variance.
+
+    Examples
+    --------
+    >>> import unbounded as ub
+    >>> model = ub.DirichletProcessMixture(ub.DiagonalGaussian(shape=3.0))
     """
 
     mean: ArrayLike | None = None

@@ -43,6 +43,11 @@ class Gaussian:
     dof: degrees of freedom, above D - 1; default D + 2.
     scale: the prior scale matrix (D x D), its diagonal, or one number; by default a cluster is expected to have half of
         each column's variance.
+
+    Examples
+    --------
+    >>> import unbounded as ub
+    >>> model = ub.DirichletProcessMixture(ub.Gaussian(kappa=0.1, scale=2.0))
     """
 
     mean: ArrayLike | None = None

@@ -25,6 +25,11 @@ class Multinomial:
     """Rows of counts over V categories: x ~ Multinomial(total of the row, p), p ~ Dirichlet(concentration * centre).
 
     concentration: total prior weight; default V / 10. centre: prior mean of p; default uniform.
+
+    Examples
+    --------
+    >>> import unbounded as ub
+    >>> model = ub.DirichletProcessMixture(ub.Multinomial(concentration=20.0))
     """
 
     concentration: float | None = None

@@ -26,6 +26,11 @@ class Poisson:
     """Columns of counts: x_d ~ Poisson(rate_d), rate_d ~ Gamma(shape, 1 / scale).
 
     shape: default 1. mean: prior mean of a rate; default the column's (slightly smoothed) mean.
+
+    Examples
+    --------
+    >>> import unbounded as ub
+    >>> model = ub.DirichletProcessMixture(ub.Poisson(shape=3.0))
     """
 
     shape: ArrayLike = 1.0

@@ -18,6 +18,12 @@ class Product:
     """A likelihood for each group of columns: Product((Gaussian(), [0, 1]), (Bernoulli(), [2]), ...).
 
     parts: pairs of a likelihood (or its name) and the positions of its columns; each column belongs to one pair.
+
+    Examples
+    --------
+    >>> import unbounded as ub
+    >>> mixed = ub.Product((ub.Gaussian(), [0, 1]), (ub.Bernoulli(), [2]), ("categorical", [3]))
+    >>> model = ub.DirichletProcessMixture(mixed)
     """
 
     parts: tuple[tuple[Any, tuple[int, ...]], ...]

@@ -35,6 +35,16 @@ def report(
 
     X: the rows of the fit, for a picture of the clusters. vocabulary: the words of topics. shape: of features as
     images. loss, merge_cost: what the point estimate of a partition minimises, if not the usual.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import unbounded as ub
+    >>> folder = tempfile.mkdtemp()
+    >>> settings = {"n_warmup": 5, "n_draws": 5, "n_chains": 1, "random_state": 0}
+    >>> model = ub.DirichletProcessMixture(**settings, checkpoint=folder).fit([[0.1 * i] for i in range(20)])
+    >>> ub.report(folder).name
+    'report.html'
     """
     path = Path(run) / "report.html" if out is None else Path(out)
     at_hand = {"X": X, "vocabulary": vocabulary, "shape": shape, "loss": loss, "merge_cost": merge_cost}

@@ -37,6 +37,17 @@ class Source:
 
     Code that slices an array (`X.shape`, `X[start:stop]`, `X[rows]`) takes a source unchanged. Pieces are checked when
     they are opened, and one at a time is held, until its last row is read.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import unbounded as ub
+    >>> np.save("rows.npy", np.arange(12.0).reshape(6, 2))
+    >>> source = ub.open_source("rows.npy")
+    >>> source[1:3].tolist()
+    [[2.0, 3.0], [4.0, 5.0]]
+    >>> source[[5, 0]].tolist()
+    [[10.0, 11.0], [0.0, 1.0]]
     """
 
     def __init__(self, format: str, n_columns: int, dtype: str, pieces: Sequence[Piece]) -> None:
@@ -53,6 +64,13 @@ class Source:
 
     @property
     def n_rows(self) -> int:
+        """How many rows there are.
+
+        Examples
+        --------
+        >>> source.n_rows
+        6
+        """
         return self.shape[0]
 
     def __len__(self) -> int:
@@ -67,12 +85,24 @@ class Source:
     # ---- rows
 
     def rows(self, start: int, stop: int) -> Array | sparse.csr_matrix:
-        """Rows start .. stop, in C order or CSR, in memory that may be written to; a map of the file where possible."""
+        """Rows start .. stop, in C order or CSR, in memory that may be written to; a map of the file where possible.
+
+        Examples
+        --------
+        >>> source.rows(0, 1).tolist()
+        [[0.0, 1.0]]
+        """
         start, stop, _ = slice(start, stop).indices(self.n_rows)
         return self._joined(self._parts(start, stop), max(0, stop - start))
 
     def take(self, indices: ArrayLike) -> Array | sparse.csr_matrix:
-        """The rows with these numbers, in ascending order, gathered window by window."""
+        """The rows with these numbers, in ascending order, gathered window by window.
+
+        Examples
+        --------
+        >>> source.take([0, 2]).tolist()
+        [[0.0, 1.0], [4.0, 5.0]]
+        """
         chosen = np.asarray(indices, np.int64)
         if len(chosen) and (chosen[0] < 0 or chosen[-1] >= self.n_rows or (np.diff(chosen) < 0).any()):
             raise SourceError(f"row numbers must ascend within 0 .. {self.n_rows - 1}.")
@@ -81,7 +111,13 @@ class Source:
     def blocks(
         self, start: int = 0, stop: int | None = None, size: int | None = None
     ) -> Iterator[tuple[int, Array | sparse.csr_matrix]]:
-        """(first, rows) of the whole source or a part of it, once, a block at a time."""
+        """(first, rows) of the whole source or a part of it, once, a block at a time.
+
+        Examples
+        --------
+        >>> [(first, len(rows)) for first, rows in source.blocks()]
+        [(0, 6)]
+        """
         stop, size = self.n_rows if stop is None else stop, size or self._block
         for first in range(start, stop, size):
             yield first, self.rows(first, min(first + size, stop))
@@ -163,7 +199,13 @@ class Source:
 
     def fingerprint(self) -> str:
         """A short digest that tells other data from these without reading them: sizes, types and the checksums of
-        pieces, which look at some places of each file. No paths and no dates: a copy of the files is the same data."""
+        pieces, which look at some places of each file. No paths and no dates: a copy of the files is the same data.
+
+        Examples
+        --------
+        >>> source.fingerprint() == ub.open_source("rows.npy").fingerprint()
+        True
+        """
         digest = hashlib.blake2b(digest_size=16)
         digest.update(repr((self.shape, str(self.dtype), self.format)).encode())
         for piece in self.pieces:
@@ -171,7 +213,13 @@ class Source:
         return digest.hexdigest()
 
     def manifest(self) -> str:
-        """What `pieces.json` says: enough to open the folder without looking at its pieces."""
+        """What `pieces.json` says: enough to open the folder without looking at its pieces.
+
+        Examples
+        --------
+        >>> "rows.npy" in source.manifest()
+        True
+        """
         pieces = [
             {"name": Path(piece.path).name, "rows": piece.n_rows, "bytes": piece.n_bytes, "crc": piece.checksum}
             for piece in self.pieces
@@ -184,6 +232,14 @@ def open(where: str | Path | Sequence[str | Path]) -> Source:
     """A source from a file (.npy, CSR .npz, .parquet, .csv, .zarr), a folder of such pieces, a glob or a list of paths.
 
     Paths are local or URLs that fsspec knows. Pieces of a folder or a glob are in the order that people count in.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import unbounded as ub
+    >>> np.save("rows.npy", np.arange(12.0).reshape(6, 2))
+    >>> ub.open_source("rows.npy").shape
+    (6, 2)
     """
     listed = where if isinstance(where, list | tuple) else [where]
     if not all(isinstance(path, str | Path) for path in listed):

@@ -29,6 +29,15 @@ def shard(
 
     Pieces of .npy have equally many rows and are streamed; those of .npz about equally many stored values, one of them
     in memory at a time.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import unbounded as ub
+    >>> from unbounded.sources import shard
+    >>> np.save("rows.npy", np.arange(12.0).reshape(6, 2))
+    >>> shard(ub.open_source("rows.npy"), "pieces", 3)
+    <Source of (6, 2) float64 in 3 npy pieces>
     """
     format = format or ("npz" if source.sparse else "npy")
     if format not in WRITABLE:

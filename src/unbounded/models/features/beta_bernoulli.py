@@ -43,7 +43,16 @@ class BernoulliLaw(NamedTuple):
 
 @dataclass(frozen=True)
 class BetaBernoulli(FeatureMeasure):
-    """Beta-Bernoulli process (Indian buffet with two parameters): a row uses an atom or not."""
+    """Beta-Bernoulli process (Indian buffet with two parameters): a row uses an atom or not.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import unbounded as ub
+    >>> process, rng = ub.BetaBernoulli(), np.random.default_rng(0)
+    >>> process.simulate(process.draw_prior(rng), 100, rng).shape[0]  # Z of 100 rows
+    100
+    """
 
     binary: ClassVar[bool] = True
 

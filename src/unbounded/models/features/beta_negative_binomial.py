@@ -46,7 +46,16 @@ class NegativeBinomialLaw(NamedTuple):
 
 @dataclass(frozen=True)
 class BetaNegativeBinomial(FeatureMeasure):
-    """Beta-negative-binomial process: counts with more spread than Poisson; failures: r."""
+    """Beta-negative-binomial process: counts with more spread than Poisson; failures: r.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import unbounded as ub
+    >>> process, rng = ub.BetaNegativeBinomial(), np.random.default_rng(0)
+    >>> process.simulate(process.draw_prior(rng), 100, rng).shape[0]  # Z of 100 rows
+    100
+    """
 
     failures: float = 1.0
 

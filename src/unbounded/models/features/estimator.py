@@ -75,6 +75,14 @@ class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChainE
         holdout: a boolean mask of cells that are hidden from the fit; their mean log density given Z, and loadings that
         are drawn for the purpose, is recorded with every draw.
         With `checkpoint`, a run that was interrupted there is resumed and ends as if it never stopped.
+
+        Examples
+        --------
+        >>> hidden = np.zeros(X.shape, bool)
+        >>> hidden[::7, 2] = True
+        >>> model.fit(X, holdout=hidden).posterior_["holdout"].shape
+        (1, 50)
+        >>> model = model.fit(X)
         """
         data = self._check_array(X, reset=True)
         data, held = (data, None) if holdout is None else _hide(data, holdout)
@@ -114,7 +122,13 @@ class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChainE
     # ---- results
 
     def transform(self, X: Rows) -> Array:
-        """Posterior mean of the entries of rows, in terms of `components_`, averaged over draws."""
+        """Posterior mean of the entries of rows, in terms of `components_`, averaged over draws.
+
+        Examples
+        --------
+        >>> model.transform(X[:5]).shape == (5, model.n_atoms_)
+        True
+        """
         data = self._check_new(X)
         out = np.zeros((data.shape[0], self.n_atoms_))
         for rows, s, draw in self._blocks(data):
@@ -122,7 +136,13 @@ class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChainE
         return out
 
     def inverse_transform(self, Z: ArrayLike) -> Array:
-        """Expectation of rows with these entries of `components_`."""
+        """Expectation of rows with these entries of `components_`.
+
+        Examples
+        --------
+        >>> model.inverse_transform(model.transform(X)).shape == X.shape
+        True
+        """
         check_is_fitted(self, "posterior_")
         entries = check_array(Z, dtype=np.float64, ensure_min_features=0)
         if entries.shape[1] != self.n_atoms_:
@@ -131,7 +151,15 @@ class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChainE
         return value
 
     def impute(self, X: Rows) -> Array:
-        """The rows, with each missing value replaced by the posterior mean of its expectation."""
+        """The rows, with each missing value replaced by the posterior mean of its expectation.
+
+        Examples
+        --------
+        >>> torn = X[:5].copy()
+        >>> torn[:, 0] = np.nan
+        >>> np.isnan(model.impute(torn)).sum()
+        np.int64(0)
+        """
         data = self._check_new(X)
         if isinstance(data, Source):
             raise ValueError("impute gives all rows in memory; give it those you need, source[start:stop].")
@@ -148,6 +176,11 @@ class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChainE
 
         Exact given a draw when entries are 0 or 1 and its features are 10 at most; otherwise an unbiased estimate of
         the density by annealed importance sampling.
+
+        Examples
+        --------
+        >>> model.score_samples(X[:5]).shape
+        (5,)
         """
         data = self._check_new(X)
         total = np.full(data.shape[0], -np.inf)
@@ -157,7 +190,13 @@ class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChainE
         return value
 
     def sample(self, n_samples: int = 1, random_state: int | np.random.RandomState | None = None) -> Array:
-        """New rows from the posterior predictive distribution."""
+        """New rows from the posterior predictive distribution.
+
+        Examples
+        --------
+        >>> model.sample(4).shape
+        (4, 6)
+        """
         rng, which = self._sampling(n_samples, random_state)
         rows = np.empty((n_samples, self.n_features_in_))
         for s in np.unique(which):
@@ -262,6 +301,17 @@ class BetaBernoulliFeatures(FeatureEstimator):
     posterior_ : xarray.Dataset
         Every scalar trace, with dimensions (chain, draw).
     exact_, interrupted_ : bool
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import unbounded as ub
+    >>> rng = np.random.default_rng(0)
+    >>> loadings = 5.0 * np.repeat(np.eye(3), 2, axis=1)  # three features, two columns each
+    >>> X = rng.integers(0, 2, (60, 3)) @ loadings + 0.3 * rng.normal(size=(60, 6))
+    >>> model = ub.BetaBernoulliFeatures(n_warmup=50, n_draws=50, n_chains=1, random_state=0).fit(X)
+    >>> model.n_atoms_, model.components_.shape
+    (3, (3, 6))
     """
 
     likelihood: str | Likelihood = field(default="linear_gaussian", kw_only=False)
@@ -278,6 +328,17 @@ class GammaPoissonFeatures(FeatureEstimator):
         Their ratio is the expected sum of a row's counts.
 
     All other parameters and attributes are those of `BetaBernoulliFeatures`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import unbounded as ub
+    >>> rng = np.random.default_rng(0)
+    >>> loadings = 5.0 * np.repeat(np.eye(3), 2, axis=1)  # three features, two columns each
+    >>> X = rng.poisson(1.0, (60, 3)) @ loadings + 0.3 * rng.normal(size=(60, 6))
+    >>> model = ub.GammaPoissonFeatures(n_warmup=50, n_draws=50, n_chains=1, random_state=0).fit(X)
+    >>> model.components_.shape == (model.n_atoms_, 6)
+    True
     """
 
     likelihood: str | Likelihood = field(default="linear_gaussian", kw_only=False)
@@ -294,6 +355,17 @@ class BetaNegativeBinomialFeatures(FeatureEstimator):
         r of the negative binomial: the smaller, the more the counts vary.
 
     All other parameters and attributes are those of `BetaBernoulliFeatures`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import unbounded as ub
+    >>> rng = np.random.default_rng(0)
+    >>> loadings = 5.0 * np.repeat(np.eye(3), 2, axis=1)  # three features, two columns each
+    >>> X = rng.poisson(1.0, (60, 3)) @ loadings + 0.3 * rng.normal(size=(60, 6))
+    >>> model = ub.BetaNegativeBinomialFeatures(n_warmup=50, n_draws=50, n_chains=1, random_state=0).fit(X)
+    >>> model.components_.shape == (model.n_atoms_, 6)
+    True
     """
 
     likelihood: str | Likelihood = field(default="linear_gaussian", kw_only=False)

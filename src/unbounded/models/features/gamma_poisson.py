@@ -44,7 +44,16 @@ class PoissonLaw(NamedTuple):
 
 @dataclass(frozen=True)
 class GammaPoisson(FeatureMeasure):
-    """Gamma-Poisson process (Titsias 2008): a row uses an atom 0, 1, 2, ... times."""
+    """Gamma-Poisson process (Titsias 2008): a row uses an atom 0, 1, 2, ... times.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import unbounded as ub
+    >>> process, rng = ub.GammaPoisson(), np.random.default_rng(0)
+    >>> process.simulate(process.draw_prior(rng), 100, rng).shape[0]  # Z of 100 rows
+    100
+    """
 
     def expected(self, c: float, n: float) -> float:
         return math.log1p(n / c)

@@ -68,6 +68,11 @@ class LinearGaussian:
         What a row without features expects. True: a number for every column, around a common level, with a prior so
         wide that it does not matter where the zero of the data is; False: zero; a number: normal around zero with that
         standard deviation. It is no feature, and is not counted as one.
+
+    Examples
+    --------
+    >>> import unbounded as ub
+    >>> model = ub.BetaBernoulliFeatures(ub.LinearGaussian(noise=0.5, intercept=False))
     """
 
     noise: float | InverseGamma | None = None

@@ -37,6 +37,11 @@ class PoissonFactors:
     background : float, array or Gamma, default None
         Expected counts of a row that uses no atom: numbers fix it; a `Gamma` prior is sampled, column by column; None
         is such a prior with shape 1 and a tenth of the column's mean as its mean.
+
+    Examples
+    --------
+    >>> import unbounded as ub
+    >>> model = ub.BetaBernoulliFeatures(ub.PoissonFactors())
     """
 
     shape: float = 0.5

@@ -103,6 +103,17 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         When documents were lists of words.
     n_empty_ : int
         Documents without words; they are kept, with the proportions of a new document.
+
+    Examples
+    --------
+    >>> import unbounded as ub
+    >>> sport, vote, film = ["goal", "team", "coach"], ["party", "poll", "mayor"], ["actor", "scene", "cast"]
+    >>> X = [words * 4 for words in (sport, vote, film)] * 10
+    >>> model = ub.HierarchicalDirichletProcess(n_warmup=50, n_draws=50, n_chains=1, random_state=0).fit(X)
+    >>> model.n_topics_
+    3
+    >>> sorted(sorted(words) for words in model.top_words(n_words=3))
+    [['actor', 'cast', 'scene'], ['coach', 'goal', 'team'], ['mayor', 'party', 'poll']]
     """
 
     likelihood: str | Likelihood | None = field(default=None, kw_only=False)
@@ -141,6 +152,12 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         kept out: of each group one half is seen and the mean log probability of the other half is recorded with every
         draw.
         With `checkpoint`, a run that was interrupted there is resumed and ends as if it never stopped.
+
+        Examples
+        --------
+        >>> model.fit(X[:24], holdout=X[24:]).posterior_["holdout"].shape
+        (1, 50)
+        >>> model = model.fit(X)
         """
         self._words = groups is None
         data = self._read(X, groups, reset=True)
@@ -152,7 +169,13 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         return self._sample(data.rows, held)
 
     def fit_transform(self, X: Rows, y: ArrayLike | None = None, **fit_params: Any) -> Array:
-        """y: the groups of rows."""
+        """y: the groups of rows.
+
+        Examples
+        --------
+        >>> model.fit_transform(X).shape
+        (30, 3)
+        """
         return self.fit(X, y, **fit_params).transform(X)
 
     def _pair(self, X: Any) -> tuple[Any, Any]:
@@ -227,7 +250,13 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
     @property
     def uncertainty_(self) -> Array:
         """For each row the expected share of wrong company: of all rows that are with it in `labels_` or in a draw,
-        those that are not in both."""
+        those that are not in both.
+
+        Examples
+        --------
+        >>> model.uncertainty_.shape  # of every word
+        (360,)
+        """
         check_is_fitted(self, "posterior_")
         sorted_by_group = uncertainty(self._reference, [snap["labels"] for snap in self._snapshots])
         out = np.empty_like(sorted_by_group)
@@ -242,6 +271,11 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         Documents: one row each; words that fit never saw are left out. Rows: one row for each group in the order of
         the sorted group ids; without groups every row is a group of its own. Each row adds up to one: what belongs to
         none of the topics is left out.
+
+        Examples
+        --------
+        >>> model.transform([["goal", "team", "goal", "coach"]]).round().max()
+        np.float64(1.0)
         """
         check_is_fitted(self, "posterior_")
         if isinstance(X, Source):
@@ -260,6 +294,11 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         Rows of a group are split at random, always in the same way. The shares of a group's topics come from the rows
         seen; every other row is scored on its own by a distribution that sums to one over its possible values,
         averaged over draws.
+
+        Examples
+        --------
+        >>> len(model.score_samples(X[:2]))  # half of 24 words
+        12
         """
         check_is_fitted(self, "posterior_")
         if isinstance(X, Source):
@@ -272,15 +311,33 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         return logsumexp(logs, axis=0) - np.log(len(logs))
 
     def score(self, X: Rows, groups: ArrayLike | None = None) -> float:
-        """Mean of `score_samples`: log probability per held-out token or row."""
+        """Mean of `score_samples`: log probability per held-out token or row.
+
+        Examples
+        --------
+        >>> bool(model.score(X) > -2.2)  # nine words: at random it would be about -log 9
+        True
+        """
         return float(np.mean(self.score_samples(X, groups)))
 
     def perplexity(self, X: Rows, groups: ArrayLike | None = None) -> float:
-        """exp(-score): how many words are as good as equally likely."""
+        """exp(-score): how many words are as good as equally likely.
+
+        Examples
+        --------
+        >>> bool(3.0 <= model.perplexity(X) < 9.0)  # three words of a topic are equally likely
+        True
+        """
         return float(np.exp(-self.score(X, groups)))
 
     def top_words(self, vocabulary: Sequence[str] | None = None, n_words: int = 10) -> list[list[str]]:
-        """The most probable words of every topic, largest topics first."""
+        """The most probable words of every topic, largest topics first.
+
+        Examples
+        --------
+        >>> len(model.top_words(n_words=2))
+        3
+        """
         check_is_fitted(self, "components_")
         words = getattr(self, "vocabulary_", None) if vocabulary is None else list(vocabulary)
         if words is None:

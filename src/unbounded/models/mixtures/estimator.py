@@ -71,6 +71,12 @@ class MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
 
         holdout: rows kept out, whose mean log predictive density is recorded with every draw.
         With `checkpoint`, a run that was interrupted there is resumed and ends as if it never stopped.
+
+        Examples
+        --------
+        >>> model.fit(X[:50], holdout=X[50:]).posterior_["holdout"].shape
+        (1, 50)
+        >>> model = model.fit(X)
         """
         data = self._check_array(X, reset=True)
         self._likelihood = self._bind(data, training=True)
@@ -103,7 +109,13 @@ class MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
     # ---- results
 
     def predict(self, X: Rows) -> Array:
-        """The most probable cluster of `labels_` for each row."""
+        """The most probable cluster of `labels_` for each row.
+
+        Examples
+        --------
+        >>> (model.predict(X[:5]) == model.labels_[:5]).all()
+        np.True_
+        """
         return self.predict_proba(X).argmax(1)
 
     def predict_proba(self, X: Rows) -> Array:
@@ -111,6 +123,13 @@ class MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
 
         In a draw, a row joins an atom with its posterior probability; the atom counts for a cluster by the share of
         its rows that the cluster has. The chance of belonging to none of the atoms is left out.
+
+        Examples
+        --------
+        >>> model.predict_proba(X[:5]).shape
+        (5, 3)
+        >>> model.predict_proba(X[:5]).sum(1).round(6).tolist()
+        [1.0, 1.0, 1.0, 1.0, 1.0]
         """
         data = self._check_new(X)
         total = np.zeros((data.shape[0], self.n_clusters_))
@@ -126,7 +145,14 @@ class MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
         return total / total.sum(1, keepdims=True)
 
     def score_samples(self, X: Rows) -> Array:
-        """Log posterior predictive density of each row, averaged (as a density) over draws."""
+        """Log posterior predictive density of each row, averaged (as a density) over draws.
+
+        Examples
+        --------
+        >>> near, far = model.score_samples([[0.0, 0.0], [50.0, 50.0]])
+        >>> bool(near > far)
+        True
+        """
         data = self._check_new(X)
         logs = [
             self._log_density(data, snap["counts"], snap["statistics"], PartitionHyper(*snap["hyper"]))
@@ -135,7 +161,13 @@ class MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
         return logsumexp(logs, axis=0) - np.log(len(logs))
 
     def sample(self, n_samples: int = 1, random_state: int | np.random.RandomState | None = None) -> Array:
-        """New rows from the posterior predictive distribution."""
+        """New rows from the posterior predictive distribution.
+
+        Examples
+        --------
+        >>> model.sample(4).shape
+        (4, 2)
+        """
         rng, which = self._sampling(n_samples, random_state)
         rows = np.empty((n_samples, self.n_features_in_))
         for s in np.unique(which):
@@ -148,7 +180,15 @@ class MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
         return rows
 
     def similarity(self, rows: ArrayLike | None = None) -> Array:
-        """Posterior probability that two rows share a cluster, for the chosen rows (default the first 1,000)."""
+        """Posterior probability that two rows share a cluster, for the chosen rows (default the first 1,000).
+
+        Examples
+        --------
+        >>> model.similarity([0, 1, 59]).round() + 0.0
+        array([[1., 1., 0.],
+               [1., 1., 0.],
+               [0., 0., 1.]])
+        """
         check_is_fitted(self, "posterior_")
         rows = np.arange(min(1000, self._n_rows)) if rows is None else np.asarray(rows)
         return similarity(self._drawn(), rows)
@@ -156,7 +196,13 @@ class MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
     @property
     def uncertainty_(self) -> Array:
         """For each row the expected share of wrong company: of all rows that are with it in `labels_` or in a draw,
-        those that are not in both."""
+        those that are not in both.
+
+        Examples
+        --------
+        >>> bool(model.uncertainty_.max() < 0.5)
+        True
+        """
         check_is_fitted(self, "posterior_")
         return uncertainty(self.labels_, self._drawn())
 
@@ -271,6 +317,16 @@ class DirichletProcessMixture(MixtureEstimator):
     exact_ : bool
         Whether the draws come from an exact sampler.
     interrupted_ : bool
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import unbounded as ub
+    >>> X = np.repeat([[0.0, 0.0], [9.0, 0.0], [0.0, 9.0]], 20, axis=0)
+    >>> X += np.random.default_rng(0).normal(size=X.shape)
+    >>> model = ub.DirichletProcessMixture(n_warmup=50, n_draws=50, n_chains=1, random_state=0).fit(X)
+    >>> model.n_clusters_, model.cluster_sizes_.tolist()
+    (3, [20, 20, 20])
     """
 
     likelihood: str | Likelihood = field(default="gaussian", kw_only=False)
@@ -292,6 +348,16 @@ class PitmanYorMixture(MixtureEstimator):
         Above minus the discount.
 
     All other parameters and attributes are those of `DirichletProcessMixture`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import unbounded as ub
+    >>> X = np.repeat([[0.0, 0.0], [9.0, 0.0], [0.0, 9.0]], 20, axis=0)
+    >>> X += np.random.default_rng(0).normal(size=X.shape)
+    >>> model = ub.PitmanYorMixture(n_warmup=50, n_draws=50, n_chains=1, random_state=0).fit(X)
+    >>> model.n_clusters_, model.cluster_sizes_.tolist()
+    (3, [20, 20, 20])
     """
 
     likelihood: str | Likelihood = field(default="gaussian", kw_only=False)

@@ -35,6 +35,11 @@ class Jumps:
     after which there are no more of them. pool: rows that launches see first. passes: over all rows of a set, at most,
     to find its halves. joined: chance that the C of a cut is two clusters; those that are right are seldom worth a try.
     merges: pairs. coin: chance that a cluster is cut by a coin, and no pair merged.
+
+    Examples
+    --------
+    >>> import unbounded as ub
+    >>> model = ub.DirichletProcessMixture(jumps=ub.Jumps(every=1, merges=20))
     """
 
     every: int | None = None

@@ -50,6 +50,14 @@ class PitmanYor:
     """PY(concentration, discount): each a number (fixed) or a prior (sampled).
 
     A row joins an atom with m rows with weight m - discount and makes a new one with concentration + K * discount.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import unbounded as ub
+    >>> process, rng = ub.PitmanYor(1.0, 0.3), np.random.default_rng(0)
+    >>> process.simulate(process.draw_prior(rng), 100, rng).shape[0]  # Z of 100 rows
+    100
     """
 
     concentration: float | Gamma = field(default_factory=Gamma)
@@ -274,5 +282,14 @@ def _seat(uniforms, concentration, discount):
 
 
 def DirichletProcess(concentration: float | Gamma | None = None) -> PitmanYor:
-    """DP(concentration): the Pitman-Yor process without discount."""
+    """DP(concentration): the Pitman-Yor process without discount.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import unbounded as ub
+    >>> process, rng = ub.DirichletProcess(), np.random.default_rng(0)
+    >>> process.simulate(process.draw_prior(rng), 100, rng).shape[0]  # Z of 100 rows
+    100
+    """
     return PitmanYor(Gamma() if concentration is None else concentration, 0.0)

@@ -55,6 +55,11 @@ class Tokens:
     concentration: eta, the mean pseudo-count of a word; a number fixes it, a Gamma prior is sampled (the default).
     base: which words topics are likely to have before their own are seen, with mean one. "learned" (the default): a
     draw from a flat Dirichlet distribution over the vocabulary, which is sampled; "uniform": all words are alike.
+
+    Examples
+    --------
+    >>> import unbounded as ub
+    >>> model = ub.HierarchicalDirichletProcess(ub.Tokens(0.05, base="uniform"))
     """
 
     concentration: float | Gamma = field(default_factory=lambda: Gamma(1.0, 10.0))

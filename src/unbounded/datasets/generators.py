@@ -1,4 +1,4 @@
-"""Generators and loaders."""
+"""Data made by a known model, of any size: to try things out, to measure, and to compare with the truth."""
 
 from __future__ import annotations
 
@@ -9,10 +9,7 @@ import numpy as np
 from scipy import sparse
 from scipy.special import logsumexp
 
-from unbounded import sources
 from unbounded.arrays import Array
-from unbounded.sources.files import is_local
-from unbounded.sources.formats import check_numeric, csv_header, read_csr
 
 _ROWS = 16_384
 
@@ -27,7 +24,15 @@ class GaussianMixtureData(NamedTuple):
     factors: Array  # covariance_k = factor_k factor_k'
 
     def log_density(self, X: Array) -> Array:
-        """Log density of rows under the true mixture: the best possible score."""
+        """Log density of rows under the true mixture: the best possible score.
+
+        Examples
+        --------
+        >>> from unbounded.datasets import gaussian_mixture
+        >>> made = gaussian_mixture(500, seed=0)
+        >>> made.log_density(made.X[:3]).shape
+        (3,)
+        """
         logs = []
         for weight, mean, factor in zip(self.weights, self.means, self.factors, strict=True):
             white = np.linalg.solve(factor, (X - mean).T)
@@ -44,6 +49,13 @@ def gaussian_mixture(
 
     separation: standard deviation of the centres over the typical standard deviation of a cluster, for 2 columns; in
     more columns centres are brought closer, so that clusters stay about as hard to tell apart.
+
+    Examples
+    --------
+    >>> from unbounded.datasets import gaussian_mixture
+    >>> made = gaussian_mixture(500, n_columns=3, n_clusters=4, seed=0)
+    >>> made.X.shape, made.means.shape
+    ((500, 3), (4, 3))
     """
     rng = np.random.default_rng(seed)
     weights = rng.dirichlet(np.full(n_clusters, 5.0))
@@ -71,7 +83,15 @@ class CambridgeData(NamedTuple):
     probability: float
 
     def log_density(self, X: Array) -> Array:
-        """Log density of rows under the true model, summed over all subsets of features: the best possible score."""
+        """Log density of rows under the true model, summed over all subsets of features: the best possible score.
+
+        Examples
+        --------
+        >>> from unbounded.datasets import cambridge
+        >>> made = cambridge(500, seed=0)
+        >>> made.log_density(made.X[:3]).shape
+        (3,)
+        """
         k, d = self.features.shape
         subsets = (np.arange(2**k)[:, None] >> np.arange(k)) & 1
         weights = subsets @ np.full(k, np.log(self.probability)) + (1 - subsets) @ np.full(
@@ -88,7 +108,14 @@ class CambridgeData(NamedTuple):
 
 
 def cambridge_features() -> Array:
-    """Four glyphs, one in each quarter of a 6 x 6 image: a plus, a ring, a triangle and a T."""
+    """Four glyphs, one in each quarter of a 6 x 6 image: a plus, a ring, a triangle and a T.
+
+    Examples
+    --------
+    >>> from unbounded.datasets import cambridge_features
+    >>> cambridge_features()[0].reshape(6, 6)[:3, :3].astype(int).tolist()  # a plus
+    [[0, 1, 0], [1, 1, 1], [0, 1, 0]]
+    """
     glyphs = [".#. ### .#.", "### #.# ###", "#.. ##. ###", "### .#. .#."]
     out = np.zeros((4, 6, 6))
     for k, glyph in enumerate(glyphs):
@@ -110,6 +137,13 @@ def cambridge(
 
     features: [K, D], default the four glyphs of `cambridge_features`. Rows are made block by block: nothing as large as
     the data is needed beside them. out: a .npy file to write them to; X is then memory-mapped.
+
+    Examples
+    --------
+    >>> from unbounded.datasets import cambridge
+    >>> made = cambridge(500, noise=0.25, seed=0)
+    >>> made.X.shape, made.Z.shape
+    ((500, 36), (500, 4))
     """
     features = cambridge_features() if features is None else np.asarray(features, dtype=float)
     k, d = features.shape
@@ -147,7 +181,15 @@ def topics(
     concentration: float = 1.0,
     seed: int = 0,
 ) -> TopicsData:
-    """Documents of equal length whose topics are Dirichlet(eta) draws, their weights Dirichlet(1, ..., 1)."""
+    """Documents of equal length whose topics are Dirichlet(eta) draws, their weights Dirichlet(1, ..., 1).
+
+    Examples
+    --------
+    >>> from unbounded.datasets import topics
+    >>> made = topics(50, n_tokens=30, n_words=200, n_topics=5, seed=0)
+    >>> made.X.shape, int(made.X.sum())
+    ((50, 200), 1500)
+    """
     rng = np.random.default_rng(seed)
     phi = rng.dirichlet(np.full(n_words, eta), n_topics)
     weights = rng.dirichlet(np.ones(n_topics))
@@ -162,36 +204,3 @@ def topics(
     document = np.repeat(np.arange(n_documents), n_tokens)
     X = sparse.coo_matrix((np.ones(len(words), np.int32), (document, words)), shape=(n_documents, n_words)).tocsr()
     return TopicsData(X, phi, weights, concentration, words, labels)
-
-
-def load(path: str | Path) -> Any:
-    """Rows from .csv, .parquet or a CSR .npz; a .npy, a folder of pieces, .zarr or a URL opens as a source, unread."""
-    if Path(path).is_dir() or Path(path).suffix == ".npy" or not is_local(str(path)):
-        return sources.open(path)
-    path = Path(path)
-    if not path.exists():
-        raise ValueError(f"{path} does not exist.")
-    readers = {".csv": _load_frame, ".parquet": _load_frame, ".npz": _load_csr}
-    if path.suffix not in readers:
-        raise ValueError(f"{path} has an unknown ending; use one of .npy, {', '.join(sorted(readers))}.")
-    return readers[path.suffix](path)
-
-
-def _load_frame(path: Path) -> Any:
-    import pandas as pd
-
-    try:
-        frame = pd.read_csv(path, header=csv_header(path)) if path.suffix == ".csv" else pd.read_parquet(path)
-    except ImportError:
-        raise ValueError('reading .parquet needs pyarrow: pip install "unbounded[parquet]".') from None
-    except Exception as error:
-        raise ValueError(f"{path} cannot be read as a table: {error}.") from error
-    check_numeric(frame, path)
-    return frame
-
-
-def _load_csr(path: Path) -> Any:
-    try:
-        return read_csr(path)
-    except (KeyError, ValueError, OSError) as error:
-        raise ValueError(f"{path} is not a CSR matrix as scipy.sparse.save_npz writes it: {error}.") from error

@@ -1,0 +1,164 @@
+"""Rows from wherever people have them: files by extension, sets by name, and objects of other libraries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from unbounded import sources
+from unbounded.datasets import examples
+from unbounded.sources.files import absolute, is_local
+from unbounded.sources.formats import check_numeric, csv_header, read_csr
+
+_OURS = ("penguins", "cells", "news", "glyphs")
+_OF_SCIKIT_LEARN = ("iris", "wine", "digits", "breast_cancer", "diabetes")  # those that it ships
+NAMES = (*_OURS, *_OF_SCIKIT_LEARN)
+_H5AD = ".h5ad"
+
+
+def load(what: Any) -> Any:
+    """Rows that every estimator takes, from a path, a name or an object.
+
+    - a path: `.csv`, `.parquet`, `.feather` and `.arrow` become data frames, a `.npz` of scipy.sparse CSR. Of an
+      `.h5ad` file (AnnData) it is `X`, or what stands behind a `#`: `cells.h5ad#X_pca` is `obsm["X_pca"]`, a name of a
+      layer is that layer. A `.npy`, a folder of pieces, `.zarr` or a URL opens as a source, unread (docs/data.md).
+    - a name: one of `NAMES`, small sets that come with this library or with scikit-learn.
+    - an object: a bunch of scikit-learn, an AnnData, a table of Arrow or any other data frame; arrays stay as they are.
+
+    Examples
+    --------
+    >>> from unbounded import datasets
+    >>> datasets.load("iris").shape
+    (150, 4)
+    >>> datasets.load(datasets.load_penguins()).columns[:2].tolist()
+    ['bill_length_mm', 'bill_depth_mm']
+    """
+    return _from_text(str(what)) if isinstance(what, str | Path) else _from_object(what)
+
+
+def located(what: str) -> str:
+    """The same data, also from another folder: a name stays what it is, a path becomes absolute.
+
+    Examples
+    --------
+    >>> from unbounded import datasets
+    >>> datasets.located("iris")
+    'iris'
+    """
+    return what if _is_name(what) else absolute(what)
+
+
+def _is_name(text: str) -> bool:
+    """A file of this name comes first."""
+    return text in NAMES and not Path(text).exists()
+
+
+def _from_text(text: str) -> Any:
+    if _is_name(text):
+        return _from_object(_named(text))
+    file, _, part = text.partition("#") if f"{_H5AD}#" in text else (text, "", "")
+    path = Path(file)
+    if path.is_dir() or path.suffix == ".npy" or not is_local(text):
+        return sources.open(text)
+    if not path.exists():
+        near = "" if path.suffix else f" (and it is none of the names {', '.join(NAMES)})"
+        raise ValueError(f"{path} does not exist{near}.")
+    if path.suffix == _H5AD:
+        return _load_h5ad(path, part)
+    if path.suffix not in _READERS:
+        endings = ", ".join(sorted([".npy", _H5AD, *_READERS]))
+        raise ValueError(f"{path} has an unknown ending; use one of {endings}.")
+    return _READERS[path.suffix](path)
+
+
+def _named(name: str) -> Any:
+    if name in _OURS:
+        return getattr(examples, f"load_{name}")()
+    import sklearn.datasets
+
+    return getattr(sklearn.datasets, f"load_{name}")(as_frame=True)
+
+
+def _from_object(what: Any) -> Any:
+    """By what it has, so that no library is imported that is not there already."""
+    if hasattr(what, "DESCR") and hasattr(what, "data"):  # a bunch
+        return what.data
+    if hasattr(what, "obsm") and hasattr(what, "X"):  # an AnnData
+        return _rows_of_anndata(what, "", "the AnnData")
+    if hasattr(what, "to_pandas"):  # a table of Arrow, a data frame of polars
+        return what.to_pandas()
+    return what
+
+
+# ---- files
+
+
+def _load_frame(path: Path) -> Any:
+    import pandas as pd
+
+    try:
+        frame = pd.read_csv(path, header=csv_header(path)) if path.suffix == ".csv" else _columnar(path)
+    except ImportError:
+        raise ValueError(f'reading {path.suffix} needs pyarrow: pip install "unbounded[parquet]".') from None
+    except Exception as error:
+        raise ValueError(f"{path} cannot be read as a table: {error}.") from error
+    check_numeric(frame, path)
+    return frame
+
+
+def _columnar(path: Path) -> Any:
+    import pandas as pd
+
+    if path.suffix == ".parquet":
+        return pd.read_parquet(path)
+    import pyarrow as pa
+
+    with pa.memory_map(str(path)) as file:  # a file with its index at the end, or a stream
+        is_file = file.read(6) == b"ARROW1"
+        file.seek(0)
+        return (pa.ipc.open_file(file) if is_file else pa.ipc.open_stream(file)).read_all().to_pandas()
+
+
+def _load_csr(path: Path) -> Any:
+    try:
+        return read_csr(path)
+    except (KeyError, ValueError, OSError) as error:
+        raise ValueError(f"{path} is not a CSR matrix as scipy.sparse.save_npz writes it: {error}.") from error
+
+
+_READERS: dict[str, Callable[[Path], Any]] = {
+    ".csv": _load_frame, ".parquet": _load_frame, ".feather": _load_frame, ".arrow": _load_frame, ".npz": _load_csr,
+}  # fmt: skip
+
+
+# ---- AnnData
+
+
+def _load_h5ad(path: Path, part: str) -> Any:
+    try:
+        import anndata
+    except ImportError:
+        raise ValueError('reading .h5ad needs anndata: pip install "unbounded[anndata]".') from None
+    try:
+        annotated = anndata.read_h5ad(path)
+    except Exception as error:
+        why = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+        raise ValueError(f"{path} cannot be read as AnnData: {why}.") from error
+    return _rows_of_anndata(annotated, part, str(path))
+
+
+def _rows_of_anndata(annotated: Any, part: str, called: str) -> Any:
+    """X, a layer of it, or one of the other descriptions of cells, such as principal components."""
+    if part in ("", "X"):
+        found = annotated.X
+    elif part in annotated.obsm:
+        found = annotated.obsm[part]
+    elif part in annotated.layers:
+        found = annotated.layers[part]
+    else:
+        there = ", ".join(["X", *annotated.obsm, *annotated.layers])
+        raise ValueError(f"{called} has no {part!r}; it has {there}.")
+    if found is None:
+        raise ValueError(f"{called} has no X; choose one of {', '.join([*annotated.obsm, *annotated.layers])}.")
+    return found.tocsr() if hasattr(found, "tocsr") else found

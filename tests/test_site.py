@@ -1,0 +1,179 @@
+"""The wheel and the site: what people install works where nothing can be written, and all code that they read runs.
+
+The wheel is built and installed beside nothing but its dependencies; README and tutorials run from it, without extras,
+with a home that does not exist. Then the site is built, strictly, from what they left (`tools/site`).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from numba.core.caching import _CacheLocator
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "tools" / "site"))
+
+import links  # noqa: E402
+import pages  # noqa: E402
+
+WRITTEN = sorted(path for path in (ROOT / "docs").rglob("*.md") if "skeletons" not in path.parts)
+PLAIN = [ROOT / "README.md", *(path for path in WRITTEN if path.parent.name == "tutorials")]
+EXTRAS = ("pyarrow", "zarr", "fsspec", "anndata", "ray", "mpi4py", "torch", "triton", "mkdocs")
+HOME = "https://github.com/unbounded-mcmc/unbounded"
+
+# Imported by Python when it starts: what an environment without extras, and a read-only package, would be like.
+BARE = f"""
+import sys
+
+class NoExtras:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {EXTRAS!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, NoExtras())
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Path:
+    """Built in a copy, so that nothing is left in the tree."""
+    copy = tmp_path_factory.mktemp("sources")
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, copy)
+    shutil.copytree(ROOT / "src", copy / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    pip("wheel", "--no-deps", "--no-build-isolation", "-w", copy / "out", copy)
+    (made,) = (copy / "out").glob("*.whl")
+    return made
+
+
+@pytest.fixture(scope="module")
+def installed(wheel, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("installed")
+    pip("install", "--no-deps", "--no-compile", "--target", folder, wheel)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def locked(installed, tmp_path_factory) -> dict[str, str]:
+    """An environment with the wheel, without extras, and without a home."""
+    bare = tmp_path_factory.mktemp("bare")
+    (bare / "sitecustomize.py").write_text(BARE)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}
+    cache = str(_same_cache(installed, bare / "cache"))
+    return kept | {"PYTHONPATH": f"{bare}{os.pathsep}{installed}", "HOME": "/proc/nope", "NUMBA_CACHE_DIR": cache}
+
+
+def _same_cache(installed: Path, folder: Path) -> Path:
+    """Kernels of other tests serve the wheel as well: they are named by what they contain, their folders by a path."""
+    subpath = _CacheLocator.get_suitable_cache_subpath
+    folder.mkdir()
+    for room in {path.parent for path in (installed / "unbounded").rglob("*.py")}:
+        there = ROOT / ".numba_cache" / subpath(str(ROOT / "src" / room.relative_to(installed) / "any.py"))
+        there.mkdir(parents=True, exist_ok=True)
+        (folder / subpath(str(room / "any.py"))).symlink_to(there)
+    return folder
+
+
+def pip(*words: object) -> None:
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q", *map(str, words)]
+    done = subprocess.run([*command, "--no-index"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def python(environment: dict[str, str], *words: str, cwd: Path) -> str:
+    done = subprocess.run([sys.executable, *words], env=environment, cwd=cwd, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_what_is_in_the_wheel(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        (metadata,) = (archive.read(name).decode() for name in names if name.endswith("/METADATA"))
+    for needed in ("unbounded/py.typed", "unbounded/report/report.css", "unbounded/datasets/penguins.csv"):
+        assert needed in names
+    assert all(name.startswith("unbounded") for name in names)
+    for line in ("Author: ", f"Project-URL: Homepage, {HOME}", "Classifier: Programming Language :: Python :: 3.14"):
+        assert line in metadata
+    assert not re.search(r"\]\((?!https://)", metadata.partition("\n\n")[2]), "the package page needs absolute links"
+
+
+def test_links_of_the_readme_lead_to_files():
+    """To what is in the repository, as far as they lead there."""
+    targets = re.findall(r"\]\((https://[^)]+)\)", (ROOT / "README.md").read_text())
+    assert len(targets) > 8
+    for target in targets:
+        inside = re.fullmatch(
+            rf"{HOME}/blob/main/(.+)|https://raw\.githubusercontent\.com/[^/]+/[^/]+/main/(.+)", target
+        )
+        assert inside, target
+        assert (ROOT / (inside[1] or inside[2])).exists(), target
+
+
+def test_it_imports_and_compiles_where_nothing_can_be_written(locked, tmp_path):
+    """Neither package nor home: compiled code goes to the temporary folder. And without one, a warning says so."""
+    script = "from unbounded.compiled.draws import mix; import numpy as np; print(mix(np.uint64(7)))"
+    nowhere = {name: value for name, value in locked.items() if name != "NUMBA_CACHE_DIR"}
+    nowhere["NUMBA_CACHE_LOCATOR_CLASSES"] = "UserWideCacheLocator"  # the package is as good as read-only
+    (tmp_path / "tmp").mkdir()
+    python(nowhere | {"TMPDIR": str(tmp_path / "tmp")}, "-c", script, cwd=tmp_path)
+    assert list((tmp_path / "tmp").glob("unbounded-*/*.nbc"))
+
+
+def test_commands_of_the_wheel(locked, tmp_path):
+    assert python(locked, "-m", "unbounded", "--version", cwd=tmp_path).startswith("unbounded ")
+    offered = python(locked, "-m", "unbounded", "--help", cwd=tmp_path)
+    assert " fit " in offered
+    assert " paper " not in offered  # experiments are not installed
+
+
+def test_readme_and_tutorials_run_from_the_wheel(locked, monkeypatch):
+    for name, value in locked.items():
+        monkeypatch.setenv(name, value)
+    pages.run(PLAIN)
+    for page in PLAIN:
+        assert pages.known(page)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    """Built as `make docs` does; what pages left is there already."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
+    paths = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
+    environment = os.environ | {"NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": paths}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "WARNING" not in done.stderr
+    return folder
+
+
+def test_no_link_is_dead_and_nothing_is_fetched(site):
+    assert links.complaints(site) == []
+
+
+def test_every_picture_was_made_by_its_page(site):
+    """But those of experiments that take hours, and of faces, which may not be shipped."""
+    kept = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs" / "paper").glob("*.png")}
+    shown = links.pictures(site) - {name for name in links.pictures(site) if name.startswith("assets/")}
+    made = {name for name in shown if name.startswith("pictures/")}
+    assert shown - made <= kept | {"faces.png"}
+    assert len(made) > 30
+
+
+def test_every_page_is_there(site):
+    for path in WRITTEN:
+        name = path.relative_to(ROOT / "docs").with_suffix(".html")
+        page = site / (name.with_name("index.html") if name.name == "README.html" else name)
+        assert page.exists(), name
+        assert "Traceback" not in page.read_text()
+    theory = (site / "theory.html").read_text()
+    assert theory.count("<math") > 100
+    assert "arithmatex" not in theory

@@ -1,0 +1,117 @@
+"""What MkDocs does with a page beside its own work: its code runs, formulas become MathML, files have names.
+
+- Python blocks run (`pages.py`), and what they leave stands below them.
+- Formulas are written as MathML while the site is built: pages need no script and no network for them.
+- Links to files that are no pages lead to the repository; CONTRIBUTING.md and CHANGELOG.md are pages.
+- `docs/model.md` in a docstring becomes a link.
+"""
+
+from __future__ import annotations
+
+import html
+import os
+import posixpath
+import re
+import sys
+from pathlib import Path
+
+from latex2mathml.converter import convert
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import pages
+
+ROOT = pages.ROOT
+DOCS = ROOT / "docs"
+OF_THE_ROOT = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+LINK = re.compile(r"(\]\()([^)#\s]+)(#[^)\s]*)?(\))")
+FORMULA = re.compile(r'<(span|div) class="arithmatex">(?:\\\(|\\\[)(.*?)(?:\\\)|\\\])</\1>', re.S)
+MENTION = re.compile(r"(?<![\w/])docs/([a-z]+)\.md")
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    for name, uri in OF_THE_ROOT.items():
+        files.append(File.generated(config, uri, content=(ROOT / name).read_text()))
+    own = [page for page in files.documentation_pages() if page.src_uri not in OF_THE_ROOT.values()]
+    pages.run([DOCS / page.src_uri for page in own])
+    for page in own:
+        folder, left = pages.outcomes(DOCS / page.src_uri)
+        for picture, _ in (picture for one in left for picture in one.pictures):
+            files.append(File.generated(config, _address(page.src_uri, picture), abs_src_path=folder / picture))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    uri = page.file.src_uri
+    if uri not in OF_THE_ROOT.values():
+        markdown = _with_outcomes(uri, config)
+    return LINK.sub(lambda found: _linked(found, uri, config, files), markdown)
+
+
+def _with_outcomes(uri: str, config: MkDocsConfig) -> str:
+    """The page with what its blocks leave below each of them, and without those that nobody sees."""
+    path = DOCS / uri
+    text, shown, at = path.read_text(), [], 0
+    _, left = pages.outcomes(path)
+    for block, outcome in zip(pages.blocks(text), left, strict=True):
+        shown.append(text[at : block.start if block.hidden else block.end])
+        at = block.end
+        if not block.hidden and outcome.text:
+            shown.append(f"\n\n```{{.text .no-copy .output}}\n{outcome.text}\n```\n")
+        if not block.hidden and outcome.table:
+            shown.append(f'\n\n<div class="output" markdown="0">{outcome.table}</div>\n')
+        for picture, title in outcome.pictures:
+            where = posixpath.relpath(_address(uri, picture), posixpath.dirname(uri) or ".")
+            shown.append(f"\n\n![{title}]({where}){{ .picture }}\n")
+    body = "".join([*shown, text[at:]])
+    return re.sub(r"\A---\n.*?\n---\n", "", body, flags=re.S)
+
+
+def _address(uri: str, picture: str) -> str:
+    return f"pictures/{uri.removesuffix('.md').replace('/', '-')}-{picture}"
+
+
+def _linked(found: re.Match[str], uri: str, config: MkDocsConfig, files: Files) -> str:
+    """A link of a file of the repository, as the site has it."""
+    before, target, anchor, after = found[1], found[2], found[3] or "", found[4]
+    if "://" in target or target.startswith("mailto:") or not _is_link(target):
+        return found[0]
+    here = "" if uri in OF_THE_ROOT.values() else posixpath.join("docs", posixpath.dirname(uri))
+    inside = posixpath.normpath(posixpath.join(here, target))
+    if inside in OF_THE_ROOT:
+        page = OF_THE_ROOT[inside]
+    elif inside.startswith("docs/") and _is_page(files.get_file_from_path(inside.removeprefix("docs/"))):
+        page = inside.removeprefix("docs/")
+    elif (ROOT / inside).exists():
+        return f"{before}{config.repo_url}/blob/main/{inside}{anchor}{after}"
+    else:
+        return found[0]  # MkDocs says what is wrong with it
+    return f"{before}{posixpath.relpath(page, posixpath.dirname(uri) or '.')}{anchor}{after}"
+
+
+def _is_page(file: File | None) -> bool:
+    return file is not None and not file.inclusion.is_excluded()
+
+
+def _is_link(target: str) -> bool:
+    """Not the argument of a function in brackets, as in `[f](x)` of code: files have an ending."""
+    return "." in os.path.basename(target.rstrip("/"))
+
+
+def on_page_content(content: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    content = FORMULA.sub(_formula, content)
+    if page.file.src_uri.startswith("reference/"):
+        content = MENTION.sub(lambda found: _mention(found, page, files), content)
+    return content
+
+
+def _formula(found: re.Match[str]) -> str:
+    return convert(html.unescape(found[2]), display="block" if found[1] == "div" else "inline")
+
+
+def _mention(found: re.Match[str], page: Page, files: Files) -> str:
+    there = files.get_file_from_path(f"{found[1]}.md")
+    return f'<a href="{there.url_relative_to(page.file)}">{found[1]}.md</a>' if there else found[0]

@@ -1,0 +1,100 @@
+"""Runs the blocks of pages (`pages.py` gives them on standard input), and writes down what they leave.
+
+Each page runs in a process of its own, in an empty folder. They are forks of this one, which has imported what takes
+long: twenty pages take the time of one import.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import importlib
+import io
+import json
+import os
+import sys
+import tempfile
+import traceback
+import warnings
+from pathlib import Path
+from typing import Any
+
+DOTS = 150  # per inch of a picture: twice what a page shows
+
+
+def main() -> None:
+    for name in ("matplotlib.pyplot", "pandas", "sklearn.mixture", "unbounded.public"):
+        importlib.import_module(name)
+    works = json.load(sys.stdin)
+    for work in works:
+        with tempfile.TemporaryDirectory(prefix="unbounded-page-") as scratch:
+            child = os.fork()
+            if child == 0:
+                os._exit(run_page(work, scratch))
+            if os.waitpid(child, 0)[1] != 0:
+                sys.exit(f"{work['page']} does not run.")
+
+
+def run_page(work: dict[str, Any], scratch: str) -> int:
+    """0, or 1 and words on standard error."""
+    os.chdir(scratch)
+    names: dict[str, Any] = {"__name__": "__main__", "__file__": work["page"]}
+    folder = Path(work["folder"])
+    left = []
+    for number, (code, line) in enumerate(work["blocks"]):
+        try:
+            left.append(run(code, line, work["page"], names) | {"pictures": pictures(folder, number)})
+        except BaseException:
+            print(traceback.format_exc(), f"in the block of line {line}.", file=sys.stderr, flush=True)
+            return 1
+    result = {"digest": work["digest"], "outcomes": left}
+    (folder / "result.json").write_text(json.dumps(result, indent=1))
+    return 0
+
+
+def run(code: str, line: int, page: str, names: dict[str, Any]) -> dict[str, str]:
+    """Warnings are shown as output: a page that hides one would promise what readers do not get."""
+    tree = ast.parse(code, page)
+    ast.increment_lineno(tree, line - 1)
+    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    out, value = io.StringIO(), None
+    with contextlib.redirect_stdout(out), warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("default")
+        exec(compile(tree, page, "exec"), names)
+        if last is not None:
+            value = eval(compile(ast.Expression(last.value), page, "eval"), names)
+    said = [f"{one.category.__name__}: {one.message}" for one in warned if ours(one)]
+    silent = code.rstrip().endswith(";")
+    return {"text": "\n".join(filter(None, [out.getvalue().rstrip(), *said])), "table": "" if silent else table(value)}
+
+
+def ours(warning: warnings.WarningMessage) -> bool:
+    """Of this library, not of those that it uses."""
+    return warning.category.__module__.partition(".")[0] == "unbounded"
+
+
+def table(value: Any) -> str:
+    """A data frame at the end of a block is shown, as in a notebook."""
+    if type(value).__module__.partition(".")[0] == "pandas" and hasattr(value, "to_html"):
+        shown: str = value.to_html(border=0, float_format=lambda number: f"{number:.3g}")
+        return shown
+    return ""
+
+
+def pictures(folder: Path, number: int) -> list[tuple[str, str]]:
+    """All figures that are open, as files; what they show is the title of the first part that has one."""
+    import matplotlib.pyplot as plt
+
+    made = []
+    for index in plt.get_fignums():
+        figure = plt.figure(index)
+        titles = [figure.get_suptitle(), *(part.get_title() for part in figure.axes)]
+        name = f"{number}-{index}.png"
+        figure.savefig(folder / name, dpi=DOTS, bbox_inches="tight")
+        made.append((name, next(filter(None, titles), "what the code above draws")))
+    plt.close("all")
+    return made
+
+
+if __name__ == "__main__":  # workers that a page starts import this file
+    main()
