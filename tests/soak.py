@@ -330,11 +330,16 @@ def at_random(models: list[str], seed: int) -> Iterator[Trial]:
         yield trial
 
 
-def at_every_write(usual: dict[str, Usual]) -> Iterator[Trial]:
-    for model, own in usual.items():
-        for write in range(1, own.writes + 1):
-            for moment in (BEFORE, WITHIN, AFTER):
-                yield Trial(model, "serial", "write", random.Random(0), write, moment)
+def at_every_write(usual: dict[str, Usual], seed: int) -> Iterator[Trial]:
+    """In random order: who has not the time for all of them sees some of each model."""
+    every = [
+        (model, write, moment)
+        for model, own in usual.items()
+        for write in range(1, own.writes + 1)
+        for moment in (BEFORE, WITHIN, AFTER)
+    ]
+    for model, write, moment in random.Random(seed).sample(every, len(every)):
+        yield Trial(model, "serial", "write", random.Random(0), write, moment)
 
 
 def soak(options: argparse.Namespace) -> list[Trial]:
@@ -343,7 +348,8 @@ def soak(options: argparse.Namespace) -> list[Trial]:
 
     nurseries = [Nursery() for _ in range(options.j)]
     usual = {model: Usual(nurseries[0], model) for model in ALL_FITS}
-    coming = at_every_write(usual) if options.every_write else at_random(list(ALL_FITS), options.seed)
+    coming = at_every_write(usual, options.seed) if options.every_write else at_random(list(ALL_FITS), options.seed)
+    print(", ".join(f"{model}: {own.writes} writes" for model, own in usual.items()), flush=True)
     done: list[Trial] = []
     ends, one = time.monotonic() + 3600 * options.hours, threading.Lock()
 
