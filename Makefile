@@ -8,7 +8,7 @@ SEED ?= 0
 SOURCES := src tests benchmarks examples experiments docs/skeletons tools
 export OPENBLAS_NUM_THREADS = 1
 
-.PHONY: demo docs docs-draft docs-picture test tests types-and-engines lint style types hooks walk exactness faults gpu-test gpu-bench soak mutants mutants-generated bench bench-speed bench-features bench-peers bench-million bench-topics bench-topic-peers bench-topic-quality bench-engines bench-compile bench-travel bench-travel-features bench-mixing paper paper-quick paper-docs clean
+.PHONY: demo docs docs-draft docs-picture test tests types-and-engines lint style types hooks walk exactness faults gpu-test gpu-bench soak soak-writes mutants mutants-generated bench bench-speed bench-features bench-peers bench-million bench-topics bench-topic-peers bench-topic-quality bench-engines bench-compile bench-travel bench-travel-features bench-mixing paper paper-quick paper-docs clean
 
 demo: .setup-done
 	$(BIN)/python examples/demo.py
@@ -66,6 +66,9 @@ gpu-bench:
 
 soak: .setup-done
 	$(BIN)/python tests/soak.py --hours $(HOURS)
+
+soak-writes: .setup-done
+	$(BIN)/python tests/soak.py --hours $(HOURS) --every-write
 
 mutants: .setup-done
 	$(BIN)/python tests/exactness/mutants.py -j 2

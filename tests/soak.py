@@ -1,33 +1,41 @@
 """Kill drivers and workers of small fits for hours, go on with what they left, and compare bits.
 
     python tests/soak.py --hours 1 [--seed 0] [-j 2]
+    python tests/soak.py --every-write [-j 2]
 
 Every trial is a fit of one model on one engine into a run directory, in a process of its own that is killed: at a
 random moment, or at a write (before, within, or right after it). What is left is resumed, and perhaps killed again,
 until it is done. The result must be, bit for bit, that of a fit that nobody disturbed. A trial that takes too long
 hangs; one that ends with a message other than that of a stop has lost something. MPI ranks and Ray actors start slowly,
-and so they come in one trial of twenty each.
+and so they come in one trial of twenty each; other drivers are forks of a process that has imported everything.
+
+With --every-write, serial fits of every model are killed before, within and after each of their writes, one by one.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import os
+import queue
 import random
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+import traceback
 from collections import Counter
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 HERE = Path(__file__).resolve().parent
 SESSIONS, PATIENCE = 6, 180.0  # of a trial: how often it is killed at most; seconds in which one of them must end
@@ -35,26 +43,36 @@ VERDICTS = ("same", "different", "lost", "hung")
 FAULTS = ("driver", "term", "write", "worker", "both")
 QUICK, SLOW, HAVE_WORKERS = ("serial", "threads", "processes", "processes"), ("ray", "mpi"), ("processes", "ray", "mpi")
 LENGTH = {"n_warmup": 6, "n_draws": 24, "checkpoint_seconds": 0.0}
+BEFORE, WITHIN, AFTER = range(3)  # a write
+
+
+class Order(NamedTuple):
+    """A session: a fit, or what is left of one."""
+
+    model: str
+    engine: str
+    run: str
+    write: int = 0  # the one at which the driver kills itself; 0: none
+    moment: int = BEFORE
 
 
 # ---- in the process that is killed
 
 
-def child(model: str, engine: str, run: Path, writes: int) -> None:
-    """The fit; killed by itself within its so-many-th write, if that is not 0."""
+def child(order: Order) -> None:
     sys.path.insert(0, str(HERE / "engines"))
-    from fits import FITS, everything
+    from fits import ALL_FITS, everything
 
-    if writes:
-        _die_at_a_write(writes)
-    if engine == "ray":
+    writes = _Writes(order)
+    if order.engine == "ray":
         import ray
 
         ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
-    workers = {} if engine in ("serial", "mpi") else {"n_workers": 2}
-    fitted = FITS[model](engine=engine, checkpoint=run, **workers, **LENGTH)
+    workers = {} if order.engine in ("serial", "mpi") else {"n_workers": 2}
+    fitted = ALL_FITS[order.model](engine=order.engine, checkpoint=order.run, **workers, **LENGTH)
     if not fitted.interrupted_:
-        (run / "digest").write_text(digest_of(*everything(fitted)))
+        (Path(order.run) / "writes").write_text(str(writes.done))
+        (Path(order.run) / "digest").write_text(digest_of(*everything(fitted)))
 
 
 def digest_of(scalars: dict[str, bytes], snapshots: list[dict[str, bytes]]) -> str:
@@ -65,52 +83,131 @@ def digest_of(scalars: dict[str, bytes], snapshots: list[dict[str, bytes]]) -> s
     return digest.hexdigest()
 
 
-def _die_at_a_write(number: int) -> None:
-    """Before the file is opened, after half of it was written, or after it has its name: by turns."""
-    from unbounded.chain import store
+class _Writes:
+    """Counts what a run directory is written, and dies at one of them."""
 
-    write, done = store.write_whole, 0
+    def __init__(self, order: Order):
+        from unbounded.chain import store
 
-    def counted(path: Path, content: Any) -> None:
-        nonlocal done
-        done += 1
-        if done < number:
-            return write(path, content)
-        if number % 3 == 0:
+        self.done, self.order = 0, order
+        self._whole, self._append = store.write_whole, store.ChainStore._append
+        store.write_whole = self.whole
+        store.ChainStore._append = lambda chain, name, content: self.append(chain, name, content)
+
+    def whole(self, path: Path, content: Callable[[Any], Any]) -> None:
+        def half(file: Any) -> None:
+            content(file)
+            file.truncate(max(1, file.tell() // 2))
+            file.flush()
             _die()
-        if number % 3 == 1:
-            write(path, lambda file: (content(file), file.truncate(max(1, file.tell() // 2)), file.flush(), _die()))
-        write(path, content)
-        _die()
 
-    store.write_whole = counted
+        self._at(lambda: self._whole(path, content), lambda: self._whole(path, half))
+
+    def append(self, chain: Any, name: str, content: bytes) -> None:
+        half = content[: len(content) // 2]
+        self._at(lambda: self._append(chain, name, content), lambda: self._append(chain, name, half))
+
+    def _at(self, write: Callable[[], None], write_half: Callable[[], None]) -> None:
+        self.done += 1
+        if self.done != self.order.write:
+            write()
+        elif self.order.moment != BEFORE:
+            (write_half if self.order.moment == WITHIN else write)()
+        if self.done == self.order.write:
+            _die()
 
 
 def _die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def nursery() -> None:
+    """Imports and compiles all that fits need, and then does one order after the other, each in a fork."""
+    sys.path.insert(0, str(HERE / "engines"))
+    from fits import ALL_FITS
+
+    from unbounded.engines import processes
+
+    for fit in ALL_FITS.values():
+        fit(engine="serial", **LENGTH)
+    print("ready", flush=True)
+    for line in sys.stdin:
+        *order, log = json.loads(line)
+        pid = os.fork()
+        if not pid:
+            os.setpgrp()
+            file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            for standard in (1, 2):
+                os.dup2(file, standard)
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            processes._SERVED = os.getpid()  # nobody has started a server of workers yet
+            _in_fork(Order(*order))
+        print(pid, flush=True)
+        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+
+
+def _in_fork(order: Order) -> None:
+    status = 1
+    try:
+        child(order)
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
 # ---- in the process that watches
 
 
 @dataclass
-class Trial:
-    """What happened."""
-
-    model: str
-    engine: str
-    fault: str
-    kills: int = 0
-    verdict: str = "same"
-    words: str = ""
+class Session:
+    pid: int
+    end: Callable[[float], tuple[int, str]]  # waits so many seconds; exit status and output, or TimeoutError
 
 
-def command(model: str, engine: str, run: Path, writes: int) -> list[str]:
-    own = [str(HERE / "soak.py"), "--child", model, engine, str(run), str(writes)]
-    if engine == "mpi":
+class Nursery:
+    """Our end of a process that forks sessions, one at a time."""
+
+    def __init__(self) -> None:
+        own = [sys.executable, str(HERE / "soak.py"), "--nursery"]
+        self._process = subprocess.Popen(own, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+        self._said: queue.Queue[str] = queue.Queue()
+        threading.Thread(target=lambda: [self._said.put(line) for line in self._process.stdout], daemon=True).start()
+        self._said.get()  # it is ready
+
+    def start(self, order: Order) -> Session:
+        log = f"{order.run}.log"
+        print(json.dumps([*order, log]), file=self._process.stdin)
+        return Session(int(self._said.get()), lambda seconds: (int(self._said.get(True, seconds)), _read(log)))
+
+    def close(self) -> None:
+        self._process.stdin.close()
+        self._process.wait()
+
+
+def _read(log: str) -> str:
+    return Path(log).read_text(errors="replace")
+
+
+def fresh(order: Order) -> Session:
+    """A process of its own; of MPI, several."""
+    own = [sys.executable, str(HERE / "soak.py"), "--child", json.dumps(order)]
+    if order.engine == "mpi":
         launcher = Path(sys.executable).with_name("mpiexec")
-        return [str(launcher), "-n", "2", sys.executable, "-m", "unbounded.engines.mpi", *own]
-    return [sys.executable, *own]
+        own = [str(launcher), "-n", "2", sys.executable, "-m", "unbounded.engines.mpi", *own[1:]]
+    process = subprocess.Popen(
+        own, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, process_group=0,
+        env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
+    )  # fmt: skip
+
+    def end(seconds: float) -> tuple[int, str]:
+        words = process.communicate(timeout=seconds)[0]
+        return process.returncode, words
+
+    return Session(process.pid, end)
 
 
 def workers_of(pid: int) -> list[int]:
@@ -124,54 +221,96 @@ def workers_of(pid: int) -> list[int]:
     return sorted(below - {pid})
 
 
-def session(trial: Trial, run: Path, rng: random.Random, usual: float, disturbed: bool) -> subprocess.Popen[str]:
-    """One process, to its end: its own, or the one that it is given."""
-    writes = rng.randint(1, 120) if disturbed and trial.fault == "write" else 0
-    process = subprocess.Popen(
-        command(trial.model, trial.engine, run, writes), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        start_new_session=True, env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
-    )  # fmt: skip
-    if disturbed and not writes:
-        threading.Timer(usual * rng.random(), _disturb, (process, trial, rng)).start()
-    try:
-        trial.words = process.communicate(timeout=PATIENCE)[0]
-    except subprocess.TimeoutExpired:
-        trial.verdict = "hung"
-        os.killpg(process.pid, signal.SIGKILL)
-        trial.words = process.communicate()[0]
-    trial.kills += bool(writes) and process.returncode == -signal.SIGKILL
-    return process
+@dataclass
+class Trial:
+    """What happened."""
+
+    model: str
+    engine: str
+    fault: str
+    rng: random.Random = field(repr=False)
+    write: int = 0  # the first session is killed at this one, and no other session is
+    moment: int = BEFORE
+    kills: int = 0
+    verdict: str = "same"
+    words: str = ""
+    messages: list[str] = field(default_factory=list, repr=False)  # what sessions said that were killed
 
 
-def _disturb(process: subprocess.Popen[str], trial: Trial, rng: random.Random) -> None:
-    if process.poll() is not None:
-        return
-    with suppress(ProcessLookupError):
-        if trial.fault in ("worker", "both") and (workers := workers_of(process.pid)):
-            os.kill(rng.choice(workers), signal.SIGKILL)
-            trial.kills += 1
-        if trial.fault != "worker":
-            os.kill(process.pid, signal.SIGTERM if trial.fault == "term" else signal.SIGKILL)
-            trial.kills += 1
+class Usual:
+    """How a fit goes that nobody disturbs: its digest, its number of writes, and the time that it takes."""
+
+    def __init__(self, nursery: Nursery, model: str):
+        self.seconds: dict[str, float] = {}
+        with tempfile.TemporaryDirectory(prefix="soak-") as folder:
+            order, began = Order(model, "serial", str(Path(folder) / "run")), time.monotonic()
+            status, words = nursery.start(order).end(PATIENCE)
+            if status:
+                raise SystemExit(f"a fit that nobody disturbs fails: {words}")
+            self.seconds["serial"] = time.monotonic() - began
+            self.digest = (Path(order.run) / "digest").read_text()
+            self.writes = int((Path(order.run) / "writes").read_text())
 
 
-def attempt(trial: Trial, rng: random.Random, truth: str, usual: float) -> Trial:
+def attempt(trial: Trial, usual: Usual, nursery: Nursery) -> None:
     with tempfile.TemporaryDirectory(prefix="soak-", ignore_cleanup_errors=True) as folder:
         run = Path(folder) / "run"
         for number in range(SESSIONS + 1):
-            disturbed = number == 0 or (number < SESSIONS and rng.random() < 0.6)
-            process = session(trial, run, rng, usual, disturbed)
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)  # workers whose driver is gone
+            more = not trial.write and number < SESSIONS and trial.rng.random() < 0.6
+            began, kills = time.monotonic(), trial.kills
+            _session(trial, str(run), usual, nursery, disturbed=number == 0 or more)
             if trial.verdict == "hung":
-                return trial
+                return
             if (run / "digest").exists():
-                trial.verdict = "same" if (run / "digest").read_text() == truth else "different"
-                return trial
+                trial.verdict = "same" if (run / "digest").read_text() == usual.digest else "different"
+                if number == 0 and trial.kills == kills:
+                    usual.seconds[trial.engine] = time.monotonic() - began
+                return
             if "Traceback" in trial.words and not _expected(trial):
                 break
         trial.verdict = "lost"
-        return trial
+
+
+def _session(trial: Trial, run: str, usual: Usual, nursery: Nursery, disturbed: bool) -> None:
+    """One process, to its end: its own, or the one that it is given."""
+    write, moment = trial.write if not trial.kills else 0, trial.moment
+    if disturbed and trial.fault == "write" and not trial.write:
+        write, moment = trial.rng.randint(1, usual.writes), trial.rng.randrange(3)
+    order = Order(trial.model, trial.engine, run, write, moment)
+    session = fresh(order) if trial.engine in SLOW else nursery.start(order)
+    length = usual.seconds.get(trial.engine, 8.0 if trial.engine in SLOW else 2.0)
+    timer = threading.Timer(length * trial.rng.random(), _disturb, (session, trial))
+    kills = trial.kills
+    if disturbed and not write:
+        timer.start()
+    try:
+        status, trial.words = session.end(PATIENCE)
+    except (subprocess.TimeoutExpired, queue.Empty):
+        trial.verdict = "hung"
+        os.killpg(session.pid, signal.SIGKILL)
+        status, trial.words = session.end(PATIENCE)
+    timer.cancel()
+    trial.kills += bool(write) and status == -signal.SIGKILL
+    if trial.kills > kills:
+        trial.messages.append(_last(trial.words))
+    with suppress(ProcessLookupError):
+        os.killpg(session.pid, signal.SIGKILL)  # workers whose driver is gone
+
+
+def _disturb(session: Session, trial: Trial) -> None:
+    with suppress(ProcessLookupError):
+        if trial.fault in ("worker", "both") and (workers := workers_of(session.pid)):
+            os.kill(trial.rng.choice(workers), signal.SIGKILL)
+            trial.kills += 1
+        if trial.fault != "worker":
+            os.kill(session.pid, signal.SIGTERM if trial.fault == "term" else signal.SIGKILL)
+            trial.kills += 1
+
+
+def _last(words: str) -> str:
+    """The last line, without what is another one each time."""
+    lines = [line.strip() for line in words.splitlines() if line.strip()] or ["nothing"]
+    return re.sub(r"/\S+|\d+", "...", lines[-1])[:100]
 
 
 def _expected(trial: Trial) -> bool:
@@ -180,62 +319,95 @@ def _expected(trial: Trial) -> bool:
     return trial.engine == "mpi" or any(words in trial.words for words in usual) or trial.fault == "both"
 
 
-def undisturbed(model: str) -> tuple[str, float]:
-    """The digest, and how long the fit takes."""
-    with tempfile.TemporaryDirectory(prefix="soak-") as folder:
-        run, began = Path(folder) / "run", time.monotonic()
-        subprocess.run(command(model, "serial", run, 0), check=True, capture_output=True)
-        return (run / "digest").read_text(), time.monotonic() - began
+# ---- all of them
+
+
+def at_random(models: list[str], seed: int) -> Iterator[Trial]:
+    for number in count():
+        rng = random.Random(f"{seed} {number}")
+        trial = Trial(rng.choice(models), rng.choice(SLOW if rng.random() < 0.1 else QUICK), "", rng)
+        trial.fault = rng.choice(FAULTS if trial.engine in HAVE_WORKERS else FAULTS[:3])
+        yield trial
+
+
+def at_every_write(usual: dict[str, Usual], seed: int) -> Iterator[Trial]:
+    """In random order: who has not the time for all of them sees some of each model."""
+    every = [
+        (model, write, moment)
+        for model, own in usual.items()
+        for write in range(1, own.writes + 1)
+        for moment in (BEFORE, WITHIN, AFTER)
+    ]
+    for model, write, moment in random.Random(seed).sample(every, len(every)):
+        yield Trial(model, "serial", "write", random.Random(0), write, moment)
+
+
+def soak(options: argparse.Namespace) -> list[Trial]:
+    sys.path.insert(0, str(HERE / "engines"))
+    from fits import ALL_FITS
+
+    nurseries = [Nursery() for _ in range(options.j)]
+    usual = {model: Usual(nurseries[0], model) for model in ALL_FITS}
+    coming = at_every_write(usual, options.seed) if options.every_write else at_random(list(ALL_FITS), options.seed)
+    print(", ".join(f"{model}: {own.writes} writes" for model, own in usual.items()), flush=True)
+    done: list[Trial] = []
+    ends, one = time.monotonic() + 3600 * options.hours, threading.Lock()
+
+    def go_on(nursery: Nursery) -> None:
+        while time.monotonic() < ends and sum(trial.kills for trial in done) < options.kills:
+            with one:
+                trial = next(coming, None)
+            if trial is None:
+                break
+            attempt(trial, usual[trial.model], nursery)
+            done.append(trial)
+            if trial.verdict != "same":
+                print(trial, flush=True)
+            if len(done) % 100 == 0:
+                print(f"{len(done)} trials, {sum(each.kills for each in done)} kills", flush=True)
+        nursery.close()
+
+    with ThreadPoolExecutor(options.j) as pool:
+        for each in [pool.submit(go_on, nursery) for nursery in nurseries]:
+            each.result()
+    return done
+
+
+def table(trials: list[Trial]) -> int:
+    names = ("tries", "kills", *VERDICTS)
+    print(f"{'engine':10s} {'fault':8s} " + " ".join(f"{name:>9s}" for name in names) + "  says, mostly")
+    for engine, fault in sorted({(trial.engine, trial.fault) for trial in trials}):
+        here = [trial for trial in trials if (trial.engine, trial.fault) == (engine, fault)]
+        seen = Counter(trial.verdict for trial in here)
+        kills = sum(trial.kills for trial in here)
+        numbers = (len(here), kills, *(seen[verdict] for verdict in VERDICTS))
+        said = Counter(message for trial in here for message in trial.messages).most_common(1)
+        words = said[0][0] if said else ""
+        print(f"{engine:10s} {fault:8s} " + " ".join(f"{number:9d}" for number in numbers) + f"  {words}")
+    bad = sum(trial.verdict != "same" for trial in trials)
+    models = Counter(trial.model for trial in trials)
+    print(", ".join(f"{model} {tries}" for model, tries in models.items()))
+    print(f"{len(trials)} trials, {sum(trial.kills for trial in trials)} kills, {bad} not as they should be")
+    return min(bad, 255)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    parser.add_argument("--nursery", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--every-write", action="store_true", help="serial fits, killed at each of their writes")
     parser.add_argument("--hours", type=float, default=1.0)
     parser.add_argument("--kills", type=int, default=10**9, help="stop after so many")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("-j", type=int, default=2, help="trials at once")
     options = parser.parse_args()
     if options.child:
-        model, engine, run, writes = options.child
-        child(model, engine, Path(run), int(writes))
+        child(Order(*json.loads(options.child)))
         return 0
-    sys.path.insert(0, str(HERE / "engines"))
-    from fits import FITS
-
-    for model in FITS:
-        undisturbed(model)  # compiles
-    truths = {model: undisturbed(model) for model in FITS}
-    trials: list[Trial] = []
-    ends, numbers = time.monotonic() + 3600 * options.hours, count()
-
-    def go_on() -> None:
-        while time.monotonic() < ends and sum(trial.kills for trial in trials) < options.kills:
-            rng = random.Random(f"{options.seed} {next(numbers)}")
-            trial = Trial(rng.choice(list(FITS)), rng.choice(SLOW if rng.random() < 0.1 else QUICK), "")
-            trial.fault = rng.choice(FAULTS if trial.engine in HAVE_WORKERS else FAULTS[:3])
-            truth, usual = truths[trial.model]
-            trials.append(attempt(trial, rng, truth, usual * (4 if trial.engine in SLOW else 1)))
-            if trial.verdict != "same":
-                print(trial, flush=True)
-
-    with ThreadPoolExecutor(options.j) as pool:
-        for each in [pool.submit(go_on) for _ in range(options.j)]:
-            each.result()
-    return table(trials)
-
-
-def table(trials: list[Trial]) -> int:
-    print(f"{'engine':10s} {'fault':8s} " + " ".join(f"{name:>9s}" for name in ("tries", "kills", *VERDICTS)))
-    for engine, fault in sorted({(trial.engine, trial.fault) for trial in trials}):
-        here = [trial for trial in trials if (trial.engine, trial.fault) == (engine, fault)]
-        seen = Counter(trial.verdict for trial in here)
-        kills = sum(trial.kills for trial in here)
-        numbers = (len(here), kills, *(seen[verdict] for verdict in VERDICTS))
-        print(f"{engine:10s} {fault:8s} " + " ".join(f"{number:9d}" for number in numbers))
-    bad = sum(trial.verdict != "same" for trial in trials)
-    print(f"{len(trials)} trials, {sum(trial.kills for trial in trials)} kills, {bad} not as they should be")
-    return min(bad, 255)
+    if options.nursery:
+        nursery()
+        return 0
+    return table(soak(options))
 
 
 if __name__ == "__main__":

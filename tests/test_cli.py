@@ -239,11 +239,28 @@ def test_ctrl_c_and_resume(done, data, tmp_path, monkeypatch):
         said = run("fit", "dp", data / "x.npy", "--out", out, *BRIEF, "--init", "one")
     assert said.exit_code == 130
     assert "unbounded resume" in said.stdout.replace("\n", " ")
+    assert "estimates            from 2 whole draws" in said.stdout
     assert len(pd.read_csv(out / "draws.csv")) == 2
     assert "not finished" in error("predict", out, data / "x.npy", "--out", tmp_path / "p.csv")
     ok("resume", out, "--quiet")
     ok("fit", "dp", data / "x.npy", "--out", tmp_path / "whole", *BRIEF, "--init", "one")
     assert (out / "draws.csv").read_text() == (tmp_path / "whole" / "draws.csv").read_text()
+
+
+@pytest.mark.parametrize(("at", "words"), [(1, "before the first draw"), (3, "estimates            none yet")])
+def test_ctrl_c_before_there_is_an_estimate(data, tmp_path, monkeypatch, at, words):
+    gather = Mixture.gather
+
+    def watched(self, state, *args):
+        new = gather(self, state, *args)
+        if self.setup.n_rounds == 7 and new.round == at:
+            os.kill(os.getpid(), signal.SIGINT)
+        return new
+
+    monkeypatch.setattr(Mixture, "gather", watched)
+    said = run("fit", "dp", data / "x.npy", "--out", tmp_path / "run", *BRIEF, "--init", "one")
+    assert said.exit_code == 130
+    assert words in said.stdout + said.stderr
 
 
 def test_ctrl_c_before_anything(data, tmp_path, monkeypatch):

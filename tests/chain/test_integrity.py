@@ -8,6 +8,7 @@ import signal
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 from runs import WARMUP, at_round, cut_the_power, everything, model, rows, stopped
 
@@ -91,6 +92,11 @@ def change_a_setting(run):
     return "thin|run.json was changed"
 
 
+def delete_a_checkpoint(run):
+    (run / "chain-0" / "checkpoint.ub").unlink()
+    return "checkpoint.ub is missing, and draws are there"
+
+
 def come_from_the_future(run):
     path = run / "chain-0" / "checkpoint.ub"
     path.write_bytes(path.read_bytes().replace(b"unbounded 2", b"unbounded 9", 1))
@@ -99,7 +105,7 @@ def come_from_the_future(run):
 
 CHANGES = (
     edit_a_line, drop_a_line, flip_a_label, delete_a_snapshot, flip_a_snapshot, exchange_snapshots, add_a_snapshot,
-    remove_a_key, change_a_setting, come_from_the_future,
+    remove_a_key, change_a_setting, come_from_the_future, delete_a_checkpoint,
 )  # fmt: skip
 
 
@@ -117,9 +123,22 @@ def test_files_that_are_nobodys_business(run):
     undisturbed = everything(model().fit(X))
     (run / "notes.txt").write_text("do not touch")
     (run / "chain-0" / "snapshots" / "notes.txt").write_text("do not touch")
-    (run / "chain-0" / "timing.json").write_text("{")
+    for content in ("{", '{"rounds": null, "seconds": {"start": "x", "warm-up": []}}', '{"seconds": 3}'):
+        (run / "chain-0" / "timing.json").write_text(content)
+        view.read(run)
     (run / "about.json").unlink()
     assert everything(model(run).fit(X)) == undisturbed
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_whether_draws_are_exact_is_part_of_the_checkpoint(run, exact):
+    """A file that is there for people to read does not vouch for it."""
+    for chain in run.glob("chain-*"):
+        arrays = read_arrays(chain / "checkpoint.ub")
+        assert arrays["exact"]
+        write_arrays(chain / "checkpoint.ub", arrays | {"exact": np.array(exact)})
+    (run / "about.json").write_text(json.dumps({"exact": not exact}))
+    assert view.read(run).exact is exact
 
 
 def test_other_versions_are_a_warning(run, monkeypatch):

@@ -5,7 +5,14 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
-from unbounded import BetaBernoulliFeatures, DirichletProcessMixture, HierarchicalDirichletProcess
+from unbounded import (
+    BetaBernoulliFeatures,
+    BetaNegativeBinomialFeatures,
+    DirichletProcessMixture,
+    GammaPoissonFeatures,
+    HierarchicalDirichletProcess,
+    PitmanYorMixture,
+)
 
 SETTINGS = {
     "n_shards": 5,
@@ -56,7 +63,20 @@ def fit_groups(**way):
     return HierarchicalDirichletProcess(form="franchise", init=4, **SETTINGS | way).fit(clusters(), GROUPS)
 
 
+def fit_pitman_yor(**way):
+    return PitmanYorMixture(likelihood="poisson", **SETTINGS | way).fit(documents().toarray()[:, :3].astype(float))
+
+
+def fit_gamma_poisson(**way):
+    return GammaPoissonFeatures(**SETTINGS | way).fit(images())
+
+
+def fit_negative_binomial(**way):
+    return BetaNegativeBinomialFeatures(**SETTINGS | way).fit(images())
+
+
 FITS = {"mixture": fit_mixture, "features": fit_features, "words": fit_words, "groups": fit_groups}
+ALL_FITS = FITS | {"pitman-yor": fit_pitman_yor, "gamma-poisson": fit_gamma_poisson, "bnb": fit_negative_binomial}
 
 
 def everything(fitted):

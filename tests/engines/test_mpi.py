@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import mmap
 import os
 import pickle
 import signal
@@ -170,3 +172,18 @@ def test_refused_commands(undisturbed, data, tmp_path):
     assert out == ""
     assert err.splitlines() == ["error: n_workers is 3, but the number of MPI ranks is 2."]
     assert not (tmp_path / "run").exists()
+
+
+def test_what_killed_jobs_have_left_is_removed(tmp_path, monkeypatch):
+    """But neither what a process has mapped, nor what is new, nor other files."""
+    mpi = importlib.import_module("unbounded.engines.mpi")
+    monkeypatch.setattr(mpi, "SHARED", tmp_path)
+    for name in ("mpich_shm_1_0", "mpich_shm_2_0", "mpich_shm_3_0", "else"):
+        (tmp_path / name).write_bytes(bytes(4096))
+        if name != "mpich_shm_3_0":
+            os.utime(tmp_path / name, (0, 0))
+    with open(tmp_path / "mpich_shm_2_0", "r+b") as file, mmap.mmap(file.fileno(), 4096):
+        mpi.remove_leftovers()
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["else", "mpich_shm_2_0", "mpich_shm_3_0"]
+    mpi.remove_leftovers()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["else", "mpich_shm_3_0"]

@@ -145,6 +145,21 @@ class TestActors:
     def test_deaths_while_sums_are_added(self, engine, tmp_path):
         lives_through_sums(engine, tmp_path, [4, 5])
 
+    def test_an_actor_that_hangs_is_replaced(self):
+        """One that was stopped in its tracks: alive as far as Ray knows, but it gives no sign of life."""
+        engine = engines.build("ray", toys.Rows(X, P), 3, silence=3.0)
+        done, stopped = [], 0
+        for i, message in enumerate(messages(4)):
+            if i == 2:
+                stopped = engine.map(toys.pid)[2]
+                os.kill(stopped, signal.SIGSTOP)
+            done.append(said(engine.run(toys.advance, message)))
+        assert done == advanced(4)
+        assert wait_for(lambda: not alive(stopped))
+        assert stopped not in engine.map(toys.pid)
+        with pytest.raises(ValueError, match="silence must be positive"):
+            engines.build("ray", toys.Rows(X, P), 3, silence=0.0)
+
     def test_killed_with_and_without_a_past(self, engine, monkeypatch):
         monkeypatch.setattr(recovery, "MOST_ORDERS", 4)
         faults = {0: [0], 3: [2], 5: [0, 4]}
@@ -210,6 +225,8 @@ OWN = """
     if __name__ == "__main__":
         engine = engines.build("ray", toys.Rows(np.zeros(10), 4), 3)
         print(*set(engine.map(toys.pid)), flush=True)
+        assert ray.get_runtime_context().gcs_address.startswith("127.0.0.1:")
+        assert os.environ.get("RAY_AUTH_MODE", "token") == "token"
         assert engine.map(local) == [0, 1, 2, 3]
         assert "RAY_USAGE_STATS_ENABLED" not in os.environ
         input()
@@ -238,6 +255,7 @@ def test_nothing_stays(drivers, how):
     family = descendants(driver.pid)
     assert len(pids) == 3
     assert set(pids) < family
+    assert set().union(*map(listened_to, family)) <= LOOPBACK
     driver.stdin.write("\n")
     driver.stdin.flush()
     if how == "kill":
@@ -248,6 +266,18 @@ def test_nothing_stays(drivers, how):
     assert wait_for(lambda: not any(alive(pid) for pid in family), 30.0)
     driver.kill()
     assert driver.stderr.read() == ""
+
+
+LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
+
+
+def listened_to(pid):
+    """Addresses of this machine at which a process waits for others, as the kernel writes them."""
+    files = [path for path in Path(f"/proc/{pid}/fd").glob("*") if path.is_symlink()] if alive(pid) else []
+    own = {os.readlink(path) for path in files}
+    tables = [Path(f"/proc/net/{name}").read_text().splitlines()[1:] for name in ("tcp", "tcp6")]
+    lines = [line.split() for table in tables for line in table]
+    return {line[1].partition(":")[0] for line in lines if line[3] == "0A" and f"socket:[{line[9]}]" in own}
 
 
 def descendants(pid):

@@ -155,15 +155,15 @@ def _record(
 def _save(store: ChainStore | None, state: State, engine: Engine, chain: Chain, clock: Clock) -> None:
     if store:
         with clock.phase("checkpoint"):
-            store.save_checkpoint(_checkpoint(state, engine, len(chain.draws)))
+            store.save_checkpoint(_checkpoint(state, engine, chain))
         store.save_clock(clock)
 
 
-def _checkpoint(state: State, engine: Engine, n_draws: int) -> dict[str, Array]:
+def _checkpoint(state: State, engine: Engine, chain: Chain) -> dict[str, Array]:
     arrays = {f"state/{name}": value for name, value in state.arrays().items()}
     for p, part in enumerate(engine.save()):
         arrays |= {f"shard{p}/{name}": value for name, value in part.items()}
-    return arrays | {"n_draws": np.array(n_draws)}
+    return arrays | {"n_draws": np.array(len(chain.draws)), "exact": np.array(chain.exact)}
 
 
 def _resume(chain: Chain, model: Model[StateT], engine: Engine, store: ChainStore) -> StateT | None:

@@ -215,6 +215,10 @@ class ChainStore:
         """The last one, if there is any, and if all that it knows of is as it was."""
         path = self.path / "checkpoint.ub"
         if not path.exists():
+            if self._lines(None) or self._all_numbered("snapshots"):
+                raise RunError(
+                    f"{path} is missing, and draws are there; restore it from a backup or fit again elsewhere."
+                )
             return None
         arrays = read_arrays(path)
         if not np.array_equal(arrays.get("run", ()), self._run):
@@ -262,9 +266,10 @@ class ChainStore:
     def clock(self) -> Clock:
         """The time that the chain has taken up to its checkpoint, as far as it was written down."""
         saved = read_json(self.path / "timing.json")
-        seconds = saved.get("seconds")
-        known = {name: float(seconds[name]) for name in PHASES if name in seconds} if isinstance(seconds, dict) else {}
-        return Clock(known, int(saved.get("rounds", 0)))
+        seconds, rounds = saved.get("seconds"), saved.get("rounds")
+        numbers = seconds.items() if isinstance(seconds, dict) else ()
+        known = {name: float(value) for name, value in numbers if name in PHASES and isinstance(value, int | float)}
+        return Clock(known, rounds if isinstance(rounds, int) else 0)
 
     def save_clock(self, clock: Clock) -> None:
         rounded = {name: round(value, 6) for name, value in clock.seconds.items()}

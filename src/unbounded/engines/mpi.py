@@ -14,10 +14,11 @@ import atexit
 import os
 import signal
 import sys
+import time
 import traceback
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from types import ModuleType
@@ -46,6 +47,12 @@ from unbounded.engines.worker import (
     settled,
 )
 
+SHARED, LEFTOVERS = (
+    Path("/dev/shm"),
+    "mpich_sh*",
+)  # MPICH's memory that ranks of one machine share; a killed job's stays
+FRESH = 60.0  # seconds in which a job may not have mapped yet what it has made
+
 _SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")  # what launchers say
 
 
@@ -65,6 +72,7 @@ class _World:
         self.served = self.size == 1
         self.torn = False
         self.engines = count()
+        remove_leftovers()
         launched = max(int(os.environ.get(name, 1)) for name in _SIZES)
         if self.size == 1 < launched:
             raise EngineError(
@@ -153,6 +161,30 @@ def _added(worker: Worker, told: Answer | Failure | None, node: Node, value: Any
         return worker.handle(Add(node), value)
     except Exception as error:
         return failure(error)
+
+
+def remove_leftovers() -> None:
+    """Memory that jobs of ours have left behind whose ranks were killed: what no process has mapped any more."""
+    old = [path for path in SHARED.glob(LEFTOVERS) if _is_old(path)]
+    if old:
+        mapped = "".join(map(_maps, Path("/proc").glob("[0-9]*")))
+        for path in old:
+            if path.name not in mapped:
+                path.unlink(missing_ok=True)
+
+
+def _is_old(path: Path) -> bool:
+    with suppress(FileNotFoundError):
+        about = path.stat()
+        return about.st_uid == os.getuid() and time.time() - about.st_mtime > FRESH
+    return False
+
+
+def _maps(process: Path) -> str:
+    """What a process has mapped; those of other users are not ours to look at, and do not map our files."""
+    with suppress(OSError):
+        return (process / "maps").read_text(errors="replace")
+    return ""
 
 
 _world: _World | None = None

@@ -4,7 +4,11 @@ A message is put into the object store once: every node fetches the part for eve
 parts only those of its actors. What actors add up goes from actor to actor: the driver passes references on, and Ray
 the objects, straight from one machine to another (below 100 kB it sends them with the answer). The driver owns all of
 it and keeps what a new actor would have to repeat, so that no node but the driver's is needed. Ray tells of dead actors
-and nodes; it does not tell of an actor that hangs, which no timeout here ends: look for it with `ray list actors`.
+and nodes, but not of an actor that hangs: while we wait, actors are asked for a sign of life, and one that gives none
+for a while counts as dead.
+
+A Ray that is started here is nobody else's business: its servers listen to this machine alone, and ask for its token
+where this version of Ray has one.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, ClassVar, NamedTuple
 
 from unbounded.contracts import Recipe
@@ -27,12 +31,14 @@ from unbounded.engines.worker import Add, Answer, Failure, Order, Worker, failur
 
 try:
     import ray
+    from ray._private import ray_constants
     from ray.exceptions import RayError
 except ImportError as error:
     raise ImportError("engine='ray' needs Ray: pip install 'unbounded[ray]'.") from error
 
 LOOK = 1.0  # seconds between two looks at actors that have not started
 PATIENCE = 30.0  # seconds until we say that we wait
+CLUSTERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"  # where it is off, Ray takes this machine's loopback address
 INHERITED = ("NUMBA_CACHE_DIR",)  # by actors from the driver, wherever Ray was started
 
 
@@ -41,18 +47,24 @@ class Ray(Remote):
 
     address: of a cluster, "auto" on one of its machines; None: RAY_ADDRESS, or else Ray starts on this machine. Where
     ray.init has been called already, that is where we are. timeout: seconds in which an actor must find a free CPU and
-    start.
+    start. silence: seconds without a sign of life after which an actor counts as dead.
     """
 
-    options: ClassVar[tuple[str, ...]] = ("address", "timeout")
+    options: ClassVar[tuple[str, ...]] = ("address", "timeout", "silence")
 
     def __init__(
-        self, recipe: Recipe, n_workers: int | None = None, address: str | None = None, timeout: float = 600.0
+        self,
+        recipe: Recipe,
+        n_workers: int | None = None,
+        address: str | None = None,
+        timeout: float = 600.0,
+        silence: float = 60.0,
     ):
-        if not timeout > 0.0:
-            raise ValueError(f"timeout must be positive, got {timeout}.")
+        for name, seconds in {"timeout": timeout, "silence": silence}.items():
+            if not seconds > 0.0:
+                raise ValueError(f"{name} must be positive, got {seconds}.")
         ours = _connect(address or os.environ.get("RAY_ADDRESS", "local"), n_workers)
-        crew = _Crew(timeout, ours)
+        crew = _Crew(timeout, silence, ours)
         n_workers = min(recipe.n_shards, n_workers or max(1, int(ray.cluster_resources().get("CPU", 1))))
         super().__init__(crew, recipe, n_workers)
 
@@ -75,6 +87,8 @@ class _Member:
         self.ready = self.actor.__ray_ready__.remote()
         self.answer: Any = None
         self.leaving: list[Any] = []  # nodes that come with it
+        self.beat: Any = None  # a sign of life that was asked for
+        self.asked = 0.0  # when
 
     def ask(self, method: str, leaving: int, *references: Any) -> None:
         """Ray has to know how many objects an answer consists of."""
@@ -82,11 +96,17 @@ class _Member:
         told = call.remote(leaving, *references)
         self.answer, *self.leaving = told if leaving else [told]
 
+    def silent(self) -> float:
+        """Seconds for which a sign of life has not come."""
+        if self.beat is None or ray.wait([self.beat], timeout=0)[0]:
+            self.beat, self.asked = self.actor.beat.remote(), time.monotonic()
+        return time.monotonic() - self.asked
+
 
 class _Crew:
-    def __init__(self, timeout: float, ours: bool):
-        self._kind = ray.remote(num_cpus=1, max_restarts=0)(_Actor)
-        self._timeout = timeout
+    def __init__(self, timeout: float, silence: float, ours: bool):
+        self._kind = ray.remote(num_cpus=1, max_restarts=0, concurrency_groups={"beats": 1})(_Actor)
+        self._timeout, self._silence = timeout, silence
         self._members: dict[int, _Member] = {}
         self.close = weakref.finalize(self, _end_all, self._members, ours)
 
@@ -115,13 +135,18 @@ class _Crew:
                 self._members[w].answer = None
                 return w, _answer(done[0], self._members[w].leaving)
             for w in asked.values():
-                self._look_after(w)
+                member = self._members[w]
+                if not ray.wait([member.ready], timeout=0)[0]:
+                    self._look_after(w)
+                elif (silent := member.silent()) > self._silence:
+                    member.answer = None
+                    return w, Lost(f"no sign of life for {silent:.0f} seconds")
 
     def _look_after(self, w: int) -> None:
         """Ray waits for a free CPU in silence, and for ever: a dead node may come back, but somebody should know."""
         member, waited = self._members[w], time.monotonic() - self._members[w].began
         limit = self._timeout if member.warned else min(PATIENCE, self._timeout)
-        if waited < limit or ray.wait([member.ready], timeout=0)[0]:
+        if waited < limit:
             return
         free, every = (resources().get("CPU", 0.0) for resources in (ray.available_resources, ray.cluster_resources))
         words = f"worker {w} has not started for {waited:.0f} seconds: {free:g} of {every:g} CPUs of Ray are free"
@@ -151,6 +176,10 @@ class _Actor:
         except Exception as error:
             answer = [_seal(failure(error))] + [[]] * leaving
         return answer if leaving else answer[0]
+
+    @ray.method(concurrency_group="beats")
+    def beat(self) -> None:
+        """A sign of life, also in the middle of an order."""
 
 
 def _seal(thing: Any) -> list[Any]:
@@ -183,7 +212,8 @@ def _connect(address: str, n_workers: int | None) -> bool:
     if ray.is_initialized():
         return False
     local = {"num_cpus": max(available_cores(), n_workers or 1), "include_dashboard": False}
-    with _environment(RAY_USAGE_STATS_ENABLED="0", PYTHONPATH=os.pathsep.join(filter(None, sys.path))):
+    own = {"RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    with _at_home() if address == "local" else nullcontext(), _environment(**own):
         try:
             ray.init(address, log_to_driver=False, logging_level="error", **local if address == "local" else {})
         except ConnectionError as error:
@@ -197,6 +227,18 @@ def _end_all(members: dict[int, _Member], ours: bool) -> None:
             ray.kill(member.actor)
         if ours:
             ray.shutdown()
+
+
+@contextmanager
+def _at_home() -> Iterator[None]:
+    """A Ray that starts now has the loopback address, to which its servers listen then, and to no other."""
+    before = ray_constants.ENABLE_RAY_CLUSTER  # what the variable said when Ray was imported
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    try:
+        with _environment(**{CLUSTERS: "0"}):
+            yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = before
 
 
 @contextmanager

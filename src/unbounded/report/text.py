@@ -20,6 +20,7 @@ def text(estimator: ChainEstimator) -> str:
     lines = [] if estimator.exact_ else [FLAG, ""]
     lines += family_of(type(estimator).__name__).summary(estimator)
     lines += [
+        f"estimates            {_whole(estimator)}",
         f"draws                {posterior.sizes['chain']} x {posterior.sizes['draw']}",
         *fill(f"convergence          {estimator.convergence_.message}", 118, subsequent_indent=" " * 21).splitlines(),
         "",
@@ -27,3 +28,11 @@ def text(estimator: ChainEstimator) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _whole(estimator: ChainEstimator) -> str:
+    """What point estimates were made of."""
+    number = len(estimator._snapshots)
+    if number == 1 and estimator.interrupted_:
+        return "none yet: what is called one above is the only whole draw"
+    return f"from {number} whole draws"

@@ -38,10 +38,7 @@ class View:
 
     @property
     def exact(self) -> bool:
-        """As the run said; of an old one, by its rule."""
-        rule = self.config.get("instantiate")
-        published = isinstance(rule, dict) and rule.get("name") == "AsPublished"
-        return bool(self.about.get("exact", not published))
+        return all(chain.exact for chain in self.chains)
 
     @property
     def family(self) -> Family:
@@ -79,14 +76,16 @@ def read(path: str | os.PathLike[str], at_hand: Mapping[str, Any] | None = None)
     store = RunStore(path)
     config = store.config()
     stores = [store.chain(index) for index in store.chains()]
-    for own in stores:
-        own.checkpoint()  # which knows what the other files must hold
-    chains = [Chain(True, own.draws(), own.snapshots()) for own in stores]
+    about = read_json(store.path / "about.json")
+    saved = [own.checkpoint() for own in stores]  # which know what the other files must hold
+    chains = [
+        Chain(_is_exact(known or {}, config, about), own.draws(), own.snapshots())
+        for own, known in zip(stores, saved, strict=True)
+    ]
     clocks = [own.clock() for own, chain in zip(stores, chains, strict=True) if chain.draws]
     chains = [chain for chain in chains if chain.draws]
     if not chains:
         raise RunError(f"{path} has no draws yet; resume it first.")
-    about = read_json(store.path / "about.json")
     view = View(store.path.resolve().name, config, about, chains, clocks, None)
     whole = WholeDraws(config, about, _whole_draws(chains))
     if not whole.draws:
@@ -98,10 +97,20 @@ def read(path: str | os.PathLike[str], at_hand: Mapping[str, Any] | None = None)
 def read_traces(path: str | os.PathLike[str]) -> View | None:
     """The draws alone, of a run that somebody may be writing; None where there are none yet."""
     store = RunStore(path)
-    chains = [Chain(True, store.chain(index).draws()) for index in store.chains()]
+    config, about = store.config(), read_json(store.path / "about.json")
+    exact = _is_exact({}, config, about)
+    chains = [Chain(exact, store.chain(index).draws()) for index in store.chains()]
     chains = [chain for chain in chains if chain.draws]
-    about = read_json(store.path / "about.json")
-    return View(store.path.resolve().name, store.config(), about, chains, [], None) if chains else None
+    return View(store.path.resolve().name, config, about, chains, [], None) if chains else None
+
+
+def _is_exact(saved: Arrays, config: Mapping[str, Any], about: Mapping[str, Any]) -> bool:
+    """As the chain's checkpoint says; those of older versions do not, and nobody vouches for what is beside them."""
+    if "exact" in saved:
+        return bool(saved["exact"])
+    rule = config.get("instantiate")
+    published = isinstance(rule, dict) and rule.get("name") == "AsPublished"
+    return bool(about.get("exact", not published))
 
 
 def _whole_draws(chains: list[Chain]) -> list[tuple[Arrays, Mapping[str, float]]]:
