@@ -4,6 +4,7 @@ BIN := .venv/bin
 DATA ?=
 HOURS ?= 1
 COUNT ?= 100
+JOBS ?= 1
 SEED ?= 0
 SOURCES := src tests benchmarks examples experiments docs/skeletons tools
 export OPENBLAS_NUM_THREADS = 1
@@ -123,16 +124,16 @@ bench-peers: .setup-done
 	$(BIN)/python benchmarks/peers.py
 
 paper: .setup-done
-	$(BIN)/unbounded paper all $(if $(DATA),--data $(DATA))
+	$(BIN)/unbounded paper all -j $(JOBS) $(if $(DATA),--data $(DATA))
 
 paper-quick: .setup-done
 	$(BIN)/unbounded paper all --quick $(if $(DATA),--data $(DATA))
 
 paper-docs: .setup-done
-	$(BIN)/python -m experiments.report paper-run
+	$(BIN)/python -m experiments.report $(wildcard paper-run)
 
 paper-%: .setup-done
-	$(BIN)/unbounded paper $* $(if $(DATA),--data $(DATA))
+	$(BIN)/unbounded paper $* -j $(JOBS) $(if $(DATA),--data $(DATA))
 
 .setup-done: pyproject.toml
 	$(PYTHON) -m venv .venv

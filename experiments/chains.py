@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
@@ -18,7 +18,7 @@ from numba.core import event
 from scipy.special import logsumexp
 
 from experiments.common import Rows
-from experiments.figures import BLACK, BLUE, GREEN, ORANGE, PINK, RED, SKY
+from experiments.figures import BLACK, BLUE, GREEN, GREY, ORANGE, PINK, RED, SKY
 from unbounded.arrays import Array
 from unbounded.columns import describe
 from unbounded.contracts import Engine, Model, Recipe
@@ -27,12 +27,14 @@ from unbounded.engines.local import Serial
 from unbounded.instantiation import resolve
 from unbounded.likelihoods import Gaussian
 from unbounded.models.features import start as feature_start
+from unbounded.models.features.jump import Jumps as FeatureJumps
 from unbounded.models.features.linear_gaussian import LinearGaussian
 from unbounded.models.features.measures import BetaBernoulli
 from unbounded.models.features.predictive import Cells, held_out
 from unbounded.models.features.samplers import FEATURES
 from unbounded.models.labelled.predictive import log_predictive, with_new
 from unbounded.models.mixtures import start
+from unbounded.models.mixtures.jump import Jumps
 from unbounded.models.mixtures.measure import DirichletProcess
 from unbounded.models.mixtures.samplers import DIRICHLET
 from unbounded.priors import Gamma
@@ -59,15 +61,19 @@ class Method:
         return {"color": self.colour, "linestyle": self.dash, "linewidth": 1.6}
 
 
-GHOSTS = Method("hybrid, ghosts (ours)", BLUE)
+GHOSTS = Method("hybrid, ghosts (ours)", BLUE)  # without moves of whole atoms, which no rival has but subcluster
+JUMPING = Method("hybrid, ghosts with jumps (ours, the default)", BLACK, "-", options={"jumps": Jumps()})
+FEATURE_JUMPING = replace(JUMPING, options={"jumps": FeatureJumps()})
 PUBLISHED = Method("hybrid, as published (cold)", RED, "--", instantiate="published-cold")
 WARM = Method("hybrid, as published (warm)", ORANGE, "-.", instantiate="published-warm")
 HOT = Method("hybrid, as published (always hot)", PINK, ":", instantiate="published-hot")
 ONE_OPEN = Method("hybrid, one open (ours)", SKY, "-.", instantiate="one_open")
-COLLAPSED = Method("collapsed", BLACK, "-", "collapsed")
+COLLAPSED = Method("collapsed", GREY, "-", "collapsed")
 UNCOLLAPSED = Method("uncollapsed", GREEN, "-.", "uncollapsed", options={"empty": 10})
 SLICE = Method("distributed slice", GREEN, "-.", "slice")
 ASYNCHRONOUS = Method("asynchronous", ORANGE, ":", "asynchronous")
+SUBCLUSTER = Method("sub-clusters", PINK, "-", "subcluster")
+AUXILIARY = Method("auxiliary processors", SKY, "--", "auxiliary")
 
 
 @dataclass(frozen=True)
@@ -205,6 +211,36 @@ def trace(
         engine.close()
 
 
+def trace_for(model: Any, X: Array, init: Any, measure: Measure, budget: float, points: int = 40) -> Rows:
+    """A chain of a mixture until its critical path is `budget` seconds long, measured at times in a geometric row."""
+    engine = Stopwatch(model.recipe(X))
+    try:
+        first = start.begin(model, engine, X, init)
+        rows, total = [{"round": 0, "critical_s": 0.0, **measure(first, engine)}], 0.0
+        due = iter(np.geomspace(budget / 1000.0, budget, points))
+        wanted = next(due)
+        for number, (state, seconds) in enumerate(timed(model, engine, first), 1):
+            total += seconds
+            if total >= wanted or total >= budget:
+                rows.append({"round": number, "critical_s": total, **measure(state, engine)})
+                wanted = next((time for time in due if time > total), budget)
+            if total >= budget:
+                break
+        return rows
+    finally:
+        engine.close()
+
+
+def at(rows: Rows, time: float, name: str = "score", clock: str = "critical_s") -> float:
+    """What a chain has at a time, between two measurements on a straight line."""
+    return float(np.interp(time, [row[clock] for row in rows], [row[name] for row in rows]))
+
+
+def first_above(rows: Rows, target: float, clock: str = "critical_s") -> float:
+    """When a chain's score first reaches the target; infinity if it never does."""
+    return float(next((row[clock] for row in rows if row["score"] >= target), np.inf))
+
+
 def replay(model: Model, X: Array, init: Any, n_rounds: int, start_of: Any = start) -> tuple[Array, Any]:
     """The same chain on all cores: seconds up to the end of each round [n_rounds + 1], and the last state."""
     engine = build("threads", model.recipe(X))
@@ -265,11 +301,13 @@ def hide(X: Array, mask: Array) -> tuple[Array, Cells]:
 
 
 def feature_trace(
-    X: Array, mask: Array, method: Method, plan: Plan, init: Any, likelihood: Any = None
+    X: Array, mask: Array, method: Method, plan: Plan, init: Any, likelihood: Any = None, wall: bool = True
 ) -> tuple[Any, Any, Rows]:
-    """(model, last state, what was measured of every state with both times up to it)."""
+    """(model, last state, what was measured of every state, if asked with both times up to it)."""
     hidden, cells = hide(X, mask)
     model = features(hidden, method, plan, likelihood)
     rows = trace(model, hidden, init, plan.n_rounds, of_features(model, cells), start_of=feature_start)
+    if not wall:
+        return model, None, rows
     seconds, state = replay(model, hidden, init, plan.n_rounds, feature_start)
     return model, state, _beside(rows, seconds)

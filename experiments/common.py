@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -15,24 +18,36 @@ from unbounded.arrays import Array
 from unbounded.engines.local import available_cores
 
 Rows = list[dict[str, Any]]
+SIZES = ("quick", "small", "full")
 ENOUGH = 2.0  # standard errors that a difference must have to count as one
 
 
 @dataclass(frozen=True)
 class Request:
+    """jobs: how many chains run at once; each is one after another in itself, and times are CPU seconds."""
+
     out: Path
-    quick: bool = False
+    size: str = "full"
     data: Path | None = None
     seed: int = 0
+    jobs: int = 1
+
+    @property
+    def quick(self) -> bool:
+        return self.size == "quick"
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A statement that can be wrong, and what was measured; held is None where the run cannot tell."""
+    """A statement that can be wrong, and what was measured; held is None where the run cannot tell.
+
+    claim: the key of what the paper says (claims.py), where the statement is a reading of that; else it is ours.
+    """
 
     statement: str
     held: bool | None
     evidence: str
+    claim: str | None = None
 
     def __str__(self) -> str:
         return f"{_WORDS[self.held]}: {self.statement} ({self.evidence})"
@@ -43,30 +58,57 @@ _WORDS = {True: "held", False: "did not hold", None: "undecided"}
 
 @dataclass(frozen=True)
 class Experiment:
-    """claim: of the paper, or ours; quick and full: sizes that `run` takes."""
+    """about: what is done, in a sentence. `run` takes sizes: full ones are the paper's, small ones stand beside."""
 
     name: str
-    claim: str
+    about: str
     quick: Any
+    small: Any
     full: Any
     run: Callable[[Any, Request], Sequence[Finding]]
+
+    def sizes(self, size: str) -> Any:
+        if size not in SIZES:
+            raise ValueError(f"the size must be one of {', '.join(SIZES)}, got {size!r}.")
+        return getattr(self, size)
 
 
 def perform(experiment: Experiment, request: Request) -> str:
     """Run it, write its verdict beside its figures, and return the verdict in words."""
     request.out.mkdir(parents=True, exist_ok=True)
-    began = time.perf_counter()
-    findings = experiment.run(experiment.quick if request.quick else experiment.full, request)
+    began, sizes = time.perf_counter(), experiment.sizes(request.size)
+    findings = experiment.run(sizes, request)
     record = {
-        "experiment": experiment.name, "claim": experiment.claim, "verdict": overall(findings),
-        "findings": [asdict(finding) for finding in findings], "quick": request.quick, "seed": request.seed,
-        "cores": available_cores(), "seconds": round(time.perf_counter() - began, 1),
+        "experiment": experiment.name, "about": experiment.about, "verdict": overall(findings),
+        "findings": [asdict(finding) for finding in findings], "size": request.size, "sizes": repr(sizes),
+        "seed": request.seed, "cores": available_cores(), "jobs": request.jobs, "commit": commit(),
+        "data": request.data is not None, "seconds": round(time.perf_counter() - began, 1),
     }  # fmt: skip
     (request.out / "verdict.json").write_text(json.dumps(record, indent=2) + "\n")
-    lines = [f"{experiment.name}: {record['verdict']}", f"claim: {experiment.claim}", *map(str, findings)]
+    lines = [f"{experiment.name}: {record['verdict']}", experiment.about, *map(str, findings)]
     text = "\n".join(lines) + "\n"
     (request.out / "verdict.txt").write_text(text)
     return text
+
+
+def commit() -> str:
+    """Of the code that runs: a short hash, with + where files have changed since; "" outside of a repository."""
+    here = Path(__file__).parent
+    words = [["git", "rev-parse", "--short=10", "HEAD"], ["git", "status", "--porcelain", "-uno", "../src", "."]]
+    try:
+        head, changed = (subprocess.run(w, cwd=here, capture_output=True, text=True, check=True).stdout for w in words)
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return head.strip() + ("+" if changed.strip() else "")
+
+
+def spread(function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]], jobs: int) -> list[Any]:
+    """function(*task) for each of them, in their order; with several jobs, in as many processes."""
+    tasks = list(tasks)
+    if jobs <= 1 or len(tasks) <= 1:
+        return [function(*task) for task in tasks]
+    with ProcessPoolExecutor(min(jobs, len(tasks)), get_context("spawn")) as pool:
+        return [future.result() for future in [pool.submit(function, *task) for task in tasks]]
 
 
 def overall(findings: Sequence[Finding]) -> str:
@@ -77,6 +119,11 @@ def overall(findings: Sequence[Finding]) -> str:
         return "held in part"
     where = " where decided" if None in {finding.held for finding in findings} else ""
     return _WORDS[decided.pop()] + where
+
+
+def about(claim: str, finding: Finding) -> Finding:
+    """The finding as a reading of what the paper says."""
+    return replace(finding, claim=claim)
 
 
 def more(statement: str, larger: Any, smaller: Any, unit: str = "") -> Finding:

@@ -1,64 +1,194 @@
-"""Put what runs found into docs/paper.md: figures, verdicts and sizes between the marks of each experiment.
+"""docs/paper.md, written from what runs found: every number on it is in a digest of a run.
 
-python -m experiments.report paper-run
+    python -m experiments.report             # the page again, from the digests in the repository
+    python -m experiments.report paper-run   # take over the runs of a folder first: digests and pictures
+
+A digest is the `verdict.json` of a run and a part of its `plotted.csv`, in docs/paper/runs. The page's own words are in
+paper.md.template beside this file; `{{NAME}}` there stands for what an experiment found.
 """
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import sys
 from pathlib import Path
 from typing import Any
 
-from PIL import Image
-
 from experiments import NAMES, load
+from experiments.claims import CLAIMS, Claim
+from experiments.common import Finding, overall
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "paper.md"
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+TEMPLATE = Path(__file__).with_name("paper.md.template")
+SHOWN = ("full", "small")  # sizes that the page tells of, in this order; quick runs only show that everything runs
 COLOURS, LARGEST = 128, 200_000  # of a picture, and its bytes
+POINTS, LINES = 12, 2_000  # of a curve in a digest, and of all of it at most
+
+Record = dict[str, Any]
 
 
-def section(folder: Path, page: Path) -> str:
-    """The text of one run, whose pictures are copied beside the page."""
+# ---- taking over runs
+
+
+def take_over(runs: Path, docs: Path = DOCS) -> None:
+    """Digests and pictures of all runs in a folder."""
+    for name in NAMES:
+        for size in SHOWN:
+            folder = runs / name / size
+            if (folder / "verdict.json").exists():
+                _digest(folder, docs / "paper" / "runs" / name / size)
+                for path in sorted(folder.glob("*.png")):
+                    _copy(path, docs / "paper" / picture(name, size, path.stem))
+
+
+def picture(name: str, size: str, stem: str) -> str:
+    return "-".join([name, *([] if stem == "figure" else [stem]), *([] if size == "full" else [size])]) + ".png"
+
+
+def _digest(folder: Path, target: Path) -> None:
+    target.mkdir(parents=True, exist_ok=True)
     record = json.loads((folder / "verdict.json").read_text())
-    pictures = [_copied(path, page, record["experiment"]) for path in sorted(folder.glob("*.png"))]
-    lines = [f"![{record['experiment']}]({picture})" for picture in pictures]
-    found = [f"- **{_word(f['held'])}**: {f['statement']}: {f['evidence']}." for f in record["findings"]]
-    return "\n\n".join([*lines, f"{_how(record)} Verdict: **{record['verdict']}**.", "\n".join(found)])
+    record["pictures"] = [path.stem for path in sorted(folder.glob("*.png"))]
+    (target / "verdict.json").write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+    with (folder / "plotted.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    with (target / "plotted.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows({name: _short(value) for name, value in row.items()} for row in thinned(rows))
 
 
-def _copied(path: Path, page: Path, name: str) -> str:
+def thinned(rows: list[dict[str, str]]) -> list[dict[str, str]]:
+    """Of every curve some points, its first and last among them; a curve ends where the round falls."""
+    if "round" not in rows[0]:
+        return rows[:LINES]
+    curves: list[list[dict[str, str]]] = []
+    for row in rows:
+        if not curves or float(row["round"]) <= float(curves[-1][-1]["round"]):
+            curves.append([])
+        curves[-1].append(row)
+    points = max(2, min(POINTS, LINES // len(curves)))
+    return [curve[i] for curve in curves for i in _places(len(curve), points)]
+
+
+def _places(length: int, points: int) -> list[int]:
+    """From 0 to the last, with steps that grow."""
+    return sorted({round((length - 1) * (k / (points - 1)) ** 2) for k in range(points)})
+
+
+def _short(value: str) -> str:
+    try:
+        return value if value.lstrip("-").isdecimal() else f"{float(value):.5g}"
+    except ValueError:
+        return value
+
+
+def _copy(path: Path, target: Path) -> None:
     """A copy in few colours, which keeps the repository small."""
-    target = page.parent / "paper" / (f"{name}.png" if path.stem == "figure" else f"{name}-{path.stem}.png")
-    target.parent.mkdir(exist_ok=True)
-    with Image.open(path) as picture:
-        picture.convert("RGB").quantize(COLOURS).save(target, optimize=True)
+    from PIL import Image
+
+    target.parent.mkdir(exist_ok=True, parents=True)
+    with Image.open(path) as whole:
+        whole.convert("RGB").quantize(COLOURS).save(target, optimize=True)
     if target.stat().st_size > LARGEST:
         raise ValueError(f"{target} has more than {LARGEST} bytes.")
-    return f"paper/{target.name}"
+
+
+# ---- the page
+
+
+def page(docs: Path = DOCS, template: Path = TEMPLATE) -> str:
+    """The page, from digests and the words around them."""
+    text = template.read_text()
+    asked = set(re.findall(r"\{\{([^}]+)\}\}", text))
+    known = {name: section(name, records(name, docs)) for name in NAMES}
+    known["claims"] = summary({name: records(name, docs) for name in NAMES})
+    known["todo"] = todo({name: records(name, docs) for name in NAMES})
+    if asked != set(known):
+        raise ValueError(f"the template must have all of {sorted(known)} once, got {sorted(asked)}.")
+    return re.sub(r"\{\{([^}]+)\}\}", lambda found: known[found[1]], text)
+
+
+def records(name: str, docs: Path = DOCS) -> list[Record]:
+    """What was found, of full and of small runs."""
+    files = [docs / "paper" / "runs" / name / size / "verdict.json" for size in SHOWN]
+    return [json.loads(file.read_text()) for file in files if file.exists()]
+
+
+def section(name: str, found: list[Record]) -> str:
+    if not found:
+        return f"No run of this code is in the repository yet: `unbounded paper {name}`."
+    return "\n\n".join(_run(name, record) for record in found)
+
+
+def _run(name: str, record: Record) -> str:
+    pictures = [picture(name, record["size"], stem) for stem in record["pictures"]]
+    lines = [f"![{name}](paper/{path})" for path in pictures]
+    findings = [Finding(**finding) for finding in record["findings"]]
+    blocks = [_judged(key, [f for f in findings if f.claim == key]) for key in dict.fromkeys(f.claim for f in findings)]
+    return "\n\n".join([_how(record), *lines, *blocks])
+
+
+def _how(record: Record) -> str:
+    kind = {"full": "**Full run**", "small": "**Small run**, beside the full one and not instead of it"}[record["size"]]
+    return (
+        f"{kind}: `{record['sizes']}`, seed {record['seed']}, {record['jobs']} at once on {record['cores']} cores, "
+        f"{record['seconds']:,.0f} s, commit `{record['commit']}`."
+    )
+
+
+def _judged(key: str | None, findings: list[Finding]) -> str:
+    """A quotation with its verdict and what it rests on; or what is ours to say."""
+    head = f"{quoted(CLAIMS[key])}\n\nVerdict: **{overall(findings)}**." if key else "Ours, not the paper's:"
+    return "\n\n".join([head, "\n".join(f"- **{_word(f.held)}**: {f.statement}: {f.evidence}." for f in findings)])
+
+
+def quoted(claim: Claim) -> str:
+    return f"> “{claim.quotation}” ({_where(claim)})"
+
+
+def _where(claim: Claim) -> str:
+    return claim.section if claim.section == "Abstract" else f"Section {claim.section}"
 
 
 def _word(held: bool | None) -> str:
     return {True: "held", False: "did not hold", None: "undecided"}[held]
 
 
-def _how(record: dict[str, Any]) -> str:
-    experiment = load(record["experiment"])
-    sizes = experiment.quick if record["quick"] else experiment.full
-    kind = "A quick run (small sizes, indicative only)" if record["quick"] else "A full run"
-    return f"{kind}, `{sizes}`, seed {record['seed']}, {record['seconds']:.0f} s on {record['cores']} cores."
+def summary(found: dict[str, list[Record]]) -> str:
+    """Every quotation in one table: its verdict in the full and in the small run."""
+    verdicts: dict[str, dict[str, str]] = {key: {} for key in CLAIMS}
+    where: dict[str, str] = {}
+    for name, runs in found.items():
+        for record in runs:
+            findings = [Finding(**finding) for finding in record["findings"]]
+            for key in {finding.claim for finding in findings} - {None}:
+                verdicts[key][record["size"]] = overall([f for f in findings if f.claim == key])
+                where[key] = name
+    lines = ["| the paper says | full run | small run | experiment |", "|---|---|---|---|"]
+    for key, claim in CLAIMS.items():
+        cells = [verdicts[key].get(size, "not run yet") for size in SHOWN]
+        lines.append(f"| “{claim.quotation}” ({_where(claim)}) | {cells[0]} | {cells[1]} | {where.get(key, '')} |")
+    return "\n".join(lines)
 
 
-def update(page: Path, runs: Path) -> None:
-    text = page.read_text()
-    for name in NAMES:
-        if (runs / name / "verdict.json").exists():
-            marks = re.compile(f"(<!-- {name} -->\n).*?(<!-- end -->)", re.DOTALL)
-            filled = section(runs / name, page)
-            text = marks.sub(lambda found, filled=filled: f"{found[1]}{filled}\n{found[2]}", text)  # type: ignore[misc]
-    page.write_text(text)
+def todo(found: dict[str, list[Record]]) -> str:
+    """Which full runs the repository lacks."""
+    lacking = [name for name, runs in found.items() if "full" not in {record["size"] for record in runs}]
+    if not lacking:
+        return "All full runs are in the repository."
+    lines = [f"- `unbounded paper {name} --data FOLDER -j 16`: `{load(name).full}`" for name in lacking]
+    return "\n".join(["Full runs that are still to be done with this code:", "", *lines])
+
+
+def main(runs: Path | None) -> None:
+    if runs is not None:
+        take_over(runs)
+    (DOCS / "paper.md").write_text(page())
 
 
 if __name__ == "__main__":
-    update(PAGE, Path(sys.argv[1]))
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else None)

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 from typer.testing import CliRunner
 
 from unbounded.cli.commands import app
@@ -31,18 +30,21 @@ from experiments.chains import (  # noqa: E402
     Method,
     Plan,
     Stopwatch,
+    at,
     density,
     feature_trace,
+    first_above,
     mixture,
     of_mixture,
     replay,
     trace,
+    trace_for,
     with_wall,
 )
-from experiments.common import Finding, Request, more, no_worse, overall, perform  # noqa: E402
+from experiments.common import SIZES, Finding, Request, about, more, no_worse, overall, perform, spread  # noqa: E402
 
-SHARED = {"__init__", "common", "figures", "chains", "data", "report", "trials"}
-ONE_PROCESSOR = {"synthetic-f1", "cifar-dimensions"}
+SHARED = {"__init__", "common", "claims", "figures", "chains", "data", "quotations", "report", "trials"}
+CRITICAL = {"synthetic-f1", "cifar-dimensions", "cifar-rivals"}  # what has no wall time
 
 
 def paper(*words):
@@ -55,10 +57,11 @@ def test_every_file_is_an_experiment_with_a_claim_and_sizes():
     for name in experiments.NAMES:
         experiment = experiments.load(name)
         assert experiment.name == name
-        assert experiment.claim.endswith(".")
-        assert is_dataclass(experiment.quick)
-        assert type(experiment.quick) is type(experiment.full)
-        assert experiment.quick != experiment.full
+        assert experiment.about.endswith(".")
+        sizes = [experiment.sizes(size) for size in SIZES]
+        assert is_dataclass(sizes[0])
+        assert {type(size) for size in sizes} == {type(sizes[0])}
+        assert len(set(sizes)) == 3
         assert f"`{name}`" in (ROOT / "docs" / "paper.md").read_text()
 
 
@@ -79,6 +82,32 @@ def test_orderings_are_judged_by_their_standard_errors():
     assert overall([Finding("", True, ""), Finding("", None, "")]) == "held where decided"
     assert overall([Finding("", True, ""), Finding("", False, "")]) == "held in part"
     assert overall([Finding("", None, "")]) == "undecided"
+
+
+def test_jobs_change_nothing_but_the_time(tmp_path):
+    """Chains in two processes are those of one, in their order."""
+    tasks = [(GHOSTS, 2, seed, 3) for seed in (5, 4)]
+    alone, beside = (spread(synthetic_f1.f1_trace, tasks, jobs) for jobs in (1, 2))
+    assert [[row["f1"] for row in rows] for rows in alone] == [[row["f1"] for row in rows] for rows in beside]
+    assert [rows[0]["seed"] for rows in beside] == [5, 4]
+
+
+def test_a_race_has_as_much_time_as_it_is_given(monkeypatch):
+    """Rounds that take a second each; scores are asked for at times in a geometric row, and at the end."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 2))
+    model = mixture(X, GHOSTS, Plan(2), concentration=1.0)
+    monkeypatch.setattr("experiments.chains.timed", lambda *args: ((state, 1.0) for state in range(1000)))
+    rows = trace_for(model, X, "one", lambda state, engine: {"score": float(state is not None)}, 100.0, points=5)
+    assert [row["critical_s"] for row in rows] == [0.0, 1.0, 4.0, 18.0, 100.0]
+    assert at(rows, 2.5) == 1.0
+    assert first_above(rows, 2.0) == np.inf
+    assert first_above(rows, 1.0) == 0.0
+
+
+def test_findings_about_a_claim_point_to_it():
+    finding = about("warm", Finding("", True, ""))
+    assert (finding.claim, finding.held) == ("warm", True)
 
 
 def test_pairwise_f1():
@@ -239,7 +268,7 @@ def test_the_counter_example(tmp_path):
 
 def test_the_table_without_times(tmp_path):
     experiment = replace(table_1.EXPERIMENT, quick=table_1.Sizes(rows=()))
-    text = perform(experiment, Request(tmp_path, quick=True))
+    text = perform(experiment, Request(tmp_path, "quick"))
     assert "held: with ghosts it is exact, parallel, distributed, and has all five models" in text
     assert "did not hold: the hybrid sampler as published is exact" in text
     check_files(tmp_path)
@@ -258,34 +287,6 @@ def test_missing_data_are_one_sentence(tmp_path):
     assert "must be one of synthetic-f1, " in paper("figure-1", "--out", tmp_path).stderr
 
 
-def test_verdicts_go_into_the_page(tmp_path):
-    from experiments import report
-
-    run = tmp_path / "run" / "exactness"
-    run.mkdir(parents=True)
-    Image.new("RGB", (4, 3)).save(run / "figure.png")
-    finding = {"statement": "it is", "held": False, "evidence": "1 and 2"}
-    record = {
-        "experiment": "exactness",
-        "quick": True,
-        "seed": 0,
-        "cores": 2,
-        "seconds": 3.2,
-        "verdict": "did not hold",
-    }
-    (run / "verdict.json").write_text(json.dumps(record | {"findings": [finding]}))
-    page = tmp_path / "paper.md"
-    page.write_text("a\n<!-- exactness -->\nstale\n<!-- end -->\nb\n")
-    report.update(page, tmp_path / "run")
-    text = page.read_text()
-    assert "stale" not in text
-    assert "![exactness](paper/exactness.png)" in text
-    assert "- **did not hold**: it is: 1 and 2." in text
-    assert text.endswith("<!-- end -->\nb\n")
-    with Image.open(tmp_path / "paper" / "exactness.png") as picture:
-        assert picture.size == (4, 3)
-
-
 def check_files(folder):
     names = {path.name for path in folder.iterdir()}
     assert {"figure.png", "figure.svg", "plotted.csv", "verdict.txt", "verdict.json"} <= names
@@ -299,9 +300,9 @@ def check_files(folder):
 def test_quick_runs_without_data(name, tmp_path):
     result = paper(name, "--quick", "--out", tmp_path)
     assert result.exit_code == 0, result.output
-    check_files(tmp_path / name)
-    heads = [path.read_text().split("\n", 1)[0] for path in (tmp_path / name).glob("*.csv")]
-    assert any("critical_s" in head and ("wall_s" in head or name in ONE_PROCESSOR) for head in heads)
+    check_files(tmp_path / name / "quick")
+    heads = [path.read_text().split("\n", 1)[0] for path in (tmp_path / name / "quick").glob("*.csv")]
+    assert any("critical_s" in head and ("wall_s" in head or name in CRITICAL) for head in heads)
 
 
 @pytest.mark.long
@@ -313,7 +314,7 @@ def test_quick_runs_without_data(name, tmp_path):
 def test_quick_runs_with_data(name, tmp_path):
     result = paper(name, "--quick", "--out", tmp_path, "--data", FOLDER)
     assert result.exit_code == 0, result.output
-    check_files(tmp_path / name)
+    check_files(tmp_path / name / "quick")
 
 
 @pytest.mark.long
@@ -323,5 +324,7 @@ def test_runs_are_deterministic_but_for_times(tmp_path):
     frames = []
     for turn in "ab":
         assert paper("synthetic-f1", "--quick", "--seed", 3, "--out", tmp_path / turn).exit_code == 0
-        frames.append(pd.read_csv(tmp_path / turn / "synthetic-f1" / "plotted.csv").drop(columns="critical_s"))
+        frames.append(
+            pd.read_csv(tmp_path / turn / "synthetic-f1" / "quick" / "plotted.csv").drop(columns="critical_s")
+        )
     pd.testing.assert_frame_equal(*frames)

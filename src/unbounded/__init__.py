@@ -37,6 +37,8 @@ __all__ = [
     "LinearGaussian",
     "Multinomial",
     "OneOpen",
+    "OwnLikelihood",
+    "OwnMixture",
     "PitmanYor",
     "PitmanYorMixture",
     "Poisson",

@@ -135,6 +135,7 @@ class Plan(NamedTuple):
     ghosts: int
     open: Array  # [P] which shards may create atoms
     published: bool = False
+    j: int | str | None = None  # as published: how many atoms are instantiated, the largest; "several": see the rule
     lone: int = -1  # the only open shard, whose rows may also use atoms that are held elsewhere; -1: none such
 
 

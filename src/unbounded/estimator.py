@@ -11,7 +11,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -521,9 +521,13 @@ def _plain(value: Any) -> Any:
 
 
 def _describe(thing: object) -> dict[str, Any]:
-    """A JSON-able description of a (nested) dataclass, by the name that it has on disk."""
+    """A JSON-able description of a (nested) dataclass, by the name that it has on disk.
+
+    Options that came later are left out while they have their default: runs from before them resume.
+    """
     name = getattr(thing, "described_as", type(thing).__name__)
-    fields = asdict(thing) if is_dataclass(thing) and not isinstance(thing, type) else {}
+    known = asdict(thing) if is_dataclass(thing) and not isinstance(thing, type) else {}
+    late = {f.name for f in fields(thing) if "late" in f.metadata and known[f.name] == f.default} if known else set()  # type: ignore[arg-type]
     return {"name": name} | {
-        k: np.asarray(v).tolist() if isinstance(v, np.ndarray) else repr(v) for k, v in fields.items()
+        k: np.asarray(v).tolist() if isinstance(v, np.ndarray) else repr(v) for k, v in known.items() if k not in late
     }

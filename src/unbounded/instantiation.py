@@ -6,7 +6,7 @@ never sees Z: that is what keeps the chain exact.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from unbounded.arrays import Array
 from unbounded.contracts import Plan, Rule
 
+SEVERAL = "several"
 SCHEDULES = ("cold", "warm", "decreasing", "hot")
 
 
@@ -79,10 +80,12 @@ class OneOpen:
 
 @dataclass(frozen=True)
 class AsPublished:
-    """The paper's rule, J = K: biased, kept to reproduce the paper. Its draws are flagged as not exact.
+    """The paper's rule: biased, kept to reproduce the paper. Its draws are flagged as not exact.
 
     schedule: "cold": one open shard; "warm": all open for the first eighth of the rounds, then one; "decreasing": all
     open for the first eighth, then half as many after each further sixteenth until one is left; "hot": all, always.
+    j: which atoms are instantiated: all (None, the paper's experiments), that many of the largest, or "several": those
+    with several members, as its Section 3 has it. Atoms that are not all on one open shard are instantiated as well.
 
     Examples
     --------
@@ -91,9 +94,12 @@ class AsPublished:
     """
 
     schedule: str = "cold"
+    j: int | str | None = field(default=None, metadata={"late": True})
     exact: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
+        if not (self.j is None or self.j == SEVERAL or (isinstance(self.j, int | np.integer) and self.j >= 0)):
+            raise ValueError(f"j must be None, an integer of at least 0 or {SEVERAL!r}, got {self.j!r}.")
         if self.schedule not in SCHEDULES:
             raise ValueError(f"schedule must be one of {SCHEDULES}, got {self.schedule!r}.")
 
@@ -107,7 +113,7 @@ class AsPublished:
 
     def plan(self, round_: int, n_rounds: int, n_rows: int, n_shards: int, rng: np.random.Generator) -> Plan:
         chosen = rng.permutation(n_shards)[: self._n_open(round_, n_rounds, n_shards)]
-        return Plan(0, np.isin(np.arange(n_shards), chosen), published=True)
+        return Plan(0, np.isin(np.arange(n_shards), chosen), published=True, j=self.j)
 
     def settled(self, n_rounds: int) -> int:
         """The first round whose draws may be kept: those of a warm start are discarded."""
@@ -128,6 +134,17 @@ def resolve(instantiate: str | Rule) -> Rule:
     if isinstance(instantiate, type) or not hasattr(instantiate, "plan"):
         raise ValueError(f"instantiate must be a name or a rule such as Ghosts(), got {instantiate!r}.")
     return instantiate
+
+
+def as_published(counts: Array, owner: Array, plan: Plan) -> Array:
+    """Which atoms the paper's rule instantiates, as a mask; others are collapsed on the open shard that has them."""
+    if plan.j is None:
+        return np.ones(len(counts), bool)
+    if plan.j == SEVERAL:
+        chosen = counts > 1
+    else:
+        chosen = np.isin(np.arange(len(counts)), np.argsort(-counts, kind="stable")[: int(plan.j)])
+    return np.asarray(chosen | (owner < 0) | ~plan.open[owner])  # mutant: published elsewhere
 
 
 def classify(ghosts: Array, owner: Array, plan: Plan) -> tuple[Array, Array, Array]:

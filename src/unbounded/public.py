@@ -18,6 +18,7 @@ from unbounded.models.groups.words.likelihood import Tokens
 from unbounded.models.mixtures.estimator import DirichletProcessMixture, PitmanYorMixture
 from unbounded.models.mixtures.jump import Jumps
 from unbounded.models.mixtures.measure import DirichletProcess, PitmanYor
+from unbounded.models.mixtures.own import OwnLikelihood, OwnMixture
 from unbounded.priors import Beta, Gamma, InverseGamma
 from unbounded.report.page import report
 from unbounded.sources import Source, SourceError

@@ -8,7 +8,8 @@ import pickle
 import numpy as np
 import pytest
 
-from unbounded.instantiation import MEMBERS, Ghosts, classify, resolve
+from unbounded.estimator import _describe
+from unbounded.instantiation import MEMBERS, AsPublished, Ghosts, as_published, classify, resolve
 
 SIZES = [(10, 1), (10, 2), (1000, 7), (3, 64)]  # rows, shards
 KNOWN = ("round_", "n_rounds", "n_rows", "n_shards", "rng")  # all that a rule may know
@@ -73,3 +74,36 @@ def test_ghosts_may_be_drawn():
     assert {plan.ghosts for plan in plans(Ghosts(1, spread=100.0), 1000, 3)} == {1}
     with pytest.raises(ValueError, match="spread must be a number of at least 1"):
         Ghosts(spread=0.5)
+
+
+def test_the_published_rule_may_leave_atoms_collapsed():
+    """Only on the open shard that has them whole: others could not count their rows."""
+    counts, owner = np.array([1.0, 5.0, 1.0, 2.0, 1.0]), np.array([0, -1, 1, 0, -1])
+    rng = np.random.default_rng(0)
+    expected = {
+        None: [True] * 5,
+        "several": [False, True, True, True, True],
+        2: [False, True, True, True, True],
+        1: [False, True, True, False, True],
+    }
+    for j, mask in expected.items():
+        plan = AsPublished("cold", j).plan(0, 10, 10, 2, rng)._replace(open=np.array([True, False]))
+        np.testing.assert_array_equal(as_published(counts, owner, plan), mask)
+    for wrong in (-1, 1.5, "all"):
+        with pytest.raises(ValueError, match="j must be"):
+            AsPublished("cold", wrong)
+
+
+def test_the_published_tail_has_the_mass_of_its_rows():
+    """B* ~ Beta(n tilde, n - n tilde + alpha), the paper's Lemma on the Dirichlet process."""
+    from unbounded.models.mixtures.measure import PitmanYor
+
+    measure, rng = PitmanYor(1.5, 0.0), np.random.default_rng(1)
+    masses = [measure.published(measure.start(), np.array([3.0, 2.0]), 4.0, rng)[1].scale for _ in range(4000)]
+    mean = (4.0 + 1.5) / (9.0 + 1.5)
+    assert abs(np.mean(masses) - mean) < 5 * np.sqrt(mean * (1 - mean) / 11.5 / 4000)
+
+
+def test_runs_from_before_an_option_describe_it_as_they_did():
+    assert _describe(AsPublished("warm")) == {"name": "AsPublished", "schedule": "'warm'"}
+    assert "j" in _describe(AsPublished("warm", 3))

@@ -697,6 +697,30 @@ MUTANTS = [
         "tables += 0 * ghosts", "franchise",
     ),
     Mutant(
+        "own likelihoods: counts include the row itself", "own counts",
+        "counts[old] -= counts[old] == 1", "tests/models/mixtures/test_own.py",
+    ),
+    Mutant(
+        "own likelihoods: a lone row's own atom is discarded", "own lone",
+        "pass", "tests/models/mixtures/test_own.py",
+    ),
+    Mutant(
+        "own likelihoods: alpha for each auxiliary atom", "own share",
+        "share = math.log(alpha + len(there) * sigma)", "tests/models/mixtures/test_own.py",
+    ),
+    Mutant(
+        "own likelihoods: parameters that never go down", "own slice level",
+        "level = log_density(x) - 1e-9", "tests/models/mixtures/test_own.py",
+    ),
+    Mutant(
+        "as published: the tail's mass without its rows", "published rest",
+        "logs = log_gamma_draws(np.append(counts - hyper.sigma, new), rng)", "tests/conformance/test_rules.py",
+    ),
+    Mutant(
+        "as published: atoms of closed shards are collapsed", "published elsewhere",
+        "return np.asarray(chosen)", "tests/conformance/test_rules.py",
+    ),
+    Mutant(
         "hierarchical: the tail's weight without its tables", "weights rest",
         "pass", "franchise",
     ),

@@ -63,6 +63,7 @@ PUBLISHED = [
     ("sharp", "dp", Run(AsPublished("cold"))),
     ("bernoulli", "dp", Run(AsPublished("cold"), 3, rounds=50)),
     ("bernoulli", "dp", Run(AsPublished("hot"), 3)),
+    ("sharp", "dp", Run(AsPublished("cold", "several"))),
 ]
 
 
@@ -74,6 +75,12 @@ def test_the_published_rule_fails_by_far(case, measure, run):
     assert verdict.largest > 8, str(verdict)
     assert verdict.rms > 4, str(verdict)
     assert not verdict.passed
+
+
+def test_the_published_rule_that_instantiates_nothing_is_collapsed():
+    """J = 0 on one shard is exact: what the paper's conditionals are right about when J does not depend on Z."""
+    verdict = check(problem("bernoulli", "py"), Run(AsPublished(j=0)))
+    assert verdict.passed, str(verdict)
 
 
 @pytest.mark.parametrize(("rule", "stationary"), [(AsPublished("cold"), 4 / 7), (Ghosts(), 1 / 2)], ids=str)

@@ -78,6 +78,11 @@ PUBLISHED = [
 ]
 
 
+def test_the_published_rule_that_instantiates_nothing_is_collapsed():
+    verdict = check(problem("gaussian-3", "bb-2", 3), FeatureRun(AsPublished(j=0)))
+    assert verdict.passed, str(verdict)
+
+
 @pytest.mark.parametrize("parameters", PUBLISHED, ids=names)
 def test_the_published_rule_fails_by_far(parameters):
     """The same comparison must see that J = K is not invariant, and that neither are many open shards."""

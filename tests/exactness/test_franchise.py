@@ -71,6 +71,12 @@ def test_the_published_rule_fails_by_far(schedule, form, n_rounds):
     assert not verdict.passed
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_the_published_rule_that_instantiates_nothing_is_collapsed(form):
+    verdict = check(problem("words", "fixed"), GroupedRun(form, AsPublished(j=0)))
+    assert verdict.passed, str(verdict)
+
+
 def test_eta_of_words_is_sampled_from_its_posterior():
     """eta is integrated out of the truth by quadrature, over the range in which the sampler keeps it."""
     tiny = problem("words-eta", "fixed")

@@ -278,15 +278,18 @@ def shard(
 @_plainly
 def paper(
     name: Annotated[str, typer.Argument(help="An experiment, such as exactness, or all (docs/paper.md).")],
-    quick: Annotated[bool, typer.Option("--quick", help="Small sizes, a minute or less each.")] = False,
+    size: Annotated[str, typer.Option(help="full (the paper's), small, or quick (a minute or less each).")] = "full",
+    quick: Annotated[bool, typer.Option("--quick", help="The same as --size quick.")] = False,
     data: Annotated[Path | None, typer.Option(help="Folder of the paper's data.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for figures, tables and verdicts.")] = Path("paper-run"),
     seed: int = 0,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Chains that run at once, each on a core.")] = 1,
 ) -> None:
     """Repeat an experiment of the paper: a figure, what is plotted, and whether the paper's claim held here."""
     experiments = _experiments()
+    size = "quick" if quick else size
     for each in experiments.NAMES if name == "all" else [name]:
-        request = experiments.common.Request(out / each, quick, data, seed)
+        request = experiments.common.Request(out / each / size, size, data, seed, jobs)
         try:
             print(experiments.common.perform(experiments.load(each), request), flush=True)
         except ValueError as error:

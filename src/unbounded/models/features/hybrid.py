@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from unbounded.contracts import Engine, Message, Spread, alone
-from unbounded.instantiation import Ghosts, Rule, classify
+from unbounded.instantiation import Ghosts, Rule, as_published, classify
 from unbounded.models.features.jump import Jumps, jump
 from unbounded.models.features.model import Features
 from unbounded.models.features.operations import Mobile
@@ -48,7 +48,7 @@ class HybridFeatures(Features):
         everyone = self.n_rows + plan.ghosts
         if plan.published:
             ghosts, extra = np.zeros(len(live)), np.empty(0)
-            mobile, held, private = np.arange(len(live)), live[:0], live[:0]
+            mobile, held, private = classify(as_published(members, owner, plan), owner, plan)
         else:
             ghosts, extra = self.measure.ghosts(hyper, members, self.n_rows, plan.ghosts, rng("ghosts"))
             mobile, held, private = classify(ghosts, owner, plan)  # mutant: global step mobile 2

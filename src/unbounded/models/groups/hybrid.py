@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from unbounded.contracts import Engine, Message, Spread, alone
-from unbounded.instantiation import Ghosts, Plan, Rule, classify
+from unbounded.instantiation import Ghosts, Plan, Rule, as_published, classify
 from unbounded.models.groups.jump import USUAL, jump
 from unbounded.models.groups.model import Groups, GroupsState, TopTables, TopWeights
 from unbounded.models.groups.shard import ChosenAtoms, GroupShare
@@ -48,7 +48,7 @@ class HybridGroups(Groups):
         hyper = self._move_hyper(state, tables, seed)
         plan = self.rule.plan(state.round, self.setup.n_rounds, self.n_ghosts, self.n_shards, seed.rng("plan"))
         if plan.published:
-            ghosts, extra = np.ones(len(live), np.int64), np.empty(0, np.int64)
+            ghosts, extra = as_published(tables, owner, plan).astype(np.int64), np.empty(0, np.int64)
         else:
             # mutant: global step ghosts 2
             ghosts, extra = self.measure.ghosts(hyper, tables, self.sizes, plan.ghosts, seed.rng("ghosts"))

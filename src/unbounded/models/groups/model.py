@@ -151,8 +151,9 @@ class HierarchicalMeasure:
         shards = np.flatnonzero(plan.open)
         share = hyper.alpha / (1 if plan.published else len(shards))
         rest = np.full(1 if plan.published else len(shards), share)
-        if seated and not plan.published:  # which has no private atoms
-            rest += np.bincount(owner, private, len(plan.open))[shards]  # mutant: weights rest
+        if seated:
+            own = private.sum() if plan.published else np.bincount(owner, private, len(plan.open))[shards]
+            rest += own  # mutant: weights rest
             private = private[:0]
         logs = _normalised(np.concatenate([shared, private, rest]), rng)
         logs, own, left = np.split(logs, [len(shared), len(shared) + len(private)])

@@ -9,7 +9,7 @@ import numpy as np
 
 from unbounded.arrays import Array
 from unbounded.contracts import Engine, Message, Spread, alone
-from unbounded.instantiation import Ghosts, Plan, Rule, classify
+from unbounded.instantiation import Ghosts, Plan, Rule, as_published, classify
 from unbounded.likelihoods.base import Parameters
 from unbounded.models.labelled.labels import draw_parameters, recode
 from unbounded.models.mixtures.cuts import cut_some
@@ -96,7 +96,7 @@ class HybridMixture(Mixture[PartitionMeasure]):
 
     def _roles(self, hyper: Any, counts: Array, owner: Array, plan: Plan, rng: np.random.Generator) -> Roles:
         if plan.published:
-            ghosts, extra = np.ones(len(counts), np.int64), np.empty(0, np.int64)
+            ghosts, extra = as_published(counts, owner, plan).astype(np.int64), np.empty(0, np.int64)
         else:
             # mutant: roles ghosts
             ghosts, extra = self.measure.ghosts(hyper, counts, self.n_rows, plan.ghosts, rng)
@@ -109,7 +109,7 @@ class HybridMixture(Mixture[PartitionMeasure]):
         """Log weights of usable atoms, ghost-only ones among them, and the laws of a closed and an open tail."""
         closed = self.measure.closed_tail(hyper)
         if plan.published:
-            weights, law = self.measure.published(hyper, counts, rng)
+            weights, law = self.measure.published(hyper, counts[roles.mobile], counts[roles.private].sum(), rng)
             return weights, (closed, law)
         sizes = (counts + roles.ghosts)[roles.usable(plan)]  # mutant: weights sizes
         n_mobile = len(roles.mobile)

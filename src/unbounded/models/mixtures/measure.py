@@ -195,12 +195,17 @@ class PitmanYor:
         """All atoms are in the tail; of n_parts tails with their own rows, each has its part of the concentration."""
         return TailLaw(hyper.sigma, hyper.alpha / n_parts, hyper.sigma)
 
-    def published(self, hyper: PartitionHyper, counts: Array, rng: np.random.Generator) -> tuple[Array, TailLaw]:
-        """(normalised log weights of all atoms, the law of an open tail) as the paper has it: Dirichlet."""
-        rest = hyper.alpha + hyper.sigma * len(counts)
-        logs = log_gamma_draws(np.append(counts - hyper.sigma, rest), rng)
+    def published(
+        self, hyper: PartitionHyper, counts: Array, rest: float, rng: np.random.Generator
+    ) -> tuple[Array, TailLaw]:
+        """(normalised log weights of instantiated atoms, the law of an open tail) as the paper has it: Dirichlet.
+
+        rest: the number of rows of all other atoms, n less the paper's n tilde.
+        """
+        new = hyper.alpha + hyper.sigma * len(counts)
+        logs = log_gamma_draws(np.append(counts - hyper.sigma, new + rest), rng)  # mutant: published rest
         logs -= np.logaddexp.reduce(logs)
-        return logs[:-1], TailLaw(hyper.sigma, rest, hyper.sigma, float(np.exp(logs[-1])), rest, 1.0)
+        return logs[:-1], TailLaw(hyper.sigma, new, hyper.sigma, float(np.exp(logs[-1])), new, 1.0)
 
     # ---- what rivals ask
 

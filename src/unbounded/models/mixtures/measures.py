@@ -35,7 +35,7 @@ class PartitionMeasure(Measure[Any, int], Protocol):
     def closed_tail(self, hyper: Any) -> TailLaw:
         """The same of one that makes none."""
 
-    def published(self, hyper: Any, counts: Array, rng: np.random.Generator) -> tuple[Array, TailLaw]:
+    def published(self, hyper: Any, counts: Array, rest: float, rng: np.random.Generator) -> tuple[Array, TailLaw]:
         """(normalised log weights of all atoms, the law of an open tail) as the paper has it."""
 
 

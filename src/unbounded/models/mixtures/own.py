@@ -1,0 +1,249 @@
+"""Mixtures with a likelihood of the user's own, conjugate or not: Neal (2000), Algorithm 8, in NumPy (docs/own.md).
+
+Parameters of occupied atoms are part of the state, weights are integrated out, and nothing has to be integrated over
+parameters. A row chooses among the atoms of the other rows, with weights m_k - sigma, and `auxiliary` ones of no row,
+with (alpha + K sigma) / auxiliary each: fresh from the prior, but a row that was alone brings its own atom as one of
+them. Then every atom's parameters move given its rows, by a kernel of the likelihood, and alpha and sigma given the
+partition. Exact, and sequential: there is one shard.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from scipy.special import logsumexp
+from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.utils.validation import check_is_fitted
+
+from unbounded.arrays import Array
+from unbounded.models.labelled.partition import point_estimate
+from unbounded.models.mixtures.measure import PartitionHyper, PitmanYor
+from unbounded.priors import Beta, Gamma
+from unbounded.randomness import generator
+
+WIDTH, STEPS = 1.0, 50  # of the slice sampler of parameters: its first width, and how often it is widened at most
+
+
+class OwnLikelihood(ABC):
+    """What a mixture must know of its atoms. Parameters of K atoms are an array [K, Q] of real numbers."""
+
+    @abstractmethod
+    def draw(self, n: int, rng: np.random.Generator) -> Array:
+        """[n, Q]: parameters of n atoms from the prior."""
+
+    @abstractmethod
+    def log_prior(self, parameters: Array) -> Array:
+        """[K]: the log density of `draw`, up to a constant."""
+
+    @abstractmethod
+    def log_density(self, X: Array, parameters: Array) -> Array:
+        """[n, K]: log densities of rows under atoms."""
+
+    def move(self, X: Array, parameters: Array, rng: np.random.Generator) -> Array:
+        """[Q]: parameters of one atom after a step that keeps their law given its rows X.
+
+        Here: slice sampling of one number after another (Neal 2003). A step that knows the likelihood may be better.
+        """
+        theta = np.array(parameters, float)
+
+        def log_posterior(place: int, value: float) -> float:
+            changed = theta.copy()
+            changed[place] = value
+            return float(self.log_prior(changed[None])[0] + self.log_density(X, changed[None]).sum())
+
+        for place in rng.permutation(len(theta)):
+            theta[place] = _slice(lambda v, place=place: log_posterior(place, v), theta[place], rng)  # type: ignore[misc]
+        return theta
+
+
+def _slice(log_density: Any, x: float, rng: np.random.Generator) -> float:
+    """Another value with this density: an interval is stepped out around x, and shrinks to a point inside the slice."""
+    level = log_density(x) + math.log(1.0 - rng.random())  # mutant: own slice level
+    low = x - WIDTH * rng.random()
+    high = low + WIDTH
+    left = int(STEPS * rng.random())
+    right = STEPS - 1 - left
+    while left > 0 and log_density(low) > level:
+        low, left = low - WIDTH, left - 1
+    while right > 0 and log_density(high) > level:
+        high, right = high + WIDTH, right - 1
+    while True:
+        value = low + (high - low) * rng.random()
+        if log_density(value) > level:
+            return float(value)
+        low, high = (value, high) if value < x else (low, value)
+
+
+class OwnState(NamedTuple):
+    """Labels 0 .. K-1 of all rows and the atoms' parameters [K, Q]; every atom has rows."""
+
+    labels: Array
+    parameters: Array
+    hyper: PartitionHyper
+
+
+def begin(X: Array, labels: Array, likelihood: OwnLikelihood, measure: PitmanYor, rng: np.random.Generator) -> OwnState:
+    """The state with these labels (any integers), and parameters that have moved a few times from the prior."""
+    codes, labels = np.unique(labels, return_inverse=True)
+    parameters = np.array(likelihood.draw(len(codes), rng), float)
+    for k in range(len(codes)):
+        for _ in range(10):
+            parameters[k] = likelihood.move(X[labels == k], parameters[k], rng)
+    return OwnState(labels.ravel(), parameters, measure.start())
+
+
+def sweep(
+    X: Array, state: OwnState, likelihood: OwnLikelihood, auxiliary: int, rng: np.random.Generator
+) -> tuple[Array, Array]:
+    """(labels, parameters) after every row has chosen an atom."""
+    labels, atoms = state.labels.copy(), state.parameters.copy()
+    alpha, sigma = state.hyper
+    counts = np.bincount(labels, minlength=len(atoms))
+    logs = likelihood.log_density(X, atoms)
+    fresh = likelihood.draw(len(X) * auxiliary, rng).reshape(len(X), auxiliary, -1)
+    for i in range(len(X)):
+        old = labels[i]
+        counts[old] -= 1  # mutant: own counts
+        if counts[old] == 0:
+            fresh[i, 0] = atoms[old]  # mutant: own lone
+        there = np.flatnonzero(counts)
+        share = math.log((alpha + len(there) * sigma) / auxiliary)  # mutant: own share
+        offered = share + likelihood.log_density(X[i : i + 1], fresh[i])[0]
+        weights = np.concatenate([np.log(counts[there] - sigma) + logs[i, there], offered])
+        chosen = int(rng.choice(len(weights), p=np.exp(weights - logsumexp(weights))))
+        if chosen < len(there):
+            labels[i] = there[chosen]
+        else:
+            labels[i], atoms, logs, counts = _placed(X, likelihood, fresh[i, chosen - len(there)], atoms, logs, counts)
+        counts[labels[i]] += 1
+    there = np.flatnonzero(counts)
+    return np.searchsorted(there, labels), atoms[there]
+
+
+def _placed(
+    X: Array, likelihood: OwnLikelihood, atom: Array, atoms: Array, logs: Array, counts: Array
+) -> tuple[int, Array, Array, Array]:
+    """A place for a new atom: an empty one, or one more."""
+    empty = np.flatnonzero(counts == 0)
+    if not len(empty):
+        atoms, logs = np.vstack([atoms, atom]), np.hstack([logs, np.zeros((len(X), 1))])
+        counts, empty = np.append(counts, 0), np.array([len(counts)])
+    place = int(empty[0])
+    atoms[place] = atom
+    logs[:, place] = likelihood.log_density(X, atom[None])[:, 0]
+    return place, atoms, logs, counts
+
+
+def chain(
+    X: Array, state: OwnState, likelihood: OwnLikelihood, measure: PitmanYor, auxiliary: int, seed: int
+) -> Iterator[OwnState]:
+    """The states after each round: hyper-parameters, labels, parameters."""
+    round_ = 0
+    while True:
+        rng = generator(seed, "own", round_)
+        hyper = measure.update(state.hyper, np.bincount(state.labels).astype(float), len(X), rng)
+        labels, atoms = sweep(X, state._replace(hyper=hyper), likelihood, auxiliary, rng)
+        for k in range(len(atoms)):
+            atoms[k] = likelihood.move(X[labels == k], atoms[k], rng)
+        state, round_ = OwnState(labels, atoms, hyper), round_ + 1
+        yield state
+
+
+class OwnMixture(ClusterMixin, BaseEstimator):
+    """A Pitman-Yor mixture (a Dirichlet process mixture, unless there is a discount) of atoms of the user's own.
+
+    likelihood: an `OwnLikelihood`.
+    concentration, discount: numbers, or priors (Gamma, Beta).
+    auxiliary: how many fresh atoms a row is offered.
+    init: "one" (all rows in one cluster), "prior", or labels.
+    After `fit`: `labels_`, the partition of least expected loss; `n_clusters_`; `posterior_`, an xarray with
+    n_clusters, the hyper-parameters and the log likelihood of every draw; `draws_`, the states themselves.
+    """
+
+    def __init__(
+        self,
+        likelihood: OwnLikelihood,
+        concentration: float | Gamma = Gamma(),
+        discount: float | Beta = 0.0,
+        *,
+        auxiliary: int = 3,
+        n_warmup: int = 200,
+        n_draws: int = 200,
+        init: Any = "one",
+        random_state: int = 0,
+    ):
+        self.likelihood, self.concentration, self.discount = likelihood, concentration, discount
+        self.auxiliary, self.n_warmup, self.n_draws = auxiliary, n_warmup, n_draws
+        self.init, self.random_state = init, random_state
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        X = _checked(X)
+        if not isinstance(self.likelihood, OwnLikelihood):
+            raise ValueError(f"likelihood must be an OwnLikelihood, got {self.likelihood!r}.")
+        for name, least in (("auxiliary", 1), ("n_warmup", 0), ("n_draws", 1)):
+            value = getattr(self, name)
+            if not isinstance(value, int | np.integer) or value < least:
+                raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}.")
+        measure = PitmanYor(self.concentration, self.discount)
+        rng = generator(self.random_state, "own start")
+        state = begin(X, self._start(X, measure, rng), self.likelihood, measure, rng)
+        states = chain(X, state, self.likelihood, measure, self.auxiliary, self.random_state)
+        for _ in range(self.n_warmup):
+            next(states)
+        self.draws_ = [next(states) for _ in range(self.n_draws)]
+        self.posterior_ = self._posterior(X, measure)
+        self.labels_ = point_estimate([draw.labels.astype(np.int32) for draw in self.draws_])
+        self.n_clusters_ = int(self.labels_.max()) + 1
+        self.n_features_in_ = X.shape[1]
+        return self
+
+    def score_samples(self, X: Any) -> Array:
+        """[n]: log posterior predictive densities of rows, new atoms by as many draws from the prior as there are."""
+        check_is_fitted(self)
+        X = _checked(X)
+        n = len(self.labels_)
+        fresh = self.likelihood.draw(100, generator(self.random_state, "own predictive"))
+        new = logsumexp(self.likelihood.log_density(X, fresh), axis=1) - math.log(len(fresh))
+        logs = []
+        for labels, parameters, (alpha, sigma) in self.draws_:
+            weights = np.log(np.bincount(labels) - sigma) - math.log(alpha + n)
+            rest = math.log(alpha + sigma * len(parameters)) - math.log(alpha + n)
+            old = logsumexp(self.likelihood.log_density(X, parameters) + weights, axis=1)
+            logs.append(np.logaddexp(old, rest + new))
+        return np.asarray(logsumexp(logs, axis=0) - math.log(len(logs)))
+
+    def score(self, X: Any, y: Any = None) -> float:
+        return float(self.score_samples(X).mean())
+
+    def _start(self, X: Array, measure: PitmanYor, rng: np.random.Generator) -> Array:
+        if isinstance(self.init, str):
+            if self.init not in ("one", "prior"):
+                raise ValueError(f"init must be 'one', 'prior' or labels, got {self.init!r}.")
+            return np.zeros(len(X), int) if self.init == "one" else measure.simulate(measure.start(), len(X), rng)
+        labels = np.asarray(self.init)
+        if labels.shape != (len(X),):
+            raise ValueError(f"init has labels of shape {labels.shape}, and X has {len(X)} rows.")
+        return labels
+
+    def _posterior(self, X: Array, measure: PitmanYor) -> Any:
+        import xarray as xr
+
+        scalars: dict[str, list[float]] = {"n_clusters": [], "log_likelihood": []}
+        for labels, parameters, hyper in self.draws_:
+            logs = self.likelihood.log_density(X, parameters)[np.arange(len(X)), labels]
+            for name, value in {"n_clusters": len(parameters), "log_likelihood": logs.sum()}.items():
+                scalars[name].append(float(value))
+            for name, value in measure.scalars(hyper).items():
+                scalars.setdefault(name, []).append(value)
+        return xr.Dataset({name: (("chain", "draw"), np.array([values])) for name, values in scalars.items()})
+
+
+def _checked(X: Any) -> Array:
+    array = np.asarray(X, float)
+    if array.ndim != 2 or not len(array) or not np.isfinite(array).all():
+        raise ValueError(f"X must be a table of finite numbers with at least one row, got shape {array.shape}.")
+    return array
