@@ -173,9 +173,21 @@ def words(path):
         likelihood=ub.Tokens(0.1, base="uniform"), engine="processes", n_workers=1, checkpoint=path + "-run",
     ).fit(ub.open_source(path))
 
+def mixture(path):
+    ub.DirichletProcessMixture(
+        "diagonal_gaussian", init="one", n_warmup=0, n_draws=100, keep_assignments=True, n_chains=1, jumps=False,
+        random_state=0,
+    ).fit(np.load(path))
+
+def features(path):
+    ub.BetaBernoulliFeatures(
+        init="grown", n_warmup=0, n_draws=60, n_snapshots=60, n_chains=1, jumps=False, random_state=0
+    ).fit(np.load(path))
+
 if __name__ == "__main__":
     thread = threading.Thread(target=watch)
     thread.start()
+    globals()[sys.argv[1]](sys.argv[2])  # so that everything is compiled
     for path in sys.argv[2:]:
         peak = 0.0
         globals()[sys.argv[1]](path)
@@ -216,3 +228,17 @@ def test_the_driver_of_a_corpus_needs_two_bytes_a_token(tmp_path):
     grown = slope(tmp_path, "words", [128 * size for size in sizes], paths)
     print(f"{grown:.2f} bytes a token")
     assert grown < 2.0
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="measured through /proc")
+@pytest.mark.parametrize(("model", "width"), [("mixture", 2), ("features", 6)])
+def test_draws_that_are_kept_are_not_in_memory(tmp_path, model, width):
+    """A fit holds less than one and a half times its rows: labels of 100 draws would be three times as much, and so
+    would be 60 matrices Z of bytes."""
+    sizes, rng = (60_000, 180_000), np.random.default_rng(0)
+    for size in sizes:
+        rows = 2.0 * rng.integers(0, 2, (size, width)) @ rng.normal(size=(width, 16))
+        np.save(tmp_path / f"{size}.npy", rows + 0.3 * rng.normal(size=rows.shape))
+    grown = slope(tmp_path, model, sizes, [tmp_path / f"{size}.npy" for size in sizes])
+    print(f"{grown / 128:.2f} times the data")
+    assert grown < 1.5 * 128
