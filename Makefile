@@ -3,13 +3,14 @@ PYTHON ?= python3
 BIN := .venv/bin
 DATA ?=
 HOURS ?= 1
+PARTS ?=
 COUNT ?= 100
 JOBS ?= 1
 SEED ?= 0
 SOURCES := src tests benchmarks examples experiments docs/skeletons tools
 export OPENBLAS_NUM_THREADS = 1
 
-.PHONY: demo docs docs-draft docs-picture test tests types-and-engines lint style types hooks walk exactness faults gpu-test gpu-bench soak soak-writes mutants mutants-generated bench bench-speed bench-features bench-peers bench-million bench-topics bench-topic-peers bench-topic-quality bench-engines bench-compile bench-travel bench-travel-features bench-mixing paper paper-quick paper-docs clean
+.PHONY: demo docs docs-draft docs-picture test tests types-and-engines lint style types hooks walk exactness faults gpu-test gpu-bench soak soak-writes mutants mutants-generated bench bench-speed bench-features bench-peers bench-million bench-scale bench-topics bench-topic-peers bench-topic-quality bench-engines bench-compile bench-travel bench-travel-features bench-mixing paper paper-quick paper-docs clean
 
 demo: .setup-done
 	$(BIN)/python examples/demo.py
@@ -119,6 +120,9 @@ bench-travel-features: .setup-done
 
 bench-million: .setup-done
 	$(BIN)/python benchmarks/million.py
+
+bench-scale: .setup-done
+	$(BIN)/python benchmarks/scale.py $(PARTS)
 
 bench-peers: .setup-done
 	$(BIN)/python benchmarks/peers.py

@@ -15,6 +15,7 @@ from itertools import islice
 
 import numpy as np
 
+from unbounded.arrays import ENTRIES
 from unbounded.columns import describe
 from unbounded.datasets import cambridge
 from unbounded.engines import build
@@ -54,7 +55,7 @@ def run(X: np.ndarray, n_rounds: int) -> tuple[Features, list[dict[str, np.ndarr
     draws = []
     for state in islice(rounds(model, engine, begun), n_rounds):
         if state.round > n_rounds - DRAWS:
-            draws.append({k: v for k, v in model.snapshot(state, engine).items() if k != "Z"})
+            draws.append({k: v for k, v in model.snapshot(state, engine).items() if k not in ENTRIES})
     engine.close()
     return model, draws, started
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-LARGE = 2**20  # bytes from which on an array that is kept for later does not stay in memory
+LARGE = 2**16  # bytes from which on an array that is kept for later does not stay in memory
 
 
 def write_whole(path: Path, write: Callable[[IO[bytes]], Any]) -> None:

@@ -8,6 +8,7 @@ import time
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 N, D = 3_200_000, 16  # 400 MB in double precision
 
@@ -144,3 +145,100 @@ def test_four_gigabytes_are_fitted_in_one(tmp_path):
     own, together = fitted(tmp_path, n_rows)
     assert own < 500
     assert together < 1024 + 4 * 4 * n_rows / 2**20
+
+
+# ---- what grows with the data
+
+GROWTH = """
+import sys
+import threading
+import numpy as np
+import unbounded as ub
+
+peak, over = 0.0, False
+
+def held():  # anonymous memory and shared memory; pages of files are the system's cache
+    lines = dict(line.split(":", 1) for line in open("/proc/self/status"))
+    return sum(int(lines[name].split()[0]) for name in ("RssAnon", "RssShmem")) * 1024
+
+def watch():
+    global peak
+    while not over:
+        peak = max(peak, held())
+        threading.Event().wait(0.002)
+
+def words(path):
+    ub.HierarchicalDirichletProcess(
+        init="few", n_shards=8, n_warmup=1, n_draws=2, n_chains=1, n_snapshots=2, jumps=False, random_state=0,
+        likelihood=ub.Tokens(0.1, base="uniform"), engine="processes", n_workers=1, checkpoint=path + "-run",
+    ).fit(ub.open_source(path))
+
+def mixture(path):
+    ub.DirichletProcessMixture(
+        "diagonal_gaussian", init="one", n_warmup=0, n_draws=100, keep_assignments=True, n_chains=1, jumps=False,
+        random_state=0,
+    ).fit(np.load(path))
+
+def features(path):
+    ub.BetaBernoulliFeatures(
+        init="grown", n_warmup=0, n_draws=60, n_snapshots=60, n_chains=1, jumps=False, random_state=0
+    ).fit(np.load(path))
+
+if __name__ == "__main__":
+    thread = threading.Thread(target=watch)
+    thread.start()
+    globals()[sys.argv[1]](sys.argv[2])  # so that everything is compiled
+    for path in sys.argv[2:]:
+        peak = 0.0
+        globals()[sys.argv[1]](path)
+        print(peak, flush=True)
+    over = True
+    thread.join()
+"""
+
+
+def slope(folder, model, sizes, paths):
+    """Bytes of the driver for each further row: what all sizes cost is not among them."""
+    (folder / "growth.py").write_text(GROWTH)
+    command = [sys.executable, "-W", "ignore", folder / "growth.py", model, *paths]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    small, large = map(float, done.stdout.split())
+    return (large - small) / (sizes[1] - sizes[0])
+
+
+def make_documents(folder, n_documents, length=128, n_words=100):
+    """Documents of one of two topics each, in pieces."""
+    folder.mkdir()
+    rng = np.random.default_rng(0)
+    for piece, start in enumerate(range(0, n_documents, 4096)):
+        size = min(4096, n_documents - start)
+        word = rng.integers(n_words // 2, size=(size, length)) + (n_words // 2) * rng.integers(2, size=(size, 1))
+        rows = np.repeat(np.arange(size), length)
+        counts = sparse.csr_matrix((np.ones(rows.size), (rows, word.ravel())), (size, n_words))
+        sparse.save_npz(folder / f"{piece:04d}.npz", counts, compressed=False)
+    return folder
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="measured through /proc")
+def test_the_driver_of_a_corpus_needs_two_bytes_a_token(tmp_path):
+    """From the start to the estimate. It took 66 when labels of all tokens went through it."""
+    sizes = 8192, 24576
+    paths = [make_documents(tmp_path / str(size), size) for size in sizes]
+    grown = slope(tmp_path, "words", [128 * size for size in sizes], paths)
+    print(f"{grown:.2f} bytes a token")
+    assert grown < 2.0
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="measured through /proc")
+@pytest.mark.parametrize(("model", "width"), [("mixture", 2), ("features", 6)])
+def test_draws_that_are_kept_are_not_in_memory(tmp_path, model, width):
+    """A fit holds less than one and a half times its rows: labels of 100 draws would be three times as much, and so
+    would be 60 matrices Z of bytes."""
+    sizes, rng = (60_000, 180_000), np.random.default_rng(0)
+    for size in sizes:
+        rows = 2.0 * rng.integers(0, 2, (size, width)) @ rng.normal(size=(width, 16))
+        np.save(tmp_path / f"{size}.npy", rows + 0.3 * rng.normal(size=rows.shape))
+    grown = slope(tmp_path, model, sizes, [tmp_path / f"{size}.npy" for size in sizes])
+    print(f"{grown / 128:.2f} times the data")
+    assert grown < 1.5 * 128

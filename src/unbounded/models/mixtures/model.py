@@ -188,12 +188,12 @@ class Mixture(Built[MeasureT, Bound, int], Generic[MeasureT]):
             "largest": float(shares.max()),
         }
 
-    def assignments(self, state: MixtureState, engine: Engine) -> Array:
-        return all_labels(state, engine)
+    def assignments(self, state: MixtureState, engine: Engine, dtype: Any = np.int32) -> Array:
+        return all_labels(state, engine, dtype)
 
     def snapshot(self, state: MixtureState, engine: Engine) -> dict[str, Array]:
         return {
-            "labels": all_labels(state, engine, few_bytes(len(state.occupied) - 1)),
+            "labels": self.assignments(state, engine, few_bytes(len(state.occupied) - 1)),
             "counts": state.table.counts[state.occupied],
             "statistics": state.table.statistics[state.occupied],
             "hyper": np.array(state.hyper),

@@ -126,9 +126,9 @@ class Auxiliary(Mixture[PitmanYor]):
         own = [MixtureShare(np.arange(n, dtype=np.int32), 0, n, True, None) for n in state.n_private.tolist()]
         return Message(MixtureRound(state.round, state.hyper, finite, 0, (law, law), None), own)
 
-    def assignments(self, state: MixtureState, engine: Engine) -> Array:
-        labels = np.empty(self.n_rows, np.int32)
-        labels[np.concatenate(engine.map(_rows))] = all_labels(state, engine)
+    def assignments(self, state: MixtureState, engine: Engine, dtype: Any = np.int32) -> Array:
+        labels = np.empty(self.n_rows, dtype)
+        labels[np.concatenate(engine.map(_rows))] = all_labels(state, engine, dtype)
         return labels
 
 

@@ -234,10 +234,10 @@ class Subcluster(Mixture[PitmanYor]):
 
     # ---- what a chain records
 
-    def assignments(self, state: Any, engine: Engine) -> Array:
+    def assignments(self, state: Any, engine: Engine, dtype: Any = np.int32) -> Array:
         position = np.full(state.n_shared, -1, np.int32)
         position[state.occupied] = np.arange(len(state.occupied))
-        codes = np.repeat(position, 2)
+        codes = np.repeat(position, 2).astype(dtype)
         return np.concatenate(engine.map(LabelShard.coded, [codes] * self.n_shards))
 
     def restore(self, arrays: Arrays) -> HalvesState:
