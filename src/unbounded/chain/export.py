@@ -1,4 +1,4 @@
-"""Draws as xarray and ArviZ objects, and a table of diagnostics."""
+"""Draws as an xarray object, and a table of diagnostics."""
 
 from __future__ import annotations
 
@@ -39,13 +39,6 @@ def _stack(draws: Sequence[Array], everything: Sequence[Sequence[Array] | None])
         return np.stack(draws)
     widest = max(Z.shape[1] for chain in everything for Z in chain or ())
     return np.stack([np.pad(Z, ((0, 0), (0, widest - Z.shape[1]))) for Z in draws])
-
-
-def to_arviz(posterior: xr.Dataset) -> Any:
-    """The same draws as an ArviZ InferenceData; assignments stay out, since labels mean nothing between draws."""
-    import arviz as az
-
-    return az.InferenceData(posterior=_scalars(posterior))
 
 
 def table(posterior: xr.Dataset, found: Check | None = None) -> pd.DataFrame:
