@@ -24,9 +24,9 @@ SIDE = np.repeat([-4.0, 4.0], 40)
 X = SIDE[:, None] + RNG.normal(size=(80, 2))
 TABLE = pd.DataFrame({
     "height": X[:, 0], "colour": pd.Categorical(np.where(SIDE < 0, "red", "blue"), ["red", "green", "blue"]),
-    "kind": np.where(SIDE < 0, "a", "b"), "weight": X[:, 1],
+    "kind": np.where(SIDE < 0, "a", "b"), "weight": X[:, 1], "flag": (SIDE > 0).astype(int),
 })  # fmt: skip
-PARTS = ((Gaussian(), ["height", "weight"]), ("categorical", ["colour", "kind"]))
+PARTS = ((Gaussian(), ["height", "weight"]), ("bernoulli", ["flag"]), ("categorical", ["colour", "kind"]))
 
 
 # ---- pandas
@@ -35,7 +35,9 @@ PARTS = ((Gaussian(), ["height", "weight"]), ("categorical", ["colour", "kind"])
 def test_product_takes_names_of_columns():
     by_name = DirichletProcessMixture(Product(*PARTS), **BRIEF).fit(TABLE)
     coded = TABLE.assign(colour=(SIDE > 0).astype(float), kind=(SIDE > 0).astype(float))
-    by_place = DirichletProcessMixture(Product((Gaussian(), [0, 3]), (Categorical(), [1, 2])), **BRIEF).fit(coded)
+    by_place = DirichletProcessMixture(
+        Product((Gaussian(), [0, 3]), ("bernoulli", [4]), (Categorical(), [1, 2])), **BRIEF
+    ).fit(coded)
     assert by_name.posterior_.identical(by_place.posterior_)
     assert {j: list(found) for j, found in by_name.categories_.items()} == {1: ["red", "blue"], 2: ["a", "b"]}
     np.testing.assert_array_equal(by_name.predict(TABLE), by_place.predict(coded))
@@ -43,7 +45,7 @@ def test_product_takes_names_of_columns():
         (((Gaussian(), ["height", "wait"]),), "there is no column 'wait'; the rows have 'height', 'colour', 'kind'"),
         (
             ((Gaussian(), ["height"]), ("categorical", ["kind"])),
-            "every one of the 4 columns must belong to exactly one",
+            "every one of the 5 columns must belong to exactly one",
         ),
     ):
         with pytest.raises(ValueError, match=message):

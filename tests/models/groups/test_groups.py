@@ -35,11 +35,11 @@ def fitted(corpus):
 
 # Of all checks of scikit-learn for all estimators these four are expected to fail (docs/api.md, "scikit-learn").
 NOT_FOR_GROUPS = {
-    "check_fit_score_takes_y": "asks that the second argument of fit and score be called y: here it is the groups of the "
-    "rows, which are part of the data and not a target",
+    "check_fit_score_takes_y": "asks that the second argument of fit and score be called y: here it is the groups of "
+    "the rows, which are part of the data and not a target",
     "check_n_features_in_after_fitting": "calls score(X, y) with targets: score takes groups, and rows that are groups "
     "of one have no second half to be scored",
-    "check_methods_sample_order_invariance": "scores rows one by one: the score of a row needs another one of its group",
+    "check_methods_sample_order_invariance": "scores rows one by one: the score of a row needs another of its group",
     "check_methods_subset_invariance": "scores the rows in batches, which cut groups in two: what a row is scored "
     "with is the rest of its group",
 }
