@@ -50,6 +50,8 @@ from unbounded.sources import Rows, Source, Words
 
 if TYPE_CHECKING:
     import pandas as pd
+    from arviz import InferenceData
+    from xarray import DataTree
 
 LARGEST = 1e100
 _LEAST = {
@@ -173,12 +175,14 @@ class ChainEstimator(BaseEstimator):
         def one(index: int, length: Length, watch: Watch) -> Chain:
             return self._run_chain(model, X, held, index, store.chain(index) if store else None, length, watch)
 
-        for length in lengths:
-            size = Size(self.n_chains, length.n_rounds, self._n_rows, self._choices.atoms, self._unit())
-            with told(size, self.progress, self.callback, Path(self.checkpoint) if self.checkpoint else None) as teller:
+        size = Size(self.n_chains, lengths[0].n_rounds, self._n_rows, self._choices.atoms, self._unit())
+        with told(size, self.progress, self.callback, Path(self.checkpoint) if self.checkpoint else None) as teller:
+            for length in lengths:
+                if teller is not None:
+                    teller.aim(length.n_rounds)
                 chains = run_all(one, length, self.n_chains, at_once, teller)
-            if _stopped(chains, self.n_chains, length) or length is lengths[-1] or agree(chains, length.n_draws):
-                break
+                if _stopped(chains, self.n_chains, length) or length is lengths[-1] or agree(chains, length.n_draws):
+                    break
         return chains, length
 
     def _at_once(self, X: Any) -> int:
@@ -276,7 +280,7 @@ class ChainEstimator(BaseEstimator):
         X: Rows | None = None,
         posterior_predictive: bool = False,
         random_state: int | np.random.RandomState | np.random.Generator | None = None,
-    ) -> Any:
+    ) -> InferenceData | DataTree:
         """The draws for ArviZ: an InferenceData, or a DataTree where ArviZ 1.x is installed.
 
         X: the rows of the fit, whose log likelihood under each draw that was kept whole is added (for `az.loo`; more

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.special import logsumexp
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from unbounded import likelihoods
@@ -115,7 +115,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
     form: str = "direct"
     init: str | int | ArrayLike | tuple[Any, ...] = ("grown", "few")
     jumps: bool | Jumps = True
-    tokenizer: Any = None
+    tokenizer: Callable[[str], Sequence[str]] | BaseEstimator | None = None
 
     _choices: ClassVar[Choices] = CHOICES
 
