@@ -16,7 +16,7 @@ PACKAGE = Path(unbounded.__file__).parent
 # that do not know each other.
 LAYERS = (
     ("arrays", "disk", "options", "version", "compiled"),
-    ("shares", "rows", "priors", "randomness", "sources", "gpu"),
+    ("shares", "rows", "priors", "randomness", "sources", "gpu", "categories"),
     ("columns", "datasets"),
     ("contracts",),
     ("instantiation", "setup", "round", "likelihoods", "engines", "holdout"),

@@ -24,7 +24,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from unbounded import engines
 from unbounded.arrays import Array, checked_csr, is_csr
+from unbounded.categories import Categories, encoded, has_words
 from unbounded.chain import convergence, export
+from unbounded.chain.inference_data import Whole, inference_data
 from unbounded.chain.lock import only_writer
 from unbounded.chain.outlets import told
 from unbounded.chain.progress import Callback, Size
@@ -38,6 +40,7 @@ from unbounded.engines.local import available_cores
 from unbounded.gpu.device import check as check_device
 from unbounded.gpu.device import resolve as resolve_device
 from unbounded.instantiation import resolve as resolve_rule
+from unbounded.likelihoods import Categorical, Product
 from unbounded.likelihoods import resolve as resolve_likelihood
 from unbounded.options import check_options
 from unbounded.randomness import generator, key
@@ -48,6 +51,7 @@ from unbounded.sources import Rows, Source, Words
 if TYPE_CHECKING:
     import pandas as pd
     from arviz import InferenceData
+    from xarray import DataTree
 
 LARGEST = 1e100
 _LEAST = {
@@ -82,7 +86,7 @@ class ChainEstimator(BaseEstimator):
     keep_assignments: bool = False
     checkpoint: str | os.PathLike[str] | None = None
     checkpoint_seconds: float = 20.0
-    random_state: int | np.random.RandomState | None = None
+    random_state: int | np.random.RandomState | np.random.Generator | None = None
     progress: bool = False
     callback: Callback | None = None
 
@@ -171,12 +175,14 @@ class ChainEstimator(BaseEstimator):
         def one(index: int, length: Length, watch: Watch) -> Chain:
             return self._run_chain(model, X, held, index, store.chain(index) if store else None, length, watch)
 
-        for length in lengths:
-            size = Size(self.n_chains, length.n_rounds, self._n_rows, self._choices.atoms, self._unit())
-            with told(size, self.progress, self.callback, Path(self.checkpoint) if self.checkpoint else None) as teller:
+        size = Size(self.n_chains, lengths[0].n_rounds, self._n_rows, self._choices.atoms, self._unit())
+        with told(size, self.progress, self.callback, Path(self.checkpoint) if self.checkpoint else None) as teller:
+            for length in lengths:
+                if teller is not None:
+                    teller.aim(length.n_rounds)
                 chains = run_all(one, length, self.n_chains, at_once, teller)
-            if _stopped(chains, self.n_chains, length) or length is lengths[-1] or agree(chains, length.n_draws):
-                break
+                if _stopped(chains, self.n_chains, length) or length is lengths[-1] or agree(chains, length.n_draws):
+                    break
         return chains, length
 
     def _at_once(self, X: Any) -> int:
@@ -241,6 +247,7 @@ class ChainEstimator(BaseEstimator):
         if not any(chain.snapshots for chain in chains):
             raise KeyboardInterrupt("interrupted before the first snapshot; resume from the run directory.")
         self.exact_ = all(chain.exact for chain in chains)
+        self._kept = [sorted(chain.snapshots) for chain in chains]
         self._estimate(chains)
         self.posterior_ = export.to_dataset(chains)
         self.convergence_ = convergence.check(self.posterior_)
@@ -285,8 +292,17 @@ class ChainEstimator(BaseEstimator):
         check_is_fitted(self, "posterior_")
         return export.table(self.posterior_, self.convergence_)
 
-    def to_arviz(self) -> InferenceData:
-        """The draws as an ArviZ InferenceData.
+    def to_arviz(
+        self,
+        X: Rows | None = None,
+        posterior_predictive: bool = False,
+        random_state: int | np.random.RandomState | np.random.Generator | None = None,
+    ) -> InferenceData | DataTree:
+        """The draws for ArviZ: an InferenceData, or a DataTree where ArviZ 1.x is installed.
+
+        X: the rows of the fit, whose log likelihood under each draw that was kept whole is added (for `az.loo`; more
+        of them with `n_snapshots`). posterior_predictive: as many new rows from each of those draws (`az.plot_ppc`).
+        Given either, the other groups have the same draws only.
 
         Examples
         --------
@@ -294,7 +310,27 @@ class ChainEstimator(BaseEstimator):
         50
         """
         check_is_fitted(self, "posterior_")
-        return export.to_arviz(self.posterior_)
+        if X is None and not posterior_predictive:
+            return inference_data(self.posterior_)
+        data: Any = None if X is None else self._check_new(X)
+        if data is not None and data.shape[0] != self._n_rows:
+            raise ValueError(f"X has {data.shape[0]} rows, but the fit had {self._n_rows}; give those of the fit.")
+        rng, _ = self._sampling(1, random_state)
+        which, likelihood, predictive = range(len(self._snapshots)), None, None
+        if data is not None:
+            likelihood = np.stack([self._log_likelihood(s, data, rng) for s in which])
+        if posterior_predictive:
+            predictive = np.stack([self._new_rows(s, self._n_rows, rng) for s in which])
+        observed = data[:] if isinstance(data, Source) else data.toarray() if is_csr(data) else data
+        return inference_data(self.posterior_, Whole(self._kept, likelihood, predictive, observed))
+
+    def _log_likelihood(self, s: int, X: Any, rng: np.random.Generator) -> Array:
+        """Of the rows under a whole draw, their assignments summed out."""
+        raise ValueError(f"{type(self).__name__} has no log likelihood of single rows; leave X out.")
+
+    def _new_rows(self, s: int, n: int, rng: np.random.Generator) -> Array:
+        """From the predictive distribution of a whole draw."""
+        raise ValueError(f"{type(self).__name__} has no rows to sample; leave posterior_predictive out.")
 
     def report(
         self,
@@ -322,14 +358,14 @@ class ChainEstimator(BaseEstimator):
         return page.report(self.checkpoint, path, X, words, shape, **loss)
 
     def _sampling(
-        self, n_samples: int, random_state: int | np.random.RandomState | None
+        self, n_samples: int, random_state: int | np.random.RandomState | np.random.Generator | None
     ) -> tuple[np.random.Generator, Array]:
         """A generator, and which snapshot each of n new rows comes from."""
         check_is_fitted(self, "posterior_")
         if n_samples < 1:
             raise ValueError(f"n_samples must be at least 1, got {n_samples}.")
         chosen = self.random_state if random_state is None else random_state
-        rng = generator(int(check_random_state(chosen).randint(2**31 - 1)), "sample")
+        rng = generator(_drawn_seed(chosen), "sample")
         return rng, rng.integers(len(self._snapshots), size=n_samples)
 
     # ---- checks
@@ -340,6 +376,7 @@ class ChainEstimator(BaseEstimator):
     def _check_array(self, X: Any, reset: bool) -> Any:
         if isinstance(X, Source):
             return self._check_source(X, reset, least=2 if reset else 1)
+        X = self._encoded(X, reset)
         X = validate_data(
             self, X, reset=reset, accept_sparse="csr" if self._sparse_ok() else False, dtype=[np.float64, np.float32],
             order="C", ensure_all_finite="allow-nan", ensure_min_samples=2 if reset else 1,
@@ -348,6 +385,24 @@ class ChainEstimator(BaseEstimator):
             X = checked_csr(X)
             X = X.copy() if not X.has_canonical_format else X
             X.sum_duplicates()
+        return X
+
+    def _encoded(self, X: Any, reset: bool) -> Any:
+        """Words become codes in columns of the categorical likelihood; elsewhere they are refused."""
+        if reset and hasattr(self, "categories_"):  # of an earlier fit
+            del self.categories_
+        words = has_words(X)
+        if not words:
+            return X
+        names = [str(name) for name in X.columns] if hasattr(X, "columns") else None
+        able = _categorical_columns(resolve_likelihood(self._chosen_likelihood(), self._choices.likelihoods), names)
+        wrong = [j for j in words if able is not None and j not in able]
+        if wrong:
+            name = str(wrong[0]) if names is None else repr(names[wrong[0]])
+            raise ValueError(f"column {name} holds words; give it to Categorical, encode it, or drop it.")
+        X, found = encoded(X, words, None if reset else getattr(self, "categories_", {}))
+        if reset:
+            self.categories_: Categories = found
         return X
 
     def _check_source(self, X: Source, reset: bool, least: int) -> Source:
@@ -379,7 +434,11 @@ class ChainEstimator(BaseEstimator):
             raise ValueError("the rows have infinite values; NaN stands for a missing one.")
         if reach > LARGEST:
             raise ValueError(f"values beyond {LARGEST:g} in size overflow; rescale the columns.")
-        bound = resolve_likelihood(self._chosen_likelihood(), self._choices.likelihoods).bind(columns)
+        likelihood = resolve_likelihood(self._chosen_likelihood(), self._choices.likelihoods)
+        if isinstance(likelihood, Product):
+            names = getattr(self, "feature_names_in_", None)
+            likelihood = likelihood.with_names(None if names is None else names.tolist())
+        bound = likelihood.bind(columns)
         if not isinstance(bound, self._choices.bound):
             names = ", ".join(member.name for member in self._choices.likelihoods)
             raise ValueError(f"{type(self).__name__} takes a likelihood such as {names}, got {self.likelihood!r}.")
@@ -402,7 +461,7 @@ class ChainEstimator(BaseEstimator):
             value = getattr(self, name)
             if name == "n_draws" and value == AUTO:
                 continue
-            if not isinstance(value, int | np.integer) or value < low:
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < low:
                 or_auto = f" or {AUTO!r}" if name == "n_draws" else ""
                 raise ValueError(f"{name} must be an integer of at least {low}{or_auto}, got {value!r}.")
         self._check_shards(n_rows)
@@ -450,7 +509,7 @@ class ChainEstimator(BaseEstimator):
         store = None if self.checkpoint is None else RunStore(self.checkpoint)
         if store and store.exists() and "seed" in store.config():
             return int(store.config()["seed"])
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
+        return _drawn_seed(self.random_state)
 
     def _open_store(self, store: RunStore, X: Any, held: Any, model: Model[Any]) -> RunStore:
         config = self._config(X, held, model.seed)
@@ -514,6 +573,23 @@ class ChainEstimator(BaseEstimator):
 
 def _stopped(chains: Sequence[Chain], n_chains: int, length: Length) -> bool:
     return len(chains) < n_chains or any(len(chain.draws) < length.n_draws for chain in chains)
+
+
+def _categorical_columns(likelihood: Any, names: Sequence[str] | None) -> set[int] | None:
+    """Those that may hold words; None: all of them."""
+    if isinstance(likelihood, Categorical):
+        return None
+    if not isinstance(likelihood, Product):
+        return set()
+    placed = likelihood.with_names(names)
+    return {int(c) for part, group in placed.parts if isinstance(resolve_likelihood(part), Categorical) for c in group}
+
+
+def _drawn_seed(state: Any) -> int:
+    """A seed from whatever scikit-learn and NumPy call a source of random numbers."""
+    if isinstance(state, np.random.Generator):
+        return int(state.integers(2**31 - 1))
+    return int(check_random_state(state).randint(2**31 - 1))
 
 
 def _plain(value: Any) -> Any:

@@ -255,6 +255,14 @@ def test_the_logger_of_the_standard_library(caplog, capsys):
     assert not caplog.records
 
 
+def test_chains_that_go_on_until_they_agree_end_once(caplog, monkeypatch):
+    monkeypatch.setattr("unbounded.chain.several.FIRST", 3)
+    with caplog.at_level(logging.INFO, "unbounded"):
+        ub.DirichletProcessMixture(**BRIEF | {"n_draws": "auto", "max_draws": 6}).fit(X)
+    said = [record.getMessage() for record in caplog.records if record.name == "unbounded"]
+    assert [line.split(",")[:2] for line in said if line.startswith("done")] == [["done", " round 18/18"]]
+
+
 def test_a_run_directory_says_where_its_fit_is(tmp_path):
     ub.DirichletProcessMixture(**BRIEF, checkpoint=tmp_path / "run").fit(X)
     said = json.loads((tmp_path / "run" / "progress.json").read_text())

@@ -116,6 +116,11 @@ def test_before_the_first_draw_and_after_a_death(tmp_path, monkeypatch):
     (store.chain(0).path / "trace.jsonl").write_text("nonsense\n")
     with served(tmp_path) as server:
         assert "is damaged" in ask(server, "/now")[2]  # a sentence, not a crash
+    (store.chain(0).path / "trace.jsonl").unlink()
+    (tmp_path / FILE).write_text(json.dumps(said | {"done": "<many>"}))
+    with served(tmp_path) as server:
+        assert "The run directory is damaged" in ask(server, "/now")[2]
+        assert "<many>" not in ask(server, "/now")[2]
 
 
 def test_one_sentence_where_there_is_nothing_to_watch(tmp_path, run):

@@ -1,4 +1,4 @@
-"""Draws as xarray and ArviZ objects, and a table of diagnostics."""
+"""Draws as an xarray object, and a table of diagnostics."""
 
 from __future__ import annotations
 
@@ -46,13 +46,6 @@ def _stack(chains: Sequence[Sequence[Array]]) -> Array:
                 whole[c, d] = 0
             whole[c, d][used] = draw
     return whole
-
-
-def to_arviz(posterior: xr.Dataset) -> Any:
-    """The same draws as an ArviZ InferenceData; assignments stay out, since labels mean nothing between draws."""
-    import arviz as az
-
-    return az.InferenceData(posterior=_scalars(posterior))
 
 
 def table(posterior: xr.Dataset, found: Check | None = None) -> pd.DataFrame:

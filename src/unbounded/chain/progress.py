@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 Report = Callable[[int, Mapping[str, float]], bool]  # (rounds done, scalars of the last draw) -> whether to stop
@@ -97,6 +97,11 @@ class Teller:
         self._scalars: Mapping[str, float] = {}
         self._compiling: str | None = None
         self._compiling_since = self._began
+
+    def aim(self, n_rounds: int) -> None:
+        """Chains are to have so many rounds each, perhaps more than was thought."""
+        with self._lock:
+            self._size = replace(self._size, n_rounds=n_rounds)
 
     def starting(self, chain: int, done: int = 0, total: int = 0) -> None:
         """A chain makes its first state, and has done so much of it."""

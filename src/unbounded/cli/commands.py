@@ -64,7 +64,7 @@ def _plainly(command: Callable[..., None]) -> Callable[..., None]:
     def wrapper(*args: Any, **kwargs: Any) -> None:
         try:
             command(*args, **kwargs)
-        except (ValueError, TypeError, OSError, RunError, EngineError) as error:
+        except (ValueError, TypeError, OSError, ImportError, RunError, EngineError) as error:
             print(f"error: {str(error).strip().splitlines()[0]}", file=sys.stderr)
             raise typer.Exit(2) from None
         except KeyboardInterrupt as stop:
@@ -153,7 +153,7 @@ def _starts(text: str | None) -> Any:
     """--init: a name or a number, or one for each chain in turn."""
     if text is None:
         return None
-    each = [int(word) if word.isdecimal() else word for word in text.split(",")]
+    each = [int(word) if word.removeprefix("-").isdecimal() else word for word in text.split(",")]
     return tuple(each) if len(each) > 1 else each[0]
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -95,16 +98,45 @@ def _from_object(what: Any) -> Any:
 
 
 def _load_frame(path: Path) -> Any:
-    import pandas as pd
-
     try:
-        frame = pd.read_csv(path, header=csv_header(path)) if path.suffix == ".csv" else _columnar(path)
+        frame = _read_csv(path) if path.suffix == ".csv" else _columnar(path)
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not UTF-8; convert it (iconv -t utf-8).") from None
+    except _Ragged as error:
+        raise ValueError(f"{path} {error}") from None
     except ImportError:
         raise ValueError(f'reading {path.suffix} needs pyarrow: pip install "unbounded[parquet]".') from None
     except Exception as error:
         raise ValueError(f"{path} cannot be read as a table: {error}.") from error
     check_numeric(frame, path)
     return frame
+
+
+class _Ragged(Exception):
+    """Lines of a table that are not of one length."""
+
+
+def _read_csv(path: Path) -> Any:
+    """A line that is too long is an error of pandas; one that is too short would be missing values."""
+    import pandas as pd
+
+    try:
+        frame = pd.read_csv(path, header=csv_header(path))
+    except pd.errors.ParserError as error:
+        _check_lengths(path)
+        raise ValueError(str(error)) from None
+    if len(frame.columns) and frame.iloc[:, -1].isna().any():
+        _check_lengths(path)
+    return frame
+
+
+def _check_lengths(path: Path) -> None:
+    with path.open(newline="", encoding="utf-8") as file:
+        lines = csv.reader(file)
+        width = len(next(lines, []))
+        for line in lines:
+            if line and len(line) != width:
+                raise _Ragged(f"has {len(line)} values in line {lines.line_num} and {width} in the first; mend it.")
 
 
 def _columnar(path: Path) -> Any:
@@ -123,6 +155,8 @@ def _columnar(path: Path) -> Any:
 def _load_csr(path: Path) -> Any:
     try:
         return read_csr(path)
+    except (zipfile.BadZipFile, zlib.error, EOFError):
+        raise ValueError(f"{path} is not a whole .npz file: it is damaged, or was cut short; make it again.") from None
     except (KeyError, ValueError, OSError) as error:
         raise ValueError(f"{path} is not a CSR matrix as scipy.sparse.save_npz writes it: {error}.") from error
 

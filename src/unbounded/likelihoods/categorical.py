@@ -26,6 +26,8 @@ MOST_LEVELS = 1_000_000
 class Categorical:
     """Columns of codes 0, 1, 2, ...: x_d ~ Categorical(p), p ~ Dirichlet(concentration / levels, ...).
 
+    Strings and categories of pandas are given codes by the estimator, which keeps what they stand for (`categories_`).
+
     concentration: total over a column's levels; default the number of levels (the uniform Dirichlet).
     levels: number of levels per column, when the data may lack some; default the highest code plus one.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -15,9 +15,10 @@ from unbounded.likelihoods.base import Bound, Parameters
 
 @dataclass(frozen=True)
 class Product:
-    """A likelihood for each group of columns: Product((Gaussian(), [0, 1]), (Bernoulli(), [2]), ...).
+    """A likelihood for each group of columns: Product((Gaussian(), [0, 1]), ("categorical", ["colour"]), ...).
 
-    parts: pairs of a likelihood (or its name) and the positions of its columns; each column belongs to one pair.
+    parts: pairs of a likelihood (or its name) and the positions or names of its columns; each column belongs to one
+    pair. Names are those of a DataFrame.
 
     Examples
     --------
@@ -26,26 +27,49 @@ class Product:
     >>> model = ub.DirichletProcessMixture(mixed)
     """
 
-    parts: tuple[tuple[Any, tuple[int, ...]], ...]
+    parts: tuple[tuple[Any, tuple[int | str, ...]], ...]
 
     name: ClassVar[str] = "product"
 
-    def __init__(self, *parts: tuple[Any, Iterable[int]]):
-        object.__setattr__(self, "parts", tuple((lik, tuple(int(c) for c in cols)) for lik, cols in parts))
+    def __init__(self, *parts: tuple[Any, Iterable[int | str]]):
+        object.__setattr__(self, "parts", tuple((lik, tuple(map(_column, cols))) for lik, cols in parts))
+
+    def with_names(self, names: Sequence[str] | None) -> Product:
+        """The same with columns by their positions, given the names of all columns, if they have any."""
+        by_name = [c for _, group in self.parts for c in group if isinstance(c, str)]
+        if not by_name:
+            return self
+        if names is None:
+            raise ValueError(
+                f"Product: column {by_name[0]!r} is given by name, but the rows have none; use a DataFrame."
+            )
+        places = {name: d for d, name in enumerate(names)}
+        unknown = [c for c in by_name if c not in places]
+        if unknown:
+            raise ValueError(
+                f"Product: there is no column {unknown[0]!r}; the rows have {', '.join(map(repr, names))}."
+            )
+        parts = [(lik, [places[c] if isinstance(c, str) else c for c in group]) for lik, group in self.parts]
+        return Product(*parts)
 
     def bind(self, columns: Columns) -> BoundProduct:
         from unbounded.likelihoods import resolve
 
         if columns.sparse:
             raise ValueError("Product: sparse input has only one likelihood, the multinomial.")
-        used = sorted(c for _, group in self.parts for c in group)
+        placed = self.with_names(None)
+        used = sorted(int(c) for _, group in placed.parts for c in group)
         if used != list(range(columns.size)):
             raise ValueError(
                 f"Product: every one of the {columns.size} columns must belong to exactly one part, got {used}."
             )
         return BoundProduct(
-            columns, tuple(resolve(lik).bind(columns.take(np.array(group))) for lik, group in self.parts)
+            columns, tuple(resolve(lik).bind(columns.take(np.array(group))) for lik, group in placed.parts)
         )
+
+
+def _column(place: int | str) -> int | str:
+    return str(place) if isinstance(place, str) else int(place)
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ def test_scikit_learn_agrees(estimator, check):
     check(estimator)
 
 
-# Kernels are compiled anew for float32 rows and for read-only models: once is enough.
+# Kernels are compiled anew for float32 rows and for read-only models: in quick tests once, for the model above.
 COMPILES = ("check_estimators_dtypes", "check_estimators_pickle(readonly_memmap=True)")
 COUNTING = [GammaPoissonFeatures(n_shards=1, **BRIEF), BetaNegativeBinomialFeatures(n_shards=1, **BRIEF)]
 
@@ -56,7 +56,11 @@ COUNTING = [GammaPoissonFeatures(n_shards=1, **BRIEF), BetaNegativeBinomialFeatu
 @pytest.mark.usefixtures("short_pilots")
 @pytest.mark.parametrize(
     ("estimator", "check"),
-    [pair for model in COUNTING for pair in estimator_checks_generator(model) if _check_name(pair[1]) not in COMPILES],
+    [
+        pytest.param(*pair, marks=[pytest.mark.long] if _check_name(pair[1]) in COMPILES else [])
+        for model in COUNTING
+        for pair in estimator_checks_generator(model)
+    ],
     ids=lambda value: type(value).__name__ if hasattr(value, "fit") else _check_name(value),
 )
 def test_scikit_learn_agrees_with_counts(estimator, check):

@@ -189,7 +189,9 @@ class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChainE
         value: Array = total - np.log(len(self._snapshots))
         return value
 
-    def sample(self, n_samples: int = 1, random_state: int | np.random.RandomState | None = None) -> Array:
+    def sample(
+        self, n_samples: int = 1, random_state: int | np.random.RandomState | np.random.Generator | None = None
+    ) -> Array:
         """New rows from the posterior predictive distribution.
 
         Examples
@@ -201,8 +203,17 @@ class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChainE
         rows = np.empty((n_samples, self.n_features_in_))
         for s in np.unique(which):
             where = np.flatnonzero(which == s)
-            rows[where] = feature_predictive.simulate(self._draw(int(s)), len(where), rng)
+            rows[where] = self._new_rows(int(s), len(where), rng)
         return rows
+
+    def _new_rows(self, s: int, n: int, rng: np.random.Generator) -> Array:
+        return feature_predictive.simulate(self._draw(s), n, rng)
+
+    def _log_likelihood(self, s: int, X: Any, rng: np.random.Generator) -> Array:
+        draw = self._draw(s)
+        return np.concatenate(
+            [feature_predictive.log_density(draw, X[rows], rows.start) for rows in row_blocks(X, _BLOCK)]
+        )
 
     # ---- helpers
 

@@ -55,6 +55,8 @@ def check(init: Any, n_rows: int, binary: bool) -> None:
             raise ValueError(f"init must be one of {NAMES} or a matrix Z, got {init!r}.")
         return
     Z = np.asarray(init)
+    if Z.ndim == 0:
+        raise ValueError(f"init must be one of {NAMES} or a matrix Z, got {init!r}.")
     if Z.ndim != 2 or len(Z) != n_rows or not (np.issubdtype(Z.dtype, np.integer) or Z.dtype == bool):
         raise ValueError(f"init must be a matrix of integers with {n_rows} rows, got {Z.dtype} of shape {Z.shape}.")
     if (Z < 0).any() or (binary and (Z > 1).any()):

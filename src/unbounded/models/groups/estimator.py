@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.special import logsumexp
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from unbounded import likelihoods
@@ -79,6 +79,9 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         the starts of chains in turn: chains that agree although they come from both sides have mixed.
     jumps : bool or Jumps, default True
         Moves of whole topics in the hybrid sampler: how much of them is tried, and how often (docs/jumps.md).
+    tokenizer : function of a string, CountVectorizer or None
+        What makes words of documents that are strings. A function returns a list of words; a vectorizer, such as
+        `CountVectorizer(stop_words="english")`, counts them. None: all words of two letters or more, in lower case.
 
     All others are those of `DirichletProcessMixture`.
 
@@ -100,7 +103,9 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
     uncertainty_ : array of shape (n_rows,)
         For each of them the expected share of wrong company, as for mixtures.
     vocabulary_ : list of str
-        When documents were lists of words.
+        The words of the columns, when documents were strings, lists of words or a DataFrame.
+    vectorizer_ : CountVectorizer
+        The one that was given, fitted.
     n_empty_ : int
         Documents without words; they are kept, with the proportions of a new document.
 
@@ -122,6 +127,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
     form: str = "direct"
     init: str | int | ArrayLike | tuple[Any, ...] = ("grown", "few")
     jumps: bool | Jumps = True
+    tokenizer: Callable[[str], Sequence[str]] | BaseEstimator | None = None
 
     _choices: ClassVar[Choices] = CHOICES
 
@@ -147,7 +153,8 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
     ) -> Self:
         """Sample the posterior of topics.
 
-        X: documents as counts of words (CSR, array or a source) or as lists of words; or, with `groups`, rows and the
+        X: documents as counts of words (CSR, array, source, or a DataFrame whose columns are words), as lists of words,
+        or as strings; or, with `groups`, rows and the
         group of each of them, those of a source sorted by group. holdout: documents, or a pair (rows, groups), that are
         kept out: of each group one half is seen and the mean log probability of the other half is recorded with every
         draw.
@@ -339,6 +346,8 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         3
         """
         check_is_fitted(self, "components_")
+        if isinstance(n_words, bool) or not isinstance(n_words, int | np.integer) or n_words < 1:
+            raise ValueError(f"n_words must be a whole number of at least 1, got {n_words!r}.")
         words = getattr(self, "vocabulary_", None) if vocabulary is None else list(vocabulary)
         if words is None:
             words = [str(w) for w in range(self.components_.shape[1])]
@@ -379,6 +388,13 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         return GroupedRows(Words(X, sizes), sizes, slice(None))
 
     def _read_documents(self, X: Any, reset: bool) -> GroupedRows:
+        if reset:
+            for name in ("vocabulary_", "vectorizer_"):  # of an earlier fit
+                self.__dict__.pop(name, None)
+        if reading.are_texts(X):
+            X = self._tokenized(X, reset)
+        if reset and hasattr(X, "columns"):
+            self.vocabulary_ = [str(word) for word in X.columns]
         if reading.are_words(X):
             if reset:
                 self.vocabulary_ = sorted({word for document in X for word in document})
@@ -398,6 +414,20 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         if reset:
             self._likelihood, self.n_empty_ = bound, int((data.sizes == 0).sum())
         return data
+
+    def _tokenized(self, X: Any, reset: bool) -> Any:
+        """Texts as lists of words, or as the counts of the vectorizer that was given."""
+        tokenizer: Any = reading.plain_words if self.tokenizer is None else self.tokenizer
+        if hasattr(tokenizer, "fit_transform"):
+            if not reset:
+                return self.vectorizer_.transform(X)
+            self.vectorizer_: Any = clone(tokenizer)
+            counts = self.vectorizer_.fit_transform(X)
+            self.vocabulary_ = self.vectorizer_.get_feature_names_out().tolist()
+            return counts
+        if not callable(tokenizer):
+            raise ValueError(f"tokenizer must be a function, a CountVectorizer or None, got {tokenizer!r}.")
+        return [list(tokenizer(text)) for text in X]
 
     # ---- checks
 

@@ -57,7 +57,11 @@ def _vocabulary(command: Command, n_words: int | None = None) -> list[str] | Non
     path = command.own.get("vocabulary")
     if not path:
         return None
-    words = Path(path).read_text().splitlines()
+    try:
+        words = Path(path).read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise ValueError(f"--vocabulary {path} is not UTF-8 in line {line}; convert it (iconv -t utf-8).") from None
     if n_words is not None and len(words) != n_words:
         raise ValueError(f"--vocabulary has {len(words)} words, the documents have {n_words} columns.")
     return words
@@ -66,7 +70,7 @@ def _vocabulary(command: Command, n_words: int | None = None) -> list[str] | Non
 def _at_hand(command: Command) -> dict[str, Any]:
     try:
         return {"vocabulary": _vocabulary(command)}
-    except OSError:
+    except (OSError, ValueError):
         return {}
 
 

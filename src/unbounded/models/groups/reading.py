@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -45,11 +46,42 @@ def sorted_by_group(X: Any, groups: Array) -> GroupedRows:
     return GroupedRows(X[order], sizes, order)
 
 
+_WORD = re.compile(r"(?u)\b\w\w+\b")  # as scikit-learn's CountVectorizer has it
+
+
+def are_texts(X: Any) -> bool:
+    """Whether these are documents as strings: a list, a column of a table, an array."""
+    if isinstance(X, str):
+        raise ValueError("the documents are one string; give a list with a string for each document.")
+    if not isinstance(X, list | tuple) and not (getattr(X, "ndim", 0) == 1 and hasattr(X, "dtype")):
+        return False
+    documents = list(X)
+    strings = [isinstance(document, str) for document in documents]
+    if any(strings) and not all(strings):
+        raise ValueError(
+            f"document {strings.index(not strings[0])} is not like the first: give strings, or lists of words."
+        )
+    return bool(documents) and all(strings)
+
+
+def plain_words(text: str) -> list[str]:
+    """The words of a text of two letters or more, in lower case."""
+    return _WORD.findall(text.lower())
+
+
 def are_words(X: Any) -> bool:
     """Whether these are documents as lists of words."""
     if not isinstance(X, list | tuple) or not all(isinstance(document, list | tuple) for document in X):
         return False
-    return any(isinstance(word, str) for document in X for word in document[:1])
+    if not any(isinstance(word, str) for document in X for word in document):
+        return False
+    for d, document in enumerate(X):
+        for word in document:
+            if not isinstance(word, str):
+                raise ValueError(
+                    f"document {d} has the word {word!r}, which is not a string; give all words as strings."
+                )
+    return True
 
 
 def count_words(documents: Sequence[Sequence[str]], vocabulary: Sequence[str]) -> sparse.csr_matrix:

@@ -60,6 +60,8 @@ def check(init: Any, n_rows: int) -> None:
     elif isinstance(init, int | np.integer):
         if isinstance(init, bool) or init < 1:
             raise ValueError(f"init must be at least one topic, got {init}.")
+    elif np.ndim(init) == 0:
+        raise ValueError(f"init must be one of {NAMES}, a number of topics or an array of labels, got {init!r}.")
     else:
         start.check(init, n_rows)
 

@@ -33,6 +33,7 @@ from unbounded.rows import fingerprint, row_blocks
 from unbounded.sources import Rows
 
 _BLOCK = 16384
+_MOST_PAIRED = 10_000  # rows of which all pairs are compared
 
 CHOICES = Choices(
     atoms="clusters",
@@ -160,7 +161,9 @@ class MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
         ]
         return logsumexp(logs, axis=0) - np.log(len(logs))
 
-    def sample(self, n_samples: int = 1, random_state: int | np.random.RandomState | None = None) -> Array:
+    def sample(
+        self, n_samples: int = 1, random_state: int | np.random.RandomState | np.random.Generator | None = None
+    ) -> Array:
         """New rows from the posterior predictive distribution.
 
         Examples
@@ -171,13 +174,35 @@ class MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
         rng, which = self._sampling(n_samples, random_state)
         rows = np.empty((n_samples, self.n_features_in_))
         for s in np.unique(which):
-            snap = self._snapshots[s]
-            counts, statistics = with_new(snap["counts"].astype(float), snap["statistics"])
-            weights = np.exp(self._prior.log_predictive(PartitionHyper(*snap["hyper"]), counts[:-1]))
             where = np.flatnonzero(which == s)
-            atoms = rng.choice(len(counts), size=len(where), p=weights / weights.sum())
-            rows[where] = self._likelihood.simulate(self._likelihood.draw(counts, statistics, rng), atoms, rng)
+            rows[where] = self._new_rows(int(s), len(where), rng)
         return rows
+
+    def _new_rows(self, s: int, n: int, rng: np.random.Generator) -> Array:
+        snap = self._snapshots[s]
+        counts, statistics = with_new(snap["counts"].astype(float), snap["statistics"])
+        weights = np.exp(self._prior.log_predictive(PartitionHyper(*snap["hyper"]), counts[:-1]))
+        atoms = rng.choice(len(counts), size=n, p=weights / weights.sum())
+        return self._likelihood.simulate(self._likelihood.draw(counts, statistics, rng), atoms, rng)
+
+    def _log_likelihood(self, s: int, X: Any, rng: np.random.Generator) -> Array:
+        """Given weights and parameters of a draw's atoms, which are drawn for the purpose; what lies outside of them
+        has the density of a new atom, whose parameters are integrated out."""
+        if self._likelihood.imputed.size and np.isnan(X[:]).any():
+            raise ValueError("the log likelihood of rows with missing values is not at hand; leave X out.")
+        snap, hyper = self._snapshots[s], PartitionHyper(*self._snapshots[s]["hyper"])
+        counts = snap["counts"].astype(float)
+        mass = rng.standard_gamma(np.append(counts - hyper.sigma, hyper.alpha + hyper.sigma * len(counts)))
+        log_weights = np.log(np.maximum(mass, 1e-300) / mass.sum())
+        bias, slopes = self._likelihood.natural(self._likelihood.draw(counts, snap["statistics"], rng))
+        empty = with_new(counts, snap["statistics"])
+        out = []
+        for rows in row_blocks(X, _BLOCK):
+            known = self._likelihood.terms(X[rows]) @ slopes.T + bias
+            new = log_predictive(self._likelihood, empty[0][-1:], empty[1][-1:], X[rows])
+            logs = np.concatenate([known, new.T], axis=1) + log_weights
+            out.append(logsumexp(logs, axis=1) + self._likelihood.log_base(X[rows]))
+        return np.concatenate(out)
 
     def similarity(self, rows: ArrayLike | None = None) -> Array:
         """Posterior probability that two rows share a cluster, for the chosen rows (default the first 1,000).
@@ -192,6 +217,16 @@ class MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
         check_is_fitted(self, "posterior_")
         rows = np.arange(min(1000, self._n_rows)) if rows is None else np.asarray(rows)
         return similarity(self._drawn(), rows)
+
+    @property
+    def coclustering_(self) -> Array:
+        """[n_rows, n_rows]: the posterior probability that two rows share a cluster. Of many rows: `similarity`."""
+        check_is_fitted(self, "posterior_")
+        if self._n_rows > _MOST_PAIRED:
+            raise ValueError(
+                f"coclustering_ of {self._n_rows:,} rows would be too large; similarity(rows) gives that of some."
+            )
+        return self.similarity(np.arange(self._n_rows))
 
     @property
     def uncertainty_(self) -> Array:
@@ -310,6 +345,10 @@ class DirichletProcessMixture(MixtureEstimator):
     uncertainty_ : array of shape (n_rows,)
         For each row the expected share of wrong company: of all rows that are with it in `labels_` or in a draw, those
         that are not in both.
+    categories_ : dict
+        Where columns held strings or categories of pandas: by column, what the codes 0, 1, 2, ... stand for.
+    coclustering_ : array of shape (n_rows, n_rows)
+        The probability that two rows share a cluster, of up to 10,000 rows; of some of more rows, `similarity`.
     convergence_ : Check
         Whether the chains have run long enough (docs/convergence.md): `passed`, and `message` in words.
     posterior_ : xarray.Dataset

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from unbounded.arrays import Array, is_sparse
+from unbounded.categories import encoded, has_words
 from unbounded.contracts import Shown, WholeDraws
 from unbounded.models.labelled import partition
 from unbounded.models.labelled.losses import DEFAULT, Loss, similarity, uncertainty
@@ -156,7 +157,8 @@ def _as_fitted(X: Any) -> Any:
     """Rows of any table in the form whose fingerprint a fit takes."""
     if isinstance(X, Source):
         return X
-    rows = np.asarray(X)
+    words = has_words(X)
+    rows = np.asarray(encoded(X, words)[0] if words else X)
     return np.ascontiguousarray(rows, np.float32 if rows.dtype == np.float32 else np.float64)
 
 

@@ -54,6 +54,8 @@ def check(init: Any, n_rows: int) -> None:
             raise ValueError(f"init must be one of {NAMES} or an array of labels, got {init!r}.")
         return
     labels = np.asarray(init)
+    if labels.ndim == 0:
+        raise ValueError(f"init must be one of {NAMES} or an array of labels, got {init!r}.")
     if labels.shape != (n_rows,) or not np.issubdtype(labels.dtype, np.integer):
         raise ValueError(f"init labels must be {n_rows} integers, got {labels.dtype} of shape {labels.shape}.")
 

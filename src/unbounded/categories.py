@@ -1,0 +1,75 @@
+"""Columns of words as columns of codes: categories of pandas, strings, and whatever else is no number."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+
+from unbounded.arrays import Array
+
+Categories = dict[int, Array]  # by column: its categories, in the order of their codes
+
+
+def has_words(X: Any) -> list[int]:
+    """Columns that hold something else than numbers; of arrays, only those of strings or objects are looked at."""
+    if hasattr(X, "dtypes") and hasattr(X, "columns"):
+        return [j for j, kind in enumerate(X.dtypes) if not _is_number(kind)]
+    if not isinstance(X, np.ndarray) or X.ndim != 2 or X.dtype.kind not in "OUS":
+        return []
+    return [j for j in range(X.shape[1]) if any(isinstance(value, str | bytes) for value in X[:, j].tolist())]
+
+
+def _is_number(kind: Any) -> bool:
+    if not isinstance(kind, np.dtype):  # an extension of pandas
+        return bool(getattr(kind, "_is_numeric", False) or getattr(kind, "_is_boolean", False))
+    return kind.kind in "fiubc"
+
+
+def encoded(X: Any, columns: Collection[int], known: Mapping[int, Array] | None = None) -> tuple[Any, Categories]:
+    """The table with these columns as codes 0, 1, 2, ..., and what they stand for; a missing value is NaN.
+
+    Categories are those that occur: of pandas in their own order, of anything else sorted. known: those of a fit,
+    which new rows must keep to.
+    """
+    frame = hasattr(X, "columns")
+    out: Any = X.copy() if frame else np.array(X, dtype=object)
+    categories: Categories = {}
+    for j in columns:
+        name = repr(X.columns[j]) if frame else str(j)
+        values = X.iloc[:, j] if frame else X[:, j]
+        own = None if known is None else known.get(j)
+        categories[j], codes = _codes(values, own, name)
+        if frame:
+            out = out.drop(columns=X.columns[j])
+            out.insert(j, X.columns[j], codes)
+        else:
+            out[:, j] = codes
+    return (out if frame else out.astype(float)), categories
+
+
+def _codes(values: Any, known: Array | None, name: str) -> tuple[Array, Array]:
+    import pandas as pd
+
+    missing = np.asarray(pd.isna(values))
+    there = np.asarray(values, dtype=object)[~missing]
+    order = getattr(getattr(values, "dtype", None), "categories", None)
+    found = list(dict.fromkeys(there.tolist()))
+    if known is None:
+        if order is not None:
+            found = [category for category in order.tolist() if category in set(found)]
+        else:
+            try:
+                found = sorted(found)
+            except TypeError:
+                kinds = sorted({type(value).__name__ for value in found})
+                raise ValueError(f"column {name} mixes values of the types {' and '.join(kinds)}; use one.") from None
+        known = np.array(found, dtype=object)
+    place = {category: code for code, category in enumerate(known.tolist())}
+    new = [value for value in found if value not in place]
+    if new:
+        raise ValueError(f"column {name} has the category {new[0]!r}, which fit never saw.")
+    codes = np.full(len(missing), np.nan)
+    codes[~missing] = [place[value] for value in there.tolist()]
+    return known, codes

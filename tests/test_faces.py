@@ -1,0 +1,322 @@
+"""scikit-learn, pandas and ArviZ, as their users expect: names, words, generators, groups of draws, good sentences."""
+
+from __future__ import annotations
+
+import sys
+
+import arviz as az
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from scipy.special import logsumexp
+from scipy.stats import multivariate_normal
+from sklearn.feature_extraction.text import CountVectorizer
+from typer.testing import CliRunner
+
+import unbounded as ub
+from unbounded import Categorical, DirichletProcessMixture, Gaussian, HierarchicalDirichletProcess, Product
+from unbounded.cli.commands import app
+
+BRIEF = {"n_chains": 1, "n_warmup": 2, "n_draws": 4, "n_shards": 2, "random_state": 0}
+RNG = np.random.default_rng(0)
+SIDE = np.repeat([-4.0, 4.0], 40)
+X = SIDE[:, None] + RNG.normal(size=(80, 2))
+TABLE = pd.DataFrame({
+    "height": X[:, 0], "colour": pd.Categorical(np.where(SIDE < 0, "red", "blue"), ["red", "green", "blue"]),
+    "kind": np.where(SIDE < 0, "a", "b"), "weight": X[:, 1], "flag": (SIDE > 0).astype(int),
+})  # fmt: skip
+PARTS = ((Gaussian(), ["height", "weight"]), ("bernoulli", ["flag"]), ("categorical", ["colour", "kind"]))
+
+
+# ---- pandas
+
+
+def test_product_takes_names_of_columns():
+    by_name = DirichletProcessMixture(Product(*PARTS), **BRIEF).fit(TABLE)
+    coded = TABLE.assign(colour=(SIDE > 0).astype(float), kind=(SIDE > 0).astype(float))
+    by_place = DirichletProcessMixture(
+        Product((Gaussian(), [0, 3]), ("bernoulli", [4]), (Categorical(), [1, 2])), **BRIEF
+    ).fit(coded)
+    assert by_name.posterior_.identical(by_place.posterior_)
+    assert {j: list(found) for j, found in by_name.categories_.items()} == {1: ["red", "blue"], 2: ["a", "b"]}
+    np.testing.assert_array_equal(by_name.predict(TABLE), by_place.predict(coded))
+    for parts, message in (
+        (((Gaussian(), ["height", "wait"]),), "there is no column 'wait'; the rows have 'height', 'colour', 'kind'"),
+        (
+            ((Gaussian(), ["height"]), ("categorical", ["kind"])),
+            "every one of the 5 columns must belong to exactly one",
+        ),
+    ):
+        with pytest.raises(ValueError, match=message):
+            DirichletProcessMixture(Product(*parts), **BRIEF).fit(coded)
+    with pytest.raises(ValueError, match="'height' is given by name, but the rows have none; use a DataFrame"):
+        DirichletProcessMixture(Product(*PARTS), **BRIEF).fit(coded.to_numpy())
+
+
+@pytest.mark.parametrize("kind", ["frame", "array", "objects"])
+def test_categorical_takes_categories_and_strings(kind):
+    words = TABLE[["colour", "kind"]]
+    rows = {"frame": words, "array": words.to_numpy(str), "objects": words.to_numpy(object)}[kind]
+    model = DirichletProcessMixture("categorical", **BRIEF).fit(rows)
+    codes = np.column_stack([(SIDE > 0) if kind == "frame" else (SIDE < 0), SIDE > 0]).astype(float)
+    assert model.posterior_.identical(DirichletProcessMixture("categorical", **BRIEF).fit(codes).posterior_)
+    np.testing.assert_array_equal(model.score_samples(rows[:5]), model.score_samples(rows)[:5])
+
+
+def test_missing_and_unknown_categories():
+    holes = TABLE[["colour", "kind"]].copy()
+    holes.loc[3, "colour"], holes.loc[5, "kind"] = None, None
+    model = DirichletProcessMixture("categorical", **BRIEF).fit(holes)
+    assert np.isfinite(model.score_samples(holes)).all()
+    for column, other in (("colour", "green"), ("kind", "c")):
+        with pytest.raises(ValueError, match=f"column '{column}' has the category '{other}', which fit never saw"):
+            model.predict(holes.assign(**{column: other}))
+    with pytest.raises(ValueError, match="column 'kind' mixes values of the types int and str; use one"):
+        DirichletProcessMixture("categorical", **BRIEF).fit(holes.assign(kind=["a", 1] * 40))
+    with pytest.raises(ValueError, match="column 'colour' holds words; give it to Categorical, encode it, or drop it"):
+        DirichletProcessMixture(**BRIEF).fit(TABLE)
+
+
+def test_a_report_of_a_table_with_words(tmp_path):
+    model = DirichletProcessMixture(Product(*PARTS), **BRIEF, checkpoint=tmp_path / "run").fit(TABLE)
+    page = model.report(tmp_path / "page.html", TABLE).read_text()
+    assert "80 of 80 rows" in page
+    assert "colour = " in page
+
+
+# ---- words
+
+
+DOCUMENTS = ["The cat sat on the mat", "A cat and a dog", "Stocks fell, stocks rose", "the market of stocks"] * 5
+
+
+def test_documents_as_strings():
+    model = HierarchicalDirichletProcess(**BRIEF).fit(DOCUMENTS)
+    assert model.vocabulary_ == sorted(model.vocabulary_)
+    assert {"cat", "stocks", "the"} <= set(model.vocabulary_)
+    assert "a" not in model.vocabulary_  # one letter
+    lists = [document.lower().replace(",", "").split() for document in DOCUMENTS]
+    same = HierarchicalDirichletProcess(**BRIEF).fit([[w for w in words if len(w) > 1] for words in lists])
+    assert model.posterior_.identical(same.posterior_)
+    np.testing.assert_array_equal(model.transform(pd.Series(DOCUMENTS[:3])), model.transform(np.array(DOCUMENTS[:3])))
+
+
+def test_a_tokenizer_and_a_vectorizer():
+    split = HierarchicalDirichletProcess(**BRIEF, tokenizer=str.split).fit(DOCUMENTS)
+    assert "fell," in split.vocabulary_
+    vectorizer = CountVectorizer(stop_words="english")
+    counted = HierarchicalDirichletProcess(**BRIEF, tokenizer=vectorizer).fit(DOCUMENTS)
+    assert counted.vocabulary_ == ["cat", "dog", "fell", "market", "mat", "rose", "sat", "stocks"]
+    assert not hasattr(vectorizer, "vocabulary_")  # the one that was given stays as it was
+    assert counted.transform(["a cat and unseen words"]).shape == (1, counted.n_topics_)
+    with pytest.raises(ValueError, match="tokenizer must be a function, a CountVectorizer or None, got 3"):
+        HierarchicalDirichletProcess(**BRIEF, tokenizer=3).fit(DOCUMENTS)
+
+
+def test_columns_are_a_vocabulary():
+    counts = pd.DataFrame(RNG.poisson(1.0, size=(12, 4)), columns=["cat", "dog", "stock", "bond"])
+    model = HierarchicalDirichletProcess(**BRIEF).fit(counts)
+    assert model.vocabulary_ == ["cat", "dog", "stock", "bond"]
+    assert set(model.top_words(n_words=2)[0]) <= set(counts.columns)
+    assert not hasattr(model.fit(counts.to_numpy()), "vocabulary_")
+
+
+@pytest.mark.parametrize(
+    ("documents", "message"),
+    [
+        ([["a", 1], ["b"]], "document 0 has the word 1, which is not a string; give all words as strings"),
+        ([["a"], [None, "b"]], "document 1 has the word None, which is not a string"),
+        (["a b c", ["d"]], "document 1 is not like the first: give strings, or lists of words"),
+        ("one text", "the documents are one string; give a list with a string for each document"),
+    ],
+)
+def test_words_of_other_kinds(documents, message):
+    with pytest.raises(ValueError, match=message):
+        HierarchicalDirichletProcess(**BRIEF).fit(documents)
+
+
+@pytest.mark.parametrize("n_words", [-1, 0, 2.5, True, "ten"])
+def test_how_many_words(n_words):
+    model = HierarchicalDirichletProcess(**BRIEF).fit(DOCUMENTS)
+    with pytest.raises(ValueError, match=f"n_words must be a whole number of at least 1, got {n_words!r}"):
+        model.top_words(n_words=n_words)
+    assert len(model.top_words(n_words=10**6)[0]) == len(model.vocabulary_)
+
+
+# ---- numbers that are none
+
+
+@pytest.mark.parametrize("name", ["n_draws", "n_warmup", "n_shards", "thin", "n_chains", "n_snapshots"])
+def test_true_is_no_number(name):
+    with pytest.raises(ValueError, match=f"{name} must be an integer of at least .*, got True"):
+        DirichletProcessMixture(**BRIEF | {name: True}).fit(X)
+
+
+@pytest.mark.parametrize("init", [-1, 0, 2.5, True])
+def test_starts_that_are_none(init):
+    for model in (DirichletProcessMixture, ub.BetaBernoulliFeatures):
+        with pytest.raises(ValueError, match=f"init must be one of .*, got {init}"):
+            model(**BRIEF, init=init).fit(X)
+    with pytest.raises(ValueError, match=f"init must be .* topics?.*, got {init}"):
+        HierarchicalDirichletProcess(**BRIEF, init=init).fit(DOCUMENTS)
+
+
+def test_a_generator_of_numpy():
+    def fit(state):
+        return DirichletProcessMixture(**BRIEF | {"random_state": state}).fit(X)
+
+    first, again, other = (fit(np.random.default_rng(seed)) for seed in (3, 3, 4))
+    assert first.posterior_.identical(again.posterior_)
+    assert not first.posterior_.identical(other.posterior_)
+    a, b = (first.sample(5, random_state=np.random.default_rng(1)) for _ in range(2))
+    np.testing.assert_array_equal(a, b)
+
+
+# ---- files and engines
+
+
+def refused(*words):
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    assert result.exit_code == 2, result.output
+    (line,) = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
+    return line
+
+
+def test_files_that_are_damaged(tmp_path):
+    whole = tmp_path / "whole.npz"
+    sparse.save_npz(whole, sparse.csr_matrix(np.eye(3)))
+    (tmp_path / "words.txt").write_bytes("cat\ncaf\xe9\ndog\n".encode("latin-1"))
+    said = refused("fit", "hdp", whole, "--out", tmp_path / "r", "--vocabulary", tmp_path / "words.txt")
+    assert "words.txt is not UTF-8 in line 2; convert it" in said
+    for size in (0, 100, len(whole.read_bytes()) - 30):
+        (tmp_path / "cut.npz").write_bytes(whole.read_bytes()[:size])
+        assert "is not a whole .npz file: it is damaged, or was cut short" in refused(
+            "fit", "hdp", tmp_path / "cut.npz", "--out", tmp_path / "r"
+        )
+    for text, said in (("a,b\n1,2\n3,4,5\n", "has 3 values in line 3 and 2 in the first"),
+                       ("a,b\n1,2\n3\n", "has 1 values in line 3 and 2 in the first")):  # fmt: skip
+        (tmp_path / "ragged.csv").write_text(text)
+        assert said in refused("fit", "dp", tmp_path / "ragged.csv", "--out", tmp_path / "r")
+    (tmp_path / "latin.csv").write_bytes("caf\xe9,b\n1,2\n".encode("latin-1"))
+    assert "latin.csv is not UTF-8" in refused("fit", "dp", tmp_path / "latin.csv", "--out", tmp_path / "r")
+    assert "got -1" in refused("fit", "hdp", whole, "--out", tmp_path / "r", "--init", "-1")
+    assert not (tmp_path / "r").exists()
+
+
+def test_holes_at_the_end_of_lines_are_not_ragged(tmp_path):
+    (tmp_path / "holes.csv").write_text("a,b\n1,2\n3,\n")
+    assert np.isnan(ub.datasets.load(tmp_path / "holes.csv").iloc[1, 1])
+
+
+def test_ray_that_is_not_installed(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    np.save(tmp_path / "x.npy", X)
+    said = refused("fit", "dp", tmp_path / "x.npy", "--out", tmp_path / "r", "--engine", "ray")
+    assert said == "error: engine='ray' needs Ray: pip install 'unbounded[ray]'."
+
+
+# ---- ArviZ
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    options = {"n_chains": 2, "n_warmup": 20, "n_draws": 60, "n_snapshots": 40, "n_shards": 2, "random_state": 0}
+    return DirichletProcessMixture(**options).fit(X)
+
+
+def test_groups_of_draws(fitted):
+    plain = fitted.to_arviz()
+    assert set(plain.groups()) == {"posterior", "sample_stats"}
+    np.testing.assert_array_equal(plain.sample_stats["lp"], fitted.posterior_["log_joint"])
+    np.testing.assert_array_equal(plain.posterior["alpha"], fitted.posterior_["alpha"])
+    whole = fitted.to_arviz(X, posterior_predictive=True)
+    n = whole.posterior.sizes["draw"]
+    assert 10 <= n <= 20
+    assert whole.log_likelihood["rows"].shape == (2, n, 80)
+    assert whole.posterior_predictive["rows"].shape == (2, n, 80, 2)
+    assert whole.sample_stats["lp"].shape == (2, n)
+    at = fitted._kept[1][3]
+    assert float(whole.posterior["alpha"][1, 3]) == float(fitted.posterior_["alpha"][1, at])
+    np.testing.assert_array_equal(whole.observed_data["rows"], X)
+
+
+def test_loo_and_ppc_of_arviz_0(fitted):
+    import matplotlib as mpl
+
+    data = fitted.to_arviz(X, posterior_predictive=True)
+    loo = az.loo(data)
+    assert np.isfinite(loo.elpd_loo)
+    assert 0.0 < loo.p_loo < 25.0  # about two clusters of five parameters each
+    assert loo.elpd_loo < 80 * fitted.score(X)  # rows that were left out are harder to predict
+    with mpl.rc_context({"backend": "agg"}):
+        assert az.plot_ppc(data, num_pp_samples=5) is not None
+
+
+def test_loo_of_arviz_1(fitted, monkeypatch):
+    """The statistics of ArviZ 1.x are a package of their own, which takes a DataTree; the two versions agree."""
+    stats = pytest.importorskip("arviz_stats")
+    old = az.loo(fitted.to_arviz(X, random_state=3))
+    monkeypatch.delattr(az, "InferenceData")
+    tree = fitted.to_arviz(X, posterior_predictive=True, random_state=3)
+    assert type(tree).__name__ == "DataTree"
+    assert set(tree.children) == {
+        "posterior", "posterior_predictive", "log_likelihood", "sample_stats", "observed_data",
+    }  # fmt: skip
+    new = stats.loo(tree)
+    assert float(new.elpd) == pytest.approx(float(old.elpd_loo), abs=0.5)
+    assert set(fitted.to_arviz().children) == {"posterior", "sample_stats"}
+
+
+def test_log_likelihoods_average_to_the_predictive_density(fitted):
+    """Over draws of weights and parameters, the density of a row is its predictive one (five standard errors)."""
+    rng, rows = np.random.default_rng(0), X[::8]
+    draws = np.array([[fitted._log_likelihood(s, rows, rng) for s in range(len(fitted._snapshots))] for _ in range(60)])
+    densities = np.exp(draws)
+    error = densities.mean(1).std(0, ddof=1) / np.sqrt(len(draws))
+    np.testing.assert_array_less(np.abs(densities.mean((0, 1)) - np.exp(fitted.score_samples(rows))), 5 * error)
+
+
+def test_samples_follow_the_density_in_two_columns(fitted):
+    """The mean over samples of q / p is one, for any density q with lighter tails than the predictive density p."""
+    rows = np.concatenate([fitted.sample(400, random_state=seed) for seed in range(25)])
+    q = multivariate_normal([-4.0, -4.0], 0.5 * np.eye(2))
+    means = np.exp(q.logpdf(rows) - fitted.score_samples(rows)).reshape(25, 400).mean(1)
+    assert abs(means.mean() - 1.0) < 5 * means.std(ddof=1) / np.sqrt(len(means))
+    assert means.std(ddof=1) < 0.5
+
+
+def test_features_have_log_likelihoods_too():
+    model = ub.BetaBernoulliFeatures(**BRIEF | {"n_chains": 2, "n_draws": 8}).fit(X)
+    data = model.to_arviz(X, posterior_predictive=True)
+    logs = data.log_likelihood["rows"].values.reshape(-1, len(X))
+    np.testing.assert_allclose(logsumexp(logs, axis=0) - np.log(len(logs)), model.score_samples(X), atol=1e-9)
+    assert data.posterior_predictive["rows"].shape[2:] == X.shape
+
+
+def test_what_there_is_not(fitted):
+    topics = HierarchicalDirichletProcess(**BRIEF).fit(DOCUMENTS)
+    assert set(topics.to_arviz().groups()) == {"posterior", "sample_stats"}
+    with pytest.raises(ValueError, match="has no rows to sample; leave posterior_predictive out"):
+        topics.to_arviz(posterior_predictive=True)
+    with pytest.raises(ValueError, match="X has 79 rows, but the fit had 80; give those of the fit"):
+        fitted.to_arviz(X[1:])
+    holes = X.copy()
+    holes[0, 0] = np.nan
+    with pytest.raises(ValueError, match="log likelihood of rows with missing values is not at hand"):
+        DirichletProcessMixture(**BRIEF).fit(holes).to_arviz(holes)
+
+
+# ---- rows with rows
+
+
+def test_coclustering(fitted, monkeypatch):
+    together = fitted.coclustering_
+    assert together.shape == (80, 80)
+    np.testing.assert_array_equal(together, together.T)
+    np.testing.assert_array_equal(np.diag(together), 1.0)
+    assert together[:40, :40].mean() > 0.8 > 0.2 > together[:40, 40:].mean()
+    np.testing.assert_array_equal(together[3:5, 3:5], fitted.similarity([3, 4]))
+    monkeypatch.setattr("unbounded.models.mixtures.estimator._MOST_PAIRED", 79)
+    with pytest.raises(ValueError, match=r"coclustering_ of 80 rows would be too large; similarity\(rows\)"):
+        _ = fitted.coclustering_
