@@ -29,6 +29,7 @@ DOCS = ROOT / "docs"
 OF_THE_ROOT = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 LINK = re.compile(r"(\]\()([^)#\s]+)(#[^)\s]*)?(\))")
 FORMULA = re.compile(r'<(span|div) class="arithmatex">(?:\\\(|\\\[)(.*?)(?:\\\)|\\\])</\1>', re.S)
+WITHOUT_WARNINGS = "<!-- without warnings -->"  # on pages whose fits are short, and that say so
 MENTION = re.compile(r"(?<![\w/])docs/([a-z]+)\.md")
 
 
@@ -57,10 +58,11 @@ def _with_outcomes(uri: str, config: MkDocsConfig) -> str:
     text, shown, at = path.read_text(), [], 0
     _, left = pages.outcomes(path)
     for block, outcome in zip(pages.blocks(text), left, strict=True):
+        words = _without_warnings(outcome.text) if WITHOUT_WARNINGS in text else outcome.text
         shown.append(text[at : block.start if block.hidden else block.end])
         at = block.end
-        if not block.hidden and outcome.text:
-            shown.append(f"\n\n```{{.text .no-copy .output}}\n{outcome.text}\n```\n")
+        if not block.hidden and words:
+            shown.append(f"\n\n```{{.text .no-copy .output}}\n{words}\n```\n")
         if not block.hidden and outcome.table:
             shown.append(f'\n\n<div class="output" markdown="0">{outcome.table}</div>\n')
         for picture, title in outcome.pictures:
@@ -68,6 +70,10 @@ def _with_outcomes(uri: str, config: MkDocsConfig) -> str:
             shown.append(f"\n\n![{title}]({where}){{ .picture }}\n")
     body = "".join([*shown, text[at:]])
     return re.sub(r"\A---\n.*?\n---\n", "", body, flags=re.S)
+
+
+def _without_warnings(text: str) -> str:
+    return "\n".join(line for line in text.splitlines() if not line.startswith("ConvergenceWarning: "))
 
 
 def _address(uri: str, picture: str) -> str:
