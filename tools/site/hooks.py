@@ -19,6 +19,7 @@ from latex2mathml.converter import convert
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+from mkdocs.utils import get_relative_url
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -26,6 +27,7 @@ import pages
 
 ROOT = pages.ROOT
 DOCS = ROOT / "docs"
+FETCHED, WORKER = "https://unpkg.com/iframe-worker/shim", "assets/iframe-worker.js"
 OF_THE_ROOT = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 LINK = re.compile(r"(\]\()([^)#\s]+)(#[^)\s]*)?(\))")
 FORMULA = re.compile(r'<(span|div) class="arithmatex">(?:\\\(|\\\[)(.*?)(?:\\\)|\\\])</\1>', re.S)
@@ -36,6 +38,7 @@ MENTION = re.compile(r"(?<![\w/])docs/([a-z]+)\.md")
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     for name, uri in OF_THE_ROOT.items():
         files.append(File.generated(config, uri, content=(ROOT / name).read_text()))
+    files.append(File.generated(config, WORKER, abs_src_path=Path(__file__).with_name("iframe-worker.js")))
     own = [page for page in files.documentation_pages() if page.src_uri not in OF_THE_ROOT.values()]
     pages.run([DOCS / page.src_uri for page in own])
     for page in own:
@@ -92,7 +95,7 @@ def _linked(found: re.Match[str], uri: str, config: MkDocsConfig, files: Files) 
     elif inside.startswith("docs/") and _is_page(files.get_file_from_path(inside.removeprefix("docs/"))):
         page = inside.removeprefix("docs/")
     elif (ROOT / inside).exists():
-        return f"{before}{config.repo_url}/blob/main/{inside}{anchor}{after}"
+        return f"{before}{config.extra['repository']}/blob/main/{inside}{anchor}{after}"
     else:
         return found[0]  # MkDocs says what is wrong with it
     return f"{before}{posixpath.relpath(page, posixpath.dirname(uri) or '.')}{anchor}{after}"
@@ -112,6 +115,15 @@ def on_page_content(content: str, page: Page, config: MkDocsConfig, files: Files
     if page.file.src_uri.startswith("reference/"):
         content = MENTION.sub(lambda found: _mention(found, page, files), content)
     return content
+
+
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
+    """The theme would fetch a script, with which search works in pages opened as files, from elsewhere."""
+    return output.replace(FETCHED, get_relative_url(WORKER, page.url))
+
+
+def on_post_template(output: str, template_name: str, config: MkDocsConfig) -> str:
+    return output.replace(FETCHED, WORKER)
 
 
 def _formula(found: re.Match[str]) -> str:

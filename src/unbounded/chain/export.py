@@ -12,6 +12,7 @@ import xarray as xr
 
 from unbounded.arrays import Array
 from unbounded.chain.convergence import Check, check
+from unbounded.chain.importing import arviz
 from unbounded.chain.run import Chain
 
 FLAG = "NOT EXACT: these draws come from a sampler or a rule that does not leave the posterior invariant."
@@ -43,9 +44,7 @@ def _stack(draws: Sequence[Array], everything: Sequence[Sequence[Array] | None])
 
 def to_arviz(posterior: xr.Dataset) -> Any:
     """The same draws as an ArviZ InferenceData; assignments stay out, since labels mean nothing between draws."""
-    import arviz as az
-
-    return az.InferenceData(posterior=_scalars(posterior))
+    return arviz().InferenceData(posterior=_scalars(posterior))
 
 
 def table(posterior: xr.Dataset, found: Check | None = None) -> pd.DataFrame:
