@@ -25,7 +25,7 @@ docs-draft: .setup-done
 
 # The picture of the README is that of the home page; the only one that is kept in the repository for it.
 docs-picture: docs
-	cp build/pages/docs-index/0-1.png docs/first-model.png
+	cp build/pages/docs-index/1-1.png docs/first-model.png
 
 # Two workers have most of the tests. Beside them, types are checked, and then come the tests of engines, which wait for
 # other processes most of their time.

@@ -34,6 +34,7 @@ FIRST = (
     "test_rivals",
     "test_approximate",
     "test_scaling",
+    "test_site",
     "test_fits",
     "report",
     "test_cli",

@@ -120,6 +120,7 @@ def test_links_of_the_readme_lead_to_files():
 def test_it_imports_and_compiles_where_nothing_can_be_written(locked, tmp_path):
     """Neither package nor home: compiled code goes to the temporary folder. And without one, a warning says so."""
     script = "from unbounded.compiled.draws import mix; import numpy as np; print(mix(np.uint64(7)))"
+    script += "; from unbounded.chain.importing import arviz; arviz().InferenceData"
     nowhere = {name: value for name, value in locked.items() if name != "NUMBA_CACHE_DIR"}
     nowhere["NUMBA_CACHE_LOCATOR_CLASSES"] = "UserWideCacheLocator"  # the package is as good as read-only
     (tmp_path / "tmp").mkdir()

@@ -19,6 +19,7 @@ import pytest
 
 import unbounded.compiled
 from unbounded.compiled.cache import Cache
+from unbounded.compiled.contents import _constant
 
 OPERATIONS = '''
 """The contract."""
@@ -240,3 +241,9 @@ def test_processes_take_turns():
         order.append("first")
     thread.join()
     assert order == ["first", "second"]
+
+
+def test_slices_are_constants():
+    """Since Python 3.14 the code of `a[:]` contains one."""
+    texts = {_constant((slice(None),)), _constant((slice(1, None),)), _constant((slice(None, 1),)), _constant((None,))}
+    assert len(texts) == 4

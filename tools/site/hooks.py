@@ -19,6 +19,7 @@ from latex2mathml.converter import convert
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+from mkdocs.utils import get_relative_url
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -26,15 +27,18 @@ import pages
 
 ROOT = pages.ROOT
 DOCS = ROOT / "docs"
+FETCHED, WORKER = "https://unpkg.com/iframe-worker/shim", "assets/iframe-worker.js"
 OF_THE_ROOT = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 LINK = re.compile(r"(\]\()([^)#\s]+)(#[^)\s]*)?(\))")
 FORMULA = re.compile(r'<(span|div) class="arithmatex">(?:\\\(|\\\[)(.*?)(?:\\\)|\\\])</\1>', re.S)
+WITHOUT_WARNINGS = "<!-- without warnings -->"  # on pages whose fits are short, and that say so
 MENTION = re.compile(r"(?<![\w/])docs/([a-z]+)\.md")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     for name, uri in OF_THE_ROOT.items():
         files.append(File.generated(config, uri, content=(ROOT / name).read_text()))
+    files.append(File.generated(config, WORKER, abs_src_path=Path(__file__).with_name("iframe-worker.js")))
     own = [page for page in files.documentation_pages() if page.src_uri not in OF_THE_ROOT.values()]
     pages.run([DOCS / page.src_uri for page in own])
     for page in own:
@@ -57,10 +61,11 @@ def _with_outcomes(uri: str, config: MkDocsConfig) -> str:
     text, shown, at = path.read_text(), [], 0
     _, left = pages.outcomes(path)
     for block, outcome in zip(pages.blocks(text), left, strict=True):
+        words = _without_warnings(outcome.text) if WITHOUT_WARNINGS in text else outcome.text
         shown.append(text[at : block.start if block.hidden else block.end])
         at = block.end
-        if not block.hidden and outcome.text:
-            shown.append(f"\n\n```{{.text .no-copy .output}}\n{outcome.text}\n```\n")
+        if not block.hidden and words:
+            shown.append(f"\n\n```{{.text .no-copy .output}}\n{words}\n```\n")
         if not block.hidden and outcome.table:
             shown.append(f'\n\n<div class="output" markdown="0">{outcome.table}</div>\n')
         for picture, title in outcome.pictures:
@@ -68,6 +73,10 @@ def _with_outcomes(uri: str, config: MkDocsConfig) -> str:
             shown.append(f"\n\n![{title}]({where}){{ .picture }}\n")
     body = "".join([*shown, text[at:]])
     return re.sub(r"\A---\n.*?\n---\n", "", body, flags=re.S)
+
+
+def _without_warnings(text: str) -> str:
+    return "\n".join(line for line in text.splitlines() if not line.startswith("ConvergenceWarning: "))
 
 
 def _address(uri: str, picture: str) -> str:
@@ -86,7 +95,7 @@ def _linked(found: re.Match[str], uri: str, config: MkDocsConfig, files: Files) 
     elif inside.startswith("docs/") and _is_page(files.get_file_from_path(inside.removeprefix("docs/"))):
         page = inside.removeprefix("docs/")
     elif (ROOT / inside).exists():
-        return f"{before}{config.repo_url}/blob/main/{inside}{anchor}{after}"
+        return f"{before}{config.extra['repository']}/blob/main/{inside}{anchor}{after}"
     else:
         return found[0]  # MkDocs says what is wrong with it
     return f"{before}{posixpath.relpath(page, posixpath.dirname(uri) or '.')}{anchor}{after}"
@@ -106,6 +115,15 @@ def on_page_content(content: str, page: Page, config: MkDocsConfig, files: Files
     if page.file.src_uri.startswith("reference/"):
         content = MENTION.sub(lambda found: _mention(found, page, files), content)
     return content
+
+
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
+    """The theme would fetch a script, with which search works in pages opened as files, from elsewhere."""
+    return output.replace(FETCHED, get_relative_url(WORKER, page.url))
+
+
+def on_post_template(output: str, template_name: str, config: MkDocsConfig) -> str:
+    return output.replace(FETCHED, WORKER)
 
 
 def _formula(found: re.Match[str]) -> str:

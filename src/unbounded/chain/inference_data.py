@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 
 from unbounded.arrays import Array
+from unbounded.chain.importing import arviz
 
 VARIABLE = "rows"  # what observations are called
 _STATISTICS = {"log_joint": "lp", "log_likelihood": "log_likelihood", "holdout": "holdout"}
@@ -67,9 +68,7 @@ def _dataset(values: Array, dims: tuple[str, ...]) -> xr.Dataset:
 
 def assembled(groups: Mapping[str, xr.Dataset]) -> Any:
     """In the form that the ArviZ that is installed takes."""
-    import arviz as az
-
-    build: Any = getattr(az, "InferenceData", None)
+    build: Any = getattr(arviz(), "InferenceData", None)
     if build is not None:
         return build(**groups)
     return xr.DataTree.from_dict(dict(groups))

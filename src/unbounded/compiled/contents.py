@@ -142,6 +142,8 @@ def _constant(value: Any) -> str:
         return f"{type(value).__name__}({', '.join(map(_name, value))})"
     if isinstance(value, frozenset | set):
         return f"set({', '.join(sorted(map(_name, value)))})"
+    if isinstance(value, slice):  # a constant since Python 3.14
+        return f"slice({', '.join(map(_name, (value.start, value.stop, value.step)))})"
     if isinstance(value, dict):
         return f"dict({', '.join(f'{_name(key)}: {_name(value[key])}' for key in value)})"
     if isinstance(value, np.ndarray):
