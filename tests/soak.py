@@ -64,10 +64,6 @@ def child(order: Order) -> None:
     from fits import ALL_FITS, everything
 
     writes = _Writes(order)
-    if order.engine == "ray":
-        import ray
-
-        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     workers = {} if order.engine in ("serial", "mpi") else {"n_workers": 2}
     fitted = ALL_FITS[order.model](engine=order.engine, checkpoint=order.run, **workers, **LENGTH)
     if not fitted.interrupted_:

@@ -8,7 +8,9 @@ import pytest
 from scipy import sparse, stats
 from scipy.special import logsumexp
 
+from unbounded import holdout
 from unbounded.datasets import gaussian_mixture, load
+from unbounded.shares import above
 from unbounded.sources import Source
 
 
@@ -110,3 +112,14 @@ def test_a_column_major_matrix_is_not_taken_for_a_row_major_one(tmp_path):
     sparse.save_npz(tmp_path / "x.npz", sparse.csc_matrix(np.triu(np.ones((3, 3)))))
     with pytest.raises(ValueError, match=r"CSR .*format is csc"):
         load(tmp_path / "x.npz")
+
+
+def test_what_is_held_out_is_not_fitted():
+    X = np.arange(40.0).reshape(20, 2)
+    fitted, held = holdout.split(X, 0.25, 3)
+    assert (len(fitted), len(held)) == (15, 5)
+    assert sorted([*fitted[:, 0], *held[:, 0]]) == X[:, 0].tolist()
+
+
+def test_tiny_atoms_are_not_above_a_share():
+    assert above(np.array([0.0005, 0.001, 0.005, 0.5])) == {"above_0.1%": 2.0, "above_1%": 1.0}

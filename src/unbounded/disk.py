@@ -11,7 +11,7 @@ from typing import IO, Any
 
 def write_whole(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
     """Written to a temporary name, flushed to disk and renamed: the file is the old one or the new one, never half."""
-    temporary = _temporary(path)
+    temporary = _temporary(path)  # mutant: temporary
     try:
         with open(temporary, "wb") as file:
             write(file)

@@ -110,7 +110,7 @@ class Sum:
         start, stop = node
         size = 1 << (stop - start - 1).bit_length()
         while size < self.n_shards:
-            left = start - start % (2 * size)
+            left = start - start % (2 * size)  # mutant: tree left
             middle = left + size
             if middle < self.n_shards:  # else the parent has no other child
                 sibling = (left, middle) if start == middle else (middle, min(middle + size, self.n_shards))

@@ -137,12 +137,12 @@ class Remote:
 
     def _set_point(self, parts: Sequence[Arrays]) -> None:
         self._point, self._seconds = parts, 0.0
-        self._log.clear()
+        self._log.clear()  # mutant: log clear
 
     def _past(self) -> list[_Entry]:
         """What makes a new worker what the lost one was."""
         point = [] if self._point is None else [self._entry(Map(restore), self._point)]
-        return [self._build, *point, *self._log]
+        return [self._build, *point, *self._log]  # mutant: past
 
     def _ask(self, entry: _Entry) -> list[Any]:
         """All workers' answers, in their order. A worker gets an order only when it has answered the one before."""
