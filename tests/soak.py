@@ -231,6 +231,7 @@ class Trial:
     verdict: str = "same"
     words: str = ""
     messages: list[str] = field(default_factory=list, repr=False)  # what sessions said that were killed
+    family: list[int] = field(default_factory=list, repr=False)  # descendants of the session when it was disturbed
 
 
 class Usual:
@@ -289,13 +290,25 @@ def _session(trial: Trial, run: str, usual: Usual, nursery: Nursery, disturbed: 
     trial.kills += bool(write) and status == -signal.SIGKILL
     if trial.kills > kills:
         trial.messages.append(_last(trial.words))
+    _bury(session, trial)
+
+
+def _bury(session: Session, trial: Trial) -> None:
+    """Workers whose driver is gone. Ranks are in groups of their own, and may be writing when their launcher is dead."""
     with suppress(ProcessLookupError):
-        os.killpg(session.pid, signal.SIGKILL)  # workers whose driver is gone
+        os.killpg(session.pid, signal.SIGKILL)
+    for pid in trial.family:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    while any(Path(f"/proc/{pid}/fd/0").exists() for pid in trial.family):
+        time.sleep(0.05)
+    trial.family = []
 
 
 def _disturb(session: Session, trial: Trial) -> None:
     with suppress(ProcessLookupError):
-        if trial.fault in ("worker", "both") and (workers := workers_of(session.pid)):
+        trial.family = workers = workers_of(session.pid)
+        if trial.fault in ("worker", "both") and workers:
             os.kill(trial.rng.choice(workers), signal.SIGKILL)
             trial.kills += 1
         if trial.fault != "worker":
