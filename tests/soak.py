@@ -294,7 +294,7 @@ def _session(trial: Trial, run: str, usual: Usual, nursery: Nursery, disturbed: 
 
 
 def _bury(session: Session, trial: Trial) -> None:
-    """Workers whose driver is gone. Ranks are in groups of their own, and may be writing when their launcher is dead."""
+    """Workers whose driver is gone. Ranks are in groups of their own, and may write on when their launcher is dead."""
     with suppress(ProcessLookupError):
         os.killpg(session.pid, signal.SIGKILL)
     for pid in trial.family:
