@@ -64,10 +64,6 @@ def child(order: Order) -> None:
     from fits import ALL_FITS, everything
 
     writes = _Writes(order)
-    if order.engine == "ray":
-        import ray
-
-        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     workers = {} if order.engine in ("serial", "mpi") else {"n_workers": 2}
     fitted = ALL_FITS[order.model](engine=order.engine, checkpoint=order.run, **workers, **LENGTH)
     if not fitted.interrupted_:
@@ -235,6 +231,7 @@ class Trial:
     verdict: str = "same"
     words: str = ""
     messages: list[str] = field(default_factory=list, repr=False)  # what sessions said that were killed
+    family: list[int] = field(default_factory=list, repr=False)  # descendants of the session when it was disturbed
 
 
 class Usual:
@@ -293,13 +290,25 @@ def _session(trial: Trial, run: str, usual: Usual, nursery: Nursery, disturbed: 
     trial.kills += bool(write) and status == -signal.SIGKILL
     if trial.kills > kills:
         trial.messages.append(_last(trial.words))
+    _bury(session, trial)
+
+
+def _bury(session: Session, trial: Trial) -> None:
+    """Workers whose driver is gone. Ranks are in groups of their own, and may write on when their launcher is dead."""
     with suppress(ProcessLookupError):
-        os.killpg(session.pid, signal.SIGKILL)  # workers whose driver is gone
+        os.killpg(session.pid, signal.SIGKILL)
+    for pid in trial.family:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    while any(Path(f"/proc/{pid}/fd/0").exists() for pid in trial.family):
+        time.sleep(0.05)
+    trial.family = []
 
 
 def _disturb(session: Session, trial: Trial) -> None:
     with suppress(ProcessLookupError):
-        if trial.fault in ("worker", "both") and (workers := workers_of(session.pid)):
+        trial.family = workers = workers_of(session.pid)
+        if trial.fault in ("worker", "both") and workers:
             os.kill(trial.rng.choice(workers), signal.SIGKILL)
             trial.kills += 1
         if trial.fault != "worker":

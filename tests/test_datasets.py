@@ -8,8 +8,9 @@ import pytest
 from scipy import sparse, stats
 from scipy.special import logsumexp
 
-from unbounded import datasets
+from unbounded import datasets, holdout
 from unbounded.datasets import gaussian_mixture, load
+from unbounded.shares import above
 from unbounded.sources import Source
 
 
@@ -179,3 +180,14 @@ def test_bunches_are_as_those_of_scikit_learn():
 def test_a_name_that_is_none_is_said_to_be():
     with pytest.raises(ValueError, match=r"irises does not exist \(and it is none of the names penguins, "):
         load("irises")
+
+
+def test_what_is_held_out_is_not_fitted():
+    X = np.arange(40.0).reshape(20, 2)
+    fitted, held = holdout.split(X, 0.25, 3)
+    assert (len(fitted), len(held)) == (15, 5)
+    assert sorted([*fitted[:, 0], *held[:, 0]]) == X[:, 0].tolist()
+
+
+def test_tiny_atoms_are_not_above_a_share():
+    assert above(np.array([0.0005, 0.001, 0.005, 0.5])) == {"above_0.1%": 2.0, "above_1%": 1.0}

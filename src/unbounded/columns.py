@@ -119,7 +119,7 @@ def _of_most(mean: Array, sd: Array, sample: Array, reach: Array) -> tuple[Array
     """
     low, middle, high = _quantiles(sample)
     width = high - low
-    far = (width > 0) & (sd > width) & np.isfinite(reach)
+    far = (width > 0) & (sd > width) & np.isfinite(reach)  # mutant: far rows
     least = FARTHEST * reach
     if (far & (width / 4 < least)).any():
         column = int(np.flatnonzero(far & (width / 4 < least))[0])

@@ -20,7 +20,7 @@ LARGE = 2**16  # bytes from which on an array that is kept for later does not st
 
 def write_whole(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
     """Written to a temporary name, flushed to disk and renamed: the file is the old one or the new one, never half."""
-    temporary = _temporary(path)
+    temporary = _temporary(path)  # mutant: temporary
     try:
         with open(temporary, "wb") as file:
             write(file)

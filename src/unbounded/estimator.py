@@ -218,7 +218,7 @@ class ChainEstimator(BaseEstimator):
         length: Length,
         watch: Watch,
     ) -> Chain:
-        model = model.reseeded(int(key(model.seed, "chain", index) >> np.uint64(2)))
+        model = model.reseeded(int(key(model.seed, "chain", index) >> np.uint64(2)))  # mutant: chain seed
         at_once = self._at_once(X)
         workers = self.n_workers if at_once == 1 else max(1, self._n_cores() // at_once)
         engine = engines.build(self.engine, model.recipe(X), workers, **self.engine_options or {})

@@ -31,7 +31,7 @@ def split(X: Any, share: float, seed: int) -> tuple[Any, Any]:
         return X, None
     order = np.random.default_rng(seed).permutation(X.shape[0])
     rows = getattr(X, "iloc", X)
-    return rows[np.sort(order[n_out:])], rows[np.sort(order[:n_out])]
+    return rows[np.sort(order[n_out:])], rows[np.sort(order[:n_out])]  # mutant: held out
 
 
 def checked_share(share: float) -> float:

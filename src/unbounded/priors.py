@@ -33,7 +33,7 @@ class Gamma:
 
     def log_density(self, x: float) -> float:
         power = self.shape * math.log(self.rate) - math.lgamma(self.shape)
-        return power + (self.shape - 1.0) * math.log(x) - self.rate * x
+        return power + (self.shape - 1.0) * math.log(x) - self.rate * x  # mutant: gamma density
 
     def draw(self, rng: np.random.Generator) -> float:
         return float(rng.gamma(self.shape, 1.0 / self.rate))
@@ -71,7 +71,7 @@ def slice_within(
     log_density: Callable[[float], float], x: float, low: float, high: float, rng: np.random.Generator
 ) -> float:
     """One slice-sampling move on a bounded interval: shrink towards x until a point lies under the density."""
-    level = log_density(x) + math.log(rng.random())
+    level = log_density(x) + math.log(rng.random())  # mutant: slice level
     while True:
         y = low + (high - low) * rng.random()
         if log_density(y) >= level:
@@ -109,4 +109,4 @@ class InverseGamma:
 
     def given(self, count: int, squares: float) -> InverseGamma:
         """After `count` normal numbers with mean zero and this variance, whose squares sum up to `squares`."""
-        return InverseGamma(self.shape + 0.5 * count, self.scale + 0.5 * squares)
+        return InverseGamma(self.shape + 0.5 * count, self.scale + 0.5 * squares)  # mutant: given squares

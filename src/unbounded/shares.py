@@ -8,4 +8,4 @@ ABOVE = {"above_0.1%": 0.001, "above_1%": 0.01}  # scalars of every trace: atoms
 
 
 def above(shares: Array) -> dict[str, float]:
-    return {name: float((shares > least).sum()) for name, least in ABOVE.items()}
+    return {name: float((shares > least).sum()) for name, least in ABOVE.items()}  # mutant: above

@@ -41,6 +41,20 @@ def test_numbers_are_those_of_arviz(chains, draws, stickiness):
         assert found.ess_tail == pytest.approx(float(az.ess(values, method="tail")), rel=1e-6)
 
 
+def test_the_table_is_that_of_arviz():
+    """Draws that lie on one side, so that the shortest interval is not the one in the middle."""
+    values = np.exp(walk(2, 500, 0.8))
+    line = export.table(posterior(alpha=values)).loc["alpha"]
+    low, high = az.hdi(values.ravel(), hdi_prob=0.94)
+    assert (line["hdi_3%"], line["hdi_97%"]) == pytest.approx((low, high), rel=1e-9)
+    assert line["sd"] == pytest.approx(values.std(ddof=1))
+    assert line["mcse_mean"] == pytest.approx(
+        values.std(ddof=1) / np.sqrt(float(az.ess(values, method="bulk"))), rel=1e-6
+    )
+    turned = export.table(posterior(alpha=-values)).loc["alpha"]
+    assert (turned["hdi_3%"], turned["hdi_97%"]) == pytest.approx((-high, -low), rel=1e-9)
+
+
 def test_a_single_chain_has_a_split_r_hat():
     calm, trend = walk(1, 400, 0.0), walk(1, 400, 0.0) + np.linspace(0, 4, 400)
     assert r_hat(calm) < 1.02

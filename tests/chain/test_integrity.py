@@ -78,6 +78,14 @@ def add_a_snapshot(run):
     return "notes.ub is not of this run; remove it"
 
 
+def add_a_whole_draw(run):
+    there = sorted((run / "chain-0" / "snapshots").iterdir())
+    path = there[0].with_name("000004.ub")
+    assert path not in there, "it was never kept whole"
+    shutil.copy(there[0], path)
+    return "000004.ub is not of this run; remove it"
+
+
 def remove_a_key(run):
     config = json.loads((run / "run.json").read_text())
     del config["seed"]
@@ -105,7 +113,7 @@ def come_from_the_future(run):
 
 CHANGES = (
     edit_a_line, drop_a_line, flip_a_label, delete_a_snapshot, flip_a_snapshot, exchange_snapshots, add_a_snapshot,
-    remove_a_key, change_a_setting, come_from_the_future, delete_a_checkpoint,
+    add_a_whole_draw, remove_a_key, change_a_setting, come_from_the_future, delete_a_checkpoint,
 )  # fmt: skip
 
 

@@ -149,6 +149,7 @@ def test_a_crash_and_resume(tmp_path, monkeypatch, undisturbed, when, every):
         with pytest.raises(RuntimeError, match="power"):
             model(tmp_path).fit(X)
     assert everything(model(tmp_path).fit(X)) == undisturbed
+    assert everything(model(tmp_path).fit(X)) == undisturbed, "as it is read again"
 
 
 def _run_defaults():

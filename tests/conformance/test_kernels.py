@@ -13,7 +13,7 @@ from unbounded.compiled.draws import uniform
 from unbounded.compiled.jit import jit
 from unbounded.engines import build
 from unbounded.instantiation import AsPublished, Ghosts, OneOpen
-from unbounded.likelihoods import MEMBERS
+from unbounded.likelihoods import MEMBERS, Bernoulli
 from unbounded.models.labelled.halves import Cuts, Sides
 from unbounded.models.labelled.labels import Atoms
 from unbounded.models.mixtures.hybrid import HybridMixture
@@ -69,6 +69,29 @@ def test_kernels_agree_for_every_sampler(sampler, device):
             chain(subject, device, sampler=sampler)
     else:
         assert chain(subject, device, sampler=sampler) == chain(subject, "cpu", sampler=sampler)
+
+
+@pytest.mark.parametrize("device", OTHERS)
+def test_bounds_follow_an_atom_that_a_row_has_left(device):
+    """A private atom of two opposite rows says little to others; once one of them has left, those like the other one
+    want to join, which nobody who trusts the old bound would see."""
+    rng, n = np.random.default_rng(1), 200
+    X = (rng.random((n, 12)) < 0.5).astype(float)
+    X[0], X[1:7], X[-1] = 0.0, 1.0, 1.0
+    start = np.zeros(n, int)
+    start[[0, -1]] = 1
+    bound, joined = Bernoulli(0.2, 0.2).bind(describe(X)), 0
+    for seed in range(4):
+        ways = []
+        for way in ("cpu", device):
+            setup = Setup(PitmanYor(1.0, 0.0), bound, n, 1, seed, device=way)
+            model = HybridMixture(setup, rule=Ghosts(3), jumps=None)
+            engine = build("serial", model.recipe(X))
+            state = next(iter(rounds(model, engine, model.begin(engine, start))))
+            ways.append(model.assignments(state, engine))
+        np.testing.assert_array_equal(*ways)
+        joined += np.count_nonzero(ways[0][1:7] == ways[0][-1])
+    assert joined > 6
 
 
 @pytest.mark.parametrize("device", ["cpu", *OTHERS])

@@ -825,4 +825,275 @@ MUTANTS = [
         "GPU: births get the slots of atoms that are there", "device slots of births",
         "labels[born] = part.n_shared + np.arange(born.sum())", "bulk bulk-twins",
     ),
+    Mutant(
+        "lines behind the checkpoint stay", "rewind cut",
+        "pass",
+        "tests/chain/test_resume.py::test_a_crash_and_resume",
+    ),
+    Mutant(
+        "the checkpoint does not know the trace", "checkpoint appended",
+        "appended = {name: [0, file.digest.hexdigest()] for name, file in self._appended.items()}",
+        "tests/chain/test_integrity.py::test_what_was_changed_is_said",
+    ),
+    Mutant(
+        "checksums that nobody compares", "checksum",
+        "if False:",
+        "tests/chain/test_store.py::test_a_flipped_byte_is_noticed",
+    ),
+    Mutant(
+        "a checkpoint of any run will do", "own checkpoint",
+        "if False:",
+        "tests/chain/test_store.py::test_a_checkpoint_of_another_run_is_refused",
+    ),
+    Mutant(
+        "whole draws are removed before a checkpoint does without them", "dropped later",
+        "(self.path / name).unlink(missing_ok=True)",
+        "tests/chain/test_resume.py::test_the_power_fails_while_snapshots_are_dropped",
+    ),
+    Mutant(
+        "whole draws of another run are taken for this one's", "stray draws",
+        "if False:",
+        "tests/chain/test_integrity.py::test_what_was_changed_is_said",
+    ),
+    Mutant(
+        "whole draws may be any that are whole", "whole digests",
+        "if False:",
+        "tests/chain/test_integrity.py::test_what_was_changed_is_said",
+    ),
+    Mutant(
+        "the last round of the warm-up is a draw", "draw at",
+        "return after if rest == 0 and after >= 0 else None",
+        "tests/chain/test_resume.py::test_a_run_that_was_extended_is_that_of_its_length tests/models/mixtures/test_mixtures.py::test_draws_warm_up_and_thinning",
+    ),
+    Mutant(
+        "a resumed chain forgets its whole draws", "resumed snapshots",
+        "chain.snapshots = {}",
+        "tests/chain/test_resume.py::test_ctrl_c_and_resume",
+    ),
+    Mutant(
+        "all chains have the numbers of the first", "chain seed",
+        "model = model.reseeded(int(key(model.seed, \"chain\", 0) >> np.uint64(2)))",
+        "tests/models/mixtures/test_mixtures.py::test_chains_are_compared",
+    ),
+    Mutant(
+        "intervals begin with the smallest draw", "shortest interval",
+        "first = 0",
+        "tests/chain/test_convergence.py::test_the_table_is_that_of_arviz",
+    ),
+    Mutant(
+        "standard errors as if draws were independent", "standard error",
+        "line[\"mcse_mean\"] = line[\"sd\"] / np.sqrt(draws.size)",
+        "tests/chain/test_convergence.py::test_the_table_is_that_of_arviz",
+    ),
+    Mutant(
+        "draws that are not exact carry no flag", "exact flag",
+        "if False:",
+        "tests/models/mixtures/test_mixtures.py::test_draws_of_the_published_rule_carry_a_flag",
+    ),
+    Mutant(
+        "everybody has the lock", "lock",
+        "free = True",
+        "tests/chain/test_lock.py::test_the_second_writer_is_refused_every_time",
+    ),
+    Mutant(
+        "what a killed writer has left stays", "tidy",
+        "pass",
+        "tests/chain/test_lock.py::test_what_a_killed_writer_left_is_removed",
+    ),
+    Mutant(
+        "files are written in their place", "temporary",
+        "temporary = path",
+        "tests/chain/test_store.py::test_a_full_disk_leaves_the_old_file",
+    ),
+    Mutant(
+        "rows of a source in the order of the file", "rows in order",
+        "return self.take(indices[order])",
+        "tests/sources/test_sources.py::test_rows_are_those_of_the_array",
+    ),
+    Mutant(
+        "a piece that was replaced is read as it is", "piece changed",
+        "if False:",
+        "tests/sources/test_source_errors.py::test_replaced",
+    ),
+    Mutant(
+        "names of a manifest lead anywhere", "plain name",
+        "plain = isinstance(name, str)",
+        "tests/sources/test_source_errors.py::test_a_manifest_that_means_harm",
+    ),
+    Mutant(
+        "other pieces of the same shape are the same data", "pieces digest",
+        "pass",
+        "tests/sources/test_sources.py::test_other_data_have_another_fingerprint",
+    ),
+    Mutant(
+        "sparse pieces have equally many rows", "stored values",
+        "weight = np.arange(1, source.n_rows + 1)",
+        "tests/sources/test_shard.py::test_sparse_pieces_are_balanced_by_stored_values",
+    ),
+    Mutant(
+        "rows that come before are read, too", "rows skipped",
+        "skipped = 0",
+        "tests/sources/test_sources.py::test_rows_are_those_of_the_array",
+    ),
+    Mutant(
+        "a word counts once in a document", "words of documents",
+        "return counts.indices.astype(np.int32)",
+        "tests/sources/test_fits.py::test_the_chain_of_a_source_is_that_of_its_rows",
+    ),
+    Mutant(
+        "one far row makes up the scale", "far rows",
+        "far = np.zeros(len(sd), bool)",
+        "tests/models/mixtures/test_mixture_input.py::test_one_far_row_hides_no_clusters",
+    ),
+    Mutant(
+        "what is held out is fitted, too", "held out",
+        "return rows, rows[np.sort(order[:n_out])]",
+        "tests/test_datasets.py::test_what_is_held_out_is_not_fitted",
+    ),
+    Mutant(
+        "tiny atoms are counted with the others", "above",
+        "return {name: float(len(shares)) for name in ABOVE}",
+        "tests/test_datasets.py::test_tiny_atoms_are_not_above_a_share",
+    ),
+    Mutant(
+        "a new worker does nothing again", "past",
+        "return [self._build, *point]",
+        "tests/engines/test_processes.py::test_killed_before_and_after_recovery_points",
+    ),
+    Mutant(
+        "a new worker starts from the beginning", "past",
+        "return [self._build, *self._log]",
+        "tests/engines/test_processes.py::test_killed_before_and_after_recovery_points",
+    ),
+    Mutant(
+        "what was done before the recovery point is done again", "log clear",
+        "pass",
+        "tests/engines/test_processes.py::test_killed_before_and_after_recovery_points",
+    ),
+    Mutant(
+        "sums that depend on who has which shards", "tree left",
+        "left = start",
+        "tests/engines/test_tree.py",
+    ),
+    Mutant(
+        "the squares of numbers counted twice", "given squares",
+        "return InverseGamma(self.shape + 0.5 * count, self.scale + squares)",
+        "level",
+    ),
+    Mutant(
+        "gamma priors as if on the logarithm", "gamma density",
+        "return power + self.shape * math.log(x) - self.rate * x",
+        "tests/models/mixtures/test_mixtures.py::test_log_joint_is_the_joint_density",
+    ),
+    Mutant(
+        "slices at the height of the density", "slice level",
+        "level = log_density(x)",
+        "sampled joint",
+    ),
+    Mutant(
+        "all rows count as yes", "bernoulli posterior",
+        "return self.yes0 + statistics[:, :d], self.no0 + n",
+        "tests/conformance/test_likelihoods.py::test_posterior_draws_average_to_the_predictive tests/conformance/test_likelihoods.py::test_marginal_likelihood_is_an_average_over_prior_draws",
+    ),
+    Mutant(
+        "evidence of counts without the rate of the prior", "poisson prior",
+        "prior = -gammaln(self.shape0)",
+        "tests/conformance/test_likelihoods.py::test_marginal_likelihood_is_an_average_over_prior_draws",
+    ),
+    Mutant(
+        "shares of categories add up over all columns", "categorical shares",
+        "return {\"share\": gamma / gamma.sum(1, keepdims=True)}",
+        "tests/conformance/test_likelihoods.py::test_posterior_draws_average_to_the_predictive",
+    ),
+    Mutant(
+        "evidence of words without the prior's total", "multinomial marginal",
+        "return cells - gammaln(posterior.sum(1))",
+        "tests/conformance/test_likelihoods.py::test_marginal_likelihood_is_an_average_over_prior_draws",
+    ),
+    Mutant(
+        "the prior's mean left out of the scatter", "diagonal scatter",
+        "scatter = statistics[:, :d] - kappa * mean**2",
+        "tests/conformance/test_likelihoods.py::test_marginal_likelihood_is_an_average_over_prior_draws",
+    ),
+    Mutant(
+        "ghost-only atoms of counts as if there were no rows", "gp ghosts",
+        "return rng.logseries(total / (hyper.c + total), size) if size else np.empty(0, np.int64)",
+        "tests/conformance/test_feature_measures.py::test_ghosts_are_further_rows",
+    ),
+    Mutant(
+        "entries of new atoms of counts are one too seldom", "gp first",
+        "first = 0.9 / (hyper.c + n) / step",
+        "tests/conformance/test_feature_measures.py::test_a_law_says_how_many_atoms_a_row_adds_and_with_which_entries",
+    ),
+    Mutant(
+        "columns of counts without their concentration", "bnb atom",
+        "value: Array = betaln(counts, c + n * self.failures)",
+        "tests/conformance/test_feature_measures.py::test_log_prob_is_a_poisson_process",
+    ),
+    Mutant(
+        "ghost-only atoms of overspread counts as if there were no rows", "bnb ghosts",
+        "first = own_r / (c + all_r) / (digamma(c + all_r) - digamma(c))",
+        "tests/conformance/test_feature_measures.py::test_ghosts_are_further_rows",
+    ),
+    Mutant(
+        "new rows have no features of their own", "new atoms",
+        "none = -0.0",
+        "tests/models/features/test_feature_predictive.py::test_atoms_of_the_row_itself",
+    ),
+    Mutant(
+        "all patterns of features as likely", "patterns prior",
+        "yield rows, patterns, logs + alone[:, None]",
+        "tests/models/features/test_feature_predictive.py::test_all_patterns_are_summed",
+    ),
+    Mutant(
+        "annealing without its first step", "annealed step",
+        "total += (following - power) * draw.log_rows(X, Z) * (power > 0.0)",
+        "tests/models/features/test_feature_predictive.py::test_annealed_answers_agree_with_brute_force",
+    ),
+    Mutant(
+        "densities that are averages of logarithms", "density of draws",
+        "return np.mean(logs, axis=0)",
+        "tests/models/mixtures/test_mixtures.py::test_predictions_are_averages_over_draws tests/models/mixtures/test_mixtures.py::test_density_integrates_to_one_on_a_line",
+    ),
+    Mutant(
+        "new rows are as likely in any cluster", "predictive weights",
+        "yield rows, part, log_predictive(likelihood, atoms, own, part) - np.log(len(weights))",
+        "tests/models/mixtures/test_mixtures.py::test_predictions_are_averages_over_draws",
+    ),
+    Mutant(
+        "the bound is not raised for the atom that a row has left", "raise left",
+        "if False:",
+        "tests/conformance/test_kernels.py::test_bounds_follow_an_atom_that_a_row_has_left",
+    ),
+    Mutant(
+        "features: single precision that never falls back", "features float32",
+        "kind = np.float32 if dtype == \"float32\" else np.float64",
+        "tests/models/features/test_offsets.py::test_single_precision_falls_back_where_it_would_lose",
+    ),
+    Mutant(
+        "the likelihood of topics at the eta that they began with", "topics eta",
+        "evidence = self.likelihood.log_evidence(counts, state.table.statistics[live])",
+        "tests/models/groups/test_groups.py::test_the_likelihood_is_that_of_the_draws_eta",
+    ),
+    Mutant(
+        "features: log_joint without the priors of hyper-parameters", "features log joint",
+        "log_joint = (\n"
+        "    self.measure.log_prob(state.hyper, members, self.n_rows)\n"
+        "    + state.table.entries\n"
+        "    + self.likelihood.log_joint(state.scales, everything)\n"
+        ")",
+        "tests/models/features/test_features.py::test_log_joint_is_the_joint_density",
+    ),
+    Mutant(
+        "features: coins are looked up before the columns have changed", "fold coins",
+        "coin = _coins(old[proposal.chosen])\n"
+        "old[proposal.chosen] ^= moved\n"
+        "return np.delete(old, proposal.folded, axis=0), coin, moved",
+        "folds", span=2,
+    ),
+    Mutant(
+        "features: the chance of a set's size forgotten", "set size",
+        "log_count = 0.0",
+        "folds",
+    ),
 ]  # fmt: skip

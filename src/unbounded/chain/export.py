@@ -56,6 +56,7 @@ def table(posterior: xr.Dataset, found: Check | None = None) -> pd.DataFrame:
     found = check(posterior) if found is None else found
     lines = {name: _line(trace.values, str(name), found) for name, trace in _scalars(posterior).items()}
     summary = pd.DataFrame.from_dict(lines, orient="index")
+    # mutant: exact flag
     if not posterior.attrs["exact"]:
         warnings.warn(FLAG, stacklevel=2)
         summary.insert(0, "exact", False)
@@ -71,7 +72,7 @@ def _line(draws: Array, name: str, found: Check) -> dict[str, Any]:
     line = {"mean": draws.mean(), "sd": draws.std(ddof=1) if draws.size > 1 else 0.0, "hdi_3%": low, "hdi_97%": high}
     if name in found.scalars:
         measured = found.scalars[name]
-        line["mcse_mean"] = line["sd"] / np.sqrt(max(measured.ess_bulk, 1.0))
+        line["mcse_mean"] = line["sd"] / np.sqrt(max(measured.ess_bulk, 1.0))  # mutant: standard error
         line |= {statistic: getattr(measured, statistic) for statistic in ("ess_bulk", "ess_tail", "r_hat")}
     return line | {"verdict": found.verdict(name)}
 
@@ -80,5 +81,5 @@ def _shortest(draws: Array, share: float) -> tuple[float, float]:
     """The shortest interval that has this share of the draws."""
     ordered = np.sort(draws)
     inside = int(share * len(ordered))
-    first = int(np.argmin(ordered[inside:] - ordered[: len(ordered) - inside]))
+    first = int(np.argmin(ordered[inside:] - ordered[: len(ordered) - inside]))  # mutant: shortest interval
     return float(ordered[first]), float(ordered[first + inside])

@@ -45,7 +45,7 @@ def only_writer(folder: Path) -> Iterator[None]:
     beats.start()
     _held[where] = thread
     try:
-        tidy(folder)
+        tidy(folder)  # mutant: tidy
         yield
     finally:
         del _held[where]
@@ -87,7 +87,7 @@ def _claimed(folder: Path) -> int:
 
 
 def _claim(descriptor: int, folder: Path) -> None:
-    free = _lock(descriptor)
+    free = _lock(descriptor)  # mutant: lock
     owner = _owner(descriptor)
     mine = _machine()
     seen = free is True and owner.get("machine") in (None, mine)  # the system's lock tells of this owner

@@ -38,7 +38,7 @@ class Length:
     def draw_at(self, round_: int) -> int | None:
         """Which draw a finished round is, if any."""
         after, rest = divmod(round_ - self.n_warmup, self.thin)
-        return after - 1 if rest == 0 and after >= 1 else None
+        return after - 1 if rest == 0 and after >= 1 else None  # mutant: draw at
 
     def is_snapshot(self, draw: int, count: int) -> bool:
         """Whether a draw is one of those that are kept whole when there are so many draws.
@@ -175,7 +175,7 @@ def _resume(chain: Chain, model: Model[StateT], engine: Engine, store: ChainStor
     warn_of_other_versions(saved, store.path)
     count = int(saved["n_draws"])
     chain.draws = store.rewind(count, model.n_rows)
-    chain.snapshots = store.snapshots()
+    chain.snapshots = store.snapshots()  # mutant: resumed snapshots
     if chain.assignments is not None:
         chain.assignments = store.assignments(model.n_rows, count)
     whole: dict[str, dict[str, Array]] = defaultdict(dict)

@@ -124,6 +124,7 @@ def _check_content(path: Path, file: IO[bytes]) -> None:
         raise RunError(f"{path} was not written by this program; point to a run directory of `unbounded fit`.")
     while part := file.read(2**20):
         digest.update(part)
+    # mutant: checksum
     if digest.hexdigest().encode() + b"\n" != said:
         raise RunError(f"{path} is damaged (its checksum does not match); restore it from a backup or fit again.")
 
@@ -221,6 +222,7 @@ class ChainStore:
                 )
             return None
         arrays = read_arrays(path)
+        # mutant: own checkpoint
         if not np.array_equal(arrays.get("run", ()), self._run):
             raise RunError(
                 f"{path} belongs to another run, or run.json was changed; restore the run's own files or fit again."
@@ -240,6 +242,7 @@ class ChainStore:
                         os.fsync(file.fileno())
         except OSError as error:
             raise RunError(f"could not write the trace in {self.path}: {error.strerror or error}.") from error
+        # mutant: checkpoint appended
         appended = {name: [file.length, file.digest.hexdigest()] for name, file in self._appended.items()}
         files = {"appended": appended, "whole": self._whole, "dropped": self._dropped}
         about = {"files": files, "versions": versions()}
@@ -253,11 +256,13 @@ class ChainStore:
             if length and _Appended.of(self.path / name, length).digest.hexdigest() != digest:
                 raise RunError(f"{self.path / name} is damaged: it was changed or cut; {restore}")
         for name, digest in files["whole"].items():
+            # mutant: whole digests
             if _digest_of(self.path / name) != digest:
                 raise RunError(f"{self.path / name} is damaged or missing; {restore}")
         for folder in ("snapshots", "assignments"):
             for draw, path in self._all_numbered(folder).items():
                 known = (*files["whole"], *files.get("dropped", ()))
+                # mutant: stray draws
                 if draw < count and f"{folder}/{path.name}" not in known:
                     raise RunError(f"{path} is not of this run; remove it.")
 
@@ -337,7 +342,7 @@ class ChainStore:
             for name, length in lengths.items():
                 path = self.path / name
                 if path.exists() and path.stat().st_size > length:
-                    os.truncate(path, length)
+                    os.truncate(path, length)  # mutant: rewind cut
                 self._appended[name] = _Appended.of(path, length)
             self._remove_dropped()
             for folder in ("snapshots", "assignments"):
@@ -359,7 +364,7 @@ class ChainStore:
         """It stays on the disk until a checkpoint does without it."""
         name = f"snapshots/{self._name('snapshots', draw).name}"
         del self._whole[name]
-        self._dropped.append(name)
+        self._dropped.append(name)  # mutant: dropped later
 
     def _remove_dropped(self) -> None:
         for name in self._dropped:

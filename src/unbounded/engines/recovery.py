@@ -204,13 +204,13 @@ class Remote:
         """Where a new worker begins. It is read only when one dies, so large parts of it do not stay in memory."""
         point: list[Arrays] = [{name: put_away(value) for name, value in part.items()} for part in parts]
         self._point, self._seconds = point, 0.0
-        self._log.clear()
+        self._log.clear()  # mutant: log clear
         return point
 
     def _past(self) -> list[_Entry]:
         """What makes a new worker what the lost one was."""
         point = [] if self._point is None else [self._entry(Map(restore), self._point)]
-        return [self._build, *point, *self._log]
+        return [self._build, *point, *self._log]  # mutant: past
 
     def _ask(self, entry: _Entry) -> list[Answer]:
         """All workers' answers, in their order. A worker gets an order only when it has answered the one before."""

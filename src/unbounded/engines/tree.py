@@ -55,7 +55,7 @@ def sibling_of(node: Node, n_shards: int) -> Node:
     start, stop = node
     size = 1 << (stop - start - 1).bit_length()
     while size < n_shards:
-        left = start - start % (2 * size)
+        left = start - start % (2 * size)  # mutant: tree left
         middle = left + size
         if middle < n_shards:  # else the parent has no other child, and the node is its own parent
             return (left, middle) if start == middle else (middle, min(middle + size, n_shards))

@@ -68,7 +68,7 @@ class BoundBernoulli(Bound):
     def _posterior(self, counts: Array, statistics: Array) -> tuple[Array, Array]:
         d = self.columns.size
         n = rows_seen(self.columns, counts, statistics[:, d:])
-        return self.yes0 + statistics[:, :d], self.no0 + n - statistics[:, :d]
+        return self.yes0 + statistics[:, :d], self.no0 + n - statistics[:, :d]  # mutant: bernoulli posterior
 
     def log_marginal(self, counts: Array, statistics: Array) -> Array:
         return (betaln(*self._posterior(counts, statistics)) - betaln(self.yes0, self.no0)).sum(1)

@@ -102,7 +102,7 @@ class BoundCategorical(Bound):
 
     def draw(self, counts: Array, statistics: Array, rng: np.random.Generator) -> Parameters:
         gamma = np.maximum(rng.standard_gamma(self.prior + statistics), 1e-300)
-        return {"share": gamma / np.repeat(self._by_column(gamma), self.levels, axis=1)}
+        return {"share": gamma / np.repeat(self._by_column(gamma), self.levels, axis=1)}  # mutant: categorical shares
 
     def centre(self, counts: Array, statistics: Array) -> Parameters:
         posterior = self.prior + statistics

@@ -91,7 +91,7 @@ class BoundDiagonalGaussian(Bound):
         n = np.broadcast_to(rows_seen(self.columns, counts, statistics[:, 2 * d :]), (len(counts), d))
         kappa = self.kappa0 + n
         mean = (self.kappa0 * self.mean0 + statistics[:, d : 2 * d]) / kappa
-        scatter = statistics[:, :d] + self.kappa0 * self.mean0**2 - kappa * mean**2
+        scatter = statistics[:, :d] + self.kappa0 * self.mean0**2 - kappa * mean**2  # mutant: diagonal scatter
         return n, kappa, mean, self.shape0 + 0.5 * n, self.scale0 + 0.5 * np.maximum(scatter, 0.0)
 
     def log_marginal(self, counts: Array, statistics: Array) -> Array:

@@ -77,7 +77,7 @@ class BoundMultinomial(Bound):
     def log_marginal(self, counts: Array, statistics: Array) -> Array:
         posterior = self.prior + statistics
         cells = (gammaln(posterior) - gammaln(self.prior)).sum(1)
-        return cells + gammaln(self.prior.sum()) - gammaln(posterior.sum(1))
+        return cells + gammaln(self.prior.sum()) - gammaln(posterior.sum(1))  # mutant: multinomial marginal
 
     def draw(self, counts: Array, statistics: Array, rng: np.random.Generator) -> Parameters:
         gamma = np.maximum(rng.standard_gamma(self.prior + statistics), 1e-300)

@@ -74,7 +74,7 @@ class BoundPoisson(Bound):
 
     def log_marginal(self, counts: Array, statistics: Array) -> Array:
         shape, rate = self._posterior(counts, statistics)
-        prior = self.shape0 * np.log(self.rate0) - gammaln(self.shape0)
+        prior = self.shape0 * np.log(self.rate0) - gammaln(self.shape0)  # mutant: poisson prior
         return (gammaln(shape) - shape * np.log(rate) + prior).sum(1)
 
     def draw(self, counts: Array, statistics: Array, rng: np.random.Generator) -> Parameters:

@@ -153,7 +153,7 @@ class Forward(Reader):
             if block is None:
                 raise SourceError(f"{self.path} ends after {self._at} of its {self.n_rows} rows; it was changed.")
             used = min(len(block), stop - self._at)
-            skipped = min(used, max(0, start - self._at))
+            skipped = min(used, max(0, start - self._at))  # mutant: rows skipped
             out[self._at + skipped - start : self._at + used - start] = block[skipped:used]
             self._rest = block[used:] if used < len(block) else None
             self._at += used

@@ -141,7 +141,7 @@ class Source:
         order = np.argsort(indices, kind="stable")
         if (np.diff(order) == 1).all():
             return self.take(indices)
-        return self.take(indices[order])[np.argsort(order)]
+        return self.take(indices[order])[np.argsort(order)]  # mutant: rows in order
 
     def _parts(self, start: int, stop: int) -> Iterator[Any]:
         first = int(np.searchsorted(self._edges, start, "right")) - 1
@@ -193,6 +193,7 @@ class Source:
             raise SourceError(
                 f"{piece.path} was truncated or changed: it has {reader.n_bytes} bytes, it had {piece.n_bytes}."
             )
+        # mutant: piece changed
         if reader.checksum != piece.checksum:
             raise SourceError(f"{piece.path} was changed: its content is not what it was; restore it.")
         return reader
@@ -209,7 +210,7 @@ class Source:
         digest = hashlib.blake2b(digest_size=16)
         digest.update(repr((self.shape, str(self.dtype), self.format)).encode())
         for piece in self.pieces:
-            digest.update(repr(tuple(piece[1:])).encode())
+            digest.update(repr(tuple(piece[1:])).encode())  # mutant: pieces digest
         return digest.hexdigest()
 
     def manifest(self) -> str:
@@ -312,7 +313,7 @@ def _trusted(folder: str, path: str) -> Source:
 def _listed(folder: str, each: Any) -> Piece:
     """A piece of a manifest: a file in its folder, and nowhere else."""
     name, sizes = each["name"], [int(each[key]) for key in ("rows", "bytes", "crc")]
-    plain = isinstance(name, str) and name not in ("", ".", "..") and not set(name) & set("/\\\0")
+    plain = isinstance(name, str) and name not in ("", ".", "..") and not set(name) & set("/\\\0")  # mutant: plain name
     if not plain or not 0 <= min(sizes) <= max(sizes) < 2**53:
         raise ValueError("a piece is not a file of the folder")
     return Piece(f"{folder}/{name}", *sizes)

@@ -52,4 +52,4 @@ class Words:
 
 def _expanded(rows: Any) -> Array:
     counts = sparse.csr_matrix(rows)
-    return np.repeat(counts.indices, counts.data.astype(np.int64)).astype(np.int32)
+    return np.repeat(counts.indices, counts.data.astype(np.int64)).astype(np.int32)  # mutant: words of documents

@@ -90,7 +90,7 @@ def _balanced(source: Source, n_pieces: int) -> Array:
         np.count_nonzero(rows, axis=1) if isinstance(rows, np.ndarray) else np.diff(rows.indptr)
         for _, rows in source.blocks()
     ]
-    weight = np.cumsum(np.concatenate(stored) + 1)
+    weight = np.cumsum(np.concatenate(stored) + 1)  # mutant: stored values
     number = np.arange(n_pieces + 1)
     edges = np.searchsorted(weight, number * weight[-1] / n_pieces, "right")
     edges = np.maximum.accumulate(edges - number) + number  # at least one row in each ...

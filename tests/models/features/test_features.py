@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import stats
+from scipy import special, stats
 from scipy.optimize import linear_sum_assignment
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
@@ -395,3 +395,22 @@ def test_matching_without_any_feature():
     assert estimate.components.shape == (0, 3)
     assert estimate.assignments.shape == (5, 0)
     assert [own.tolist() for own in estimate.matches] == [[], [-1], []]
+
+
+def test_log_joint_is_the_joint_density():
+    """Priors of hyper-parameters, the probability of Z and of the rows: each from its textbook."""
+    rng = np.random.default_rng(6)
+    X = rng.integers(0, 2, (12, 2)) @ rng.normal(0.0, 2.0, (2, 2)) + 0.5 * rng.normal(size=(12, 2))
+    likelihood = LinearGaussian(noise=0.6, loading=1.3, intercept=False)
+    prior = {"mass": Gamma(2.0, 1.5), "concentration": Gamma(1.5, 1.0)}
+    brief = {"n_chains": 1, "n_warmup": 4, "n_draws": 6, "n_workers": 1, "n_shards": 2, "random_state": 1}
+    model = BetaBernoulliFeatures(likelihood, **prior, **brief, keep_assignments=True).fit(X)
+    for draw in range(6):
+        here = model.posterior_.isel(chain=0, draw=draw)
+        alpha, c, Z = float(here["alpha"]), float(here["c"]), here["assignments"].values.astype(float)
+        members = Z.sum(0)[Z.sum(0) > 0]
+        rate = (c / (c + np.arange(12))).sum()
+        columns = np.log(alpha * c) + special.betaln(members, 12 - members + c)
+        rows = stats.multivariate_normal(np.zeros(12), 1.3**2 * Z @ Z.T + 0.6**2 * np.eye(12)).logpdf(X.T).sum()
+        priors = stats.gamma(2.0, scale=1.0 / 1.5).logpdf(alpha) + stats.gamma(1.5).logpdf(c)
+        np.testing.assert_allclose(here["log_joint"], priors + columns.sum() - alpha * rate + rows, rtol=1e-9)

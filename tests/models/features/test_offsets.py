@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from unbounded import BetaBernoulliFeatures, GammaPoissonFeatures, LinearGaussian
+from unbounded.columns import describe
+from unbounded.models.features.linear_gaussian import Scales
 from unbounded.models.features.point_estimate import FeatureDraw, point_estimate
 from unbounded.report.text import text
 
@@ -88,3 +90,14 @@ def test_draws_are_turned_as_the_reference_is():
     np.testing.assert_allclose(estimate.assignments @ estimate.components, Z @ [one, two], atol=1e-6)
     np.testing.assert_allclose(other.turned(estimate.tops[1]).always, 0.0, atol=1e-12)
     assert sum(tops.tolist().count(0) for tops in estimate.tops) == 3
+
+
+@pytest.mark.parametrize("case", ["plain", "noise", "terms that cancel"])
+def test_single_precision_falls_back_where_it_would_lose(case):
+    """Rounds are in single precision where that is good enough for what entries are drawn from, and nowhere else."""
+    few, size = (1e-3, 30.0) if case == "terms that cancel" else (1.0, 1.0)
+    bound = LinearGaussian(intercept=False).bind(describe(few * X))
+    A = size * np.concatenate([PARTS, -PARTS])  # what one feature adds another one takes away
+    scales = Scales(1e-10 if case == "noise" else 0.1, 1.0)
+    kind = bound.family(scales, A, len(A), "float32").scaled.dtype
+    assert kind == (np.float32 if case == "plain" else np.float64)

@@ -7,7 +7,7 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import sparse
+from scipy import sparse, special
 from scipy.optimize import linear_sum_assignment
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -225,6 +225,23 @@ def test_options(corpus, options):
     model = HierarchicalDirichletProcess(**(QUICK | options)).fit(corpus.X[:60])
     assert model.exact_ == ("published" not in str(options))
     assert np.isfinite(model.posterior_["log_likelihood"]).all()
+
+
+def test_the_likelihood_is_that_of_the_draws_eta(corpus):
+    """Words of every topic by Polya's urn, with the pseudo-count that the draw has."""
+    likelihood = Tokens(Gamma(1.0, 1.0), base="uniform")
+    X = corpus.X[:40]
+    model = HierarchicalDirichletProcess(likelihood, keep_assignments=True, **QUICK).fit(X)
+    words = np.repeat(X.indices, X.data.astype(int))
+    assert np.ptp(model.posterior_["eta"].values) > 0.0
+    for draw in range(8):
+        here = model.posterior_.isel(chain=0, draw=draw)
+        eta, labels = float(here["eta"]), here["assignments"].values
+        counts = np.zeros((labels.max() + 1, X.shape[1]))
+        np.add.at(counts, (labels, words), 1.0)
+        cells = special.gammaln(eta + counts) - special.gammaln(eta)
+        totals = special.gammaln(eta * X.shape[1]) - special.gammaln(eta * X.shape[1] + counts.sum(1))
+        np.testing.assert_allclose(here["log_likelihood"], cells.sum() + totals.sum(), rtol=1e-9)
 
 
 # ---- bad input

@@ -68,7 +68,7 @@ class BetaNegativeBinomial(FeatureMeasure):
         return float(c * (digamma(c + n * self.failures) - digamma(c)))
 
     def log_atom(self, c: float, n: float, counts: Array) -> Array:
-        value: Array = math.log(c) + betaln(counts, c + n * self.failures)
+        value: Array = math.log(c) + betaln(counts, c + n * self.failures)  # mutant: bnb atom
         return value
 
     def log_entries(self, Z: Array) -> float:
@@ -86,7 +86,7 @@ class BetaNegativeBinomial(FeatureMeasure):
         all_r, own_r = (n + total) * self.failures, total * self.failures
         c = hyper.c
         # p(1) = T r B(1, c + N r) over the whole mass, which is the difference of digammas.
-        first = own_r / (c + all_r) / (digamma(c + all_r) - digamma(c + n * self.failures))
+        first = own_r / (c + all_r) / (digamma(c + all_r) - digamma(c + n * self.failures))  # mutant: bnb ghosts
 
         def ratio(t: int) -> float:
             return (own_r + t) * t / ((t + 1.0) * (t + c + all_r))

@@ -179,7 +179,7 @@ def _set_size(size: int, rng: np.random.Generator) -> int:
 
 def _log_set(count: int, size: int) -> float:
     """Log probability that unfolding chooses a given set of `count` among `size` atoms."""
-    log_count = -(count + 1.0 if count < size else count) * math.log(2.0)
+    log_count = -(count + 1.0 if count < size else count) * math.log(2.0)  # mutant: set size
     return float(log_count - (gammaln(size + 1.0) - gammaln(count + 1.0) - gammaln(size - count + 1.0)))
 
 
@@ -229,7 +229,7 @@ def _moved(proposal: Proposal, old: Array, numbers: Array) -> tuple[Array, Array
     """The same for the columns `old`, which are changed, of rows with these numbers."""
     if proposal.folded >= 0:
         moved = old[proposal.folded].copy()
-        old[proposal.chosen] ^= moved
+        old[proposal.chosen] ^= moved  # mutant: fold coins
         return np.delete(old, proposal.folded, axis=0), _coins(old[proposal.chosen]), moved
     coin = _coins(old[proposal.chosen])
     moved = (uniforms(proposal.key, numbers) < proposal.coins[coin]).astype(old.dtype)

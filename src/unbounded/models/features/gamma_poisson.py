@@ -69,6 +69,7 @@ class GammaPoisson(FeatureMeasure):
         return rng.poisson(total * rng.gamma(counts, 1.0 / (hyper.c + n)))
 
     def ghost_counts(self, hyper: FeatureHyper, n: int, total: int, size: int, rng: np.random.Generator) -> Array:
+        # mutant: gp ghosts
         return rng.logseries(total / (hyper.c + n + total), size) if size else np.empty(0, np.int64)
 
     def weight_shapes(self, hyper: FeatureHyper, amounts: Array, n: float) -> tuple[Array, Array]:
@@ -85,7 +86,7 @@ class GammaPoisson(FeatureMeasure):
 
     def law(self, hyper: FeatureHyper, n: float, open_: bool = True) -> PoissonLaw:
         step = -math.log1p(-1.0 / (hyper.c + n))  # log((c + n) / (c + n - 1))
-        first = 1.0 / (hyper.c + n) / step
+        first = 1.0 / (hyper.c + n) / step  # mutant: gp first
         return PoissonLaw(hyper.c, float(n), hyper.alpha * step if open_ else 0.0, first)
 
     def later_entries(self, hyper: FeatureHyper, first: Array, i: Array, n: int, rng: np.random.Generator) -> Array:

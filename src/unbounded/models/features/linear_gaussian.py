@@ -245,7 +245,11 @@ class BoundLinearGaussian(FeatureBound):
         A = np.ascontiguousarray(loadings)
         products = A @ A.T / scales.noise
         reach = np.maximum(np.abs(self.columns.low - self.centre), np.abs(self.columns.high - self.centre))
-        error = np.finfo(np.float32).eps * (np.abs(A) @ reach).max(initial=0.0) / scales.noise
+        terms = np.abs(A) @ reach / scales.noise + np.abs(products).sum(
+            1
+        )  # of the data, and of features that are there
+        error = np.finfo(np.float32).eps * terms.max(initial=0.0)
+        # mutant: features float32
         kind = np.float32 if dtype == "float32" and error < FLOAT32_TOLERANCE else np.float64
         norms = np.ascontiguousarray(np.diag(products)) * scales.noise
         np.fill_diagonal(products, 0.0)

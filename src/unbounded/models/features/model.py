@@ -152,6 +152,7 @@ class Features(Built[FeatureMeasure, FeatureBound, int]):
         live = state.occupied
         members = state.table.members[live].astype(float)
         everything = self.everything(state)
+        # mutant: features log joint
         log_joint = (
             self.measure.log_prior(state.hyper)
             + self.measure.log_prob(state.hyper, members, self.n_rows)

@@ -150,7 +150,7 @@ def _log_joint(draw: Draw, X: Array) -> Iterator[tuple[slice, Array, Array]]:
         x = np.where(seen, X[rows], base)
         alone = np.where(seen, draw.likelihood.log_cells(x, base, draw.scales), 0.0).sum(1)
         logs = np.where(seen, x - origin, 0.0) @ slope.T - seen.astype(float) @ cost.T
-        yield rows, patterns, logs + alone[:, None] + prior
+        yield rows, patterns, logs + alone[:, None] + prior  # mutant: patterns prior
 
 
 def _summed_mean(draw: Draw, X: Array) -> Array:
@@ -196,7 +196,7 @@ def log_density(draw: Draw, X: Array, first: int = 0) -> Array:
     Rows without new atoms, and rows with some: the two cases have known probabilities. In the second, how many there
     are is drawn; their loadings are integrated out where the likelihood can do that, and drawn where it cannot.
     """
-    none = -draw.new_law.rate
+    none = -draw.new_law.rate  # mutant: new atoms
     with_new = _with_new_atoms(draw, generator(draw.seed, "new atoms", first))
     cases = (none, draw), (math.log(-math.expm1(none)) if none < 0.0 else -math.inf, with_new)
     value: Array = logsumexp([log_p + _log_known(case, X, first) for log_p, case in cases], axis=0)
@@ -227,7 +227,7 @@ def _log_known(draw: Draw, X: Array, first: int) -> Array:
     powers, total = _ladder(STEPS), np.zeros(len(X))
     states = _annealed(draw, X, first, powers[:-1], "density")
     for power, following, Z in zip(np.append(0.0, powers[1:-1]), powers[1:], states, strict=True):
-        total += (following - power) * draw.log_rows(X, Z)
+        total += (following - power) * draw.log_rows(X, Z)  # mutant: annealed step
     return total
 
 

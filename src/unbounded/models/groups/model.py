@@ -383,13 +383,14 @@ class Groups(Built[HierarchicalMeasure, Bound, Array]):
         live = state.occupied
         counts = state.table.counts[live].astype(float)
         shares = counts / counts.sum()
+        evidence = self.content.at(state.hyper).log_evidence(counts, state.table.statistics[live])  # mutant: topics eta
         return {
             "n_topics": len(counts),
             **above(shares),
             **self.measure.scalars(state.hyper),
             **self.content.scalars(state.hyper),
             "n_tables": float(state.table.tables.sum()),
-            "log_likelihood": self.content.at(state.hyper).log_evidence(counts, state.table.statistics[live]),
+            "log_likelihood": evidence,
             "entropy": float(-(shares * np.log(shares)).sum()),
             "largest": float(shares.max()),
         }

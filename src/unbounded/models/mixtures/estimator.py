@@ -159,7 +159,7 @@ class MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
             self._log_density(data, snap["counts"], snap["statistics"], PartitionHyper(*snap["hyper"]))
             for snap in self._snapshots
         ]
-        return logsumexp(logs, axis=0) - np.log(len(logs))
+        return logsumexp(logs, axis=0) - np.log(len(logs))  # mutant: density of draws
 
     def sample(
         self, n_samples: int = 1, random_state: int | np.random.RandomState | np.random.Generator | None = None
@@ -254,6 +254,7 @@ class MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
             likelihood, own = self._likelihood, sums
             if not likelihood.columns.sparse and np.isnan(part).any():
                 likelihood, own = likelihood.with_holes(atoms, sums)
+            # mutant: predictive weights
             yield rows, part, log_predictive(likelihood, atoms, own, part) + weights[:, None]
 
     def _log_density(self, X: Any, counts: Array, statistics: Array, hyper: PartitionHyper) -> Array:

@@ -266,6 +266,7 @@ def _raise_changed(families, tail, law, block, begin, left, joined):
         _raise_cap(families, tail, joined, weight, block, begin)
         if law.extra > 0.0:
             _raise_cap(families, tail, members.size, largest * law.extra, block, begin)
+    # mutant: raise left
     if left >= 0 and left != joined and members[left] > 0:
         weight = largest * (members[left] - law.discount)
         _raise_cap(families, tail, left, weight, block, begin)
