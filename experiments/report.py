@@ -181,7 +181,7 @@ def todo(found: dict[str, list[Record]]) -> str:
     if not lacking:
         return "All full runs are in the repository."
     lines = [f"- `unbounded paper {name} --data FOLDER -j 16`: `{load(name).full}`" for name in lacking]
-    return "\n".join(["Full runs that are still to be done with this code:", "", *lines])
+    return "\n".join(["Full runs that are still to be done:", "", *lines])
 
 
 def main(runs: Path | None) -> None:

@@ -56,7 +56,7 @@ class OwnLikelihood(ABC):
             return float(self.log_prior(changed[None])[0] + self.log_density(X, changed[None]).sum())
 
         for place in rng.permutation(len(theta)):
-            theta[place] = _slice(lambda v, place=place: log_posterior(place, v), theta[place], rng)  # type: ignore[misc]
+            theta[place] = _slice(lambda v, place=place: log_posterior(place, v), theta[place], rng)
         return theta
 
 
