@@ -75,7 +75,7 @@ def thinned(rows: list[dict[str, str]]) -> list[dict[str, str]]:
 
 
 def _places(length: int, points: int) -> list[int]:
-    """From 0 to the last, with steps that grow."""
+    """From 0 to the last, with steps that grow; fewer where two would be the same."""
     return sorted({round((length - 1) * (k / (points - 1)) ** 2) for k in range(points)})
 
 
