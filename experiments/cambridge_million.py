@@ -13,7 +13,7 @@ import numpy as np
 
 from experiments import figures
 from experiments.chains import FEATURE_JUMPING, GHOSTS, WARM, Method, Plan, features, trace, with_wall
-from experiments.common import Experiment, Finding, Request, Rows, about, save_rows, say
+from experiments.common import Experiment, Finding, Request, Rows, about, save_rows, say, spread
 from unbounded.arrays import Array
 from unbounded.datasets import CambridgeData, cambridge
 from unbounded.models.features import start as feature_start
@@ -48,18 +48,33 @@ RUNS = (Run(WARM, "one"), Run(GHOSTS, "one"), Run(FEATURE_JUMPING, "one"), DEFAU
 
 
 def run(sizes: Sizes, request: Request) -> list[Finding]:
-    data = cambridge(sizes.n_rows, noise=0.5, seed=request.seed)
-    fresh = cambridge(sizes.n_test, noise=0.5, seed=request.seed + 1).X
-    plan = Plan(sizes.n_shards, sizes.n_rounds, SWEEPS, request.seed)
+    data, fresh = _images(sizes, request.seed)
     truth = float(data.log_density(fresh).mean())
+    found = spread(chain, [(sizes, request.seed, number) for number in range(len(RUNS))], request.jobs)
     curves: dict[str, Rows] = {}
-    for each in RUNS:
-        _chain(cambridge(2 * sizes.n_shards, seed=2).X, fresh[:100], Plan(sizes.n_shards, 2, SWEEPS), 1, data, each)
-        rows = curves[each.label] = _chain(data.X, fresh, plan, sizes.every, data, each)
+    for each, rows in zip(RUNS, found, strict=True):
+        model = features(data.X, each.method, _plan(sizes, request.seed))
+        rows = curves[each.label] = with_wall(rows, model, data.X, each.init, feature_start)
         say(f"{each.label}: {rows[-1]['wall_s']:.1f} s wall, score {rows[-1]['score']:.4f}, truth {truth:.4f}")
     save_rows([{"run": label, **row} for label, rows in curves.items() for row in rows], request)
     _draw(curves, truth, sizes, request)
     return [finding for each in RUNS for finding in _judge(each, curves[each.label], truth, sizes)]
+
+
+def _images(sizes: Sizes, seed: int) -> tuple[CambridgeData, Array]:
+    """The rows, and fresh ones to be scored."""
+    return cambridge(sizes.n_rows, noise=0.5, seed=seed), cambridge(sizes.n_test, noise=0.5, seed=seed + 1).X
+
+
+def _plan(sizes: Sizes, seed: int) -> Plan:
+    return Plan(sizes.n_shards, sizes.n_rounds, SWEEPS, seed)
+
+
+def chain(sizes: Sizes, seed: int, number: int) -> Rows:
+    """What was measured of one of the runs, after a tiny one that compiles."""
+    data, fresh = _images(sizes, seed)
+    _chain(cambridge(2 * sizes.n_shards, seed=2).X, fresh[:100], Plan(sizes.n_shards, 2, SWEEPS), 1, data, RUNS[number])
+    return _chain(data.X, fresh, _plan(sizes, seed), sizes.every, data, RUNS[number])
 
 
 def _chain(X: Array, fresh: Array, plan: Plan, every: int, truth: CambridgeData, what: Run) -> Rows:
@@ -75,8 +90,7 @@ def _chain(X: Array, fresh: Array, plan: Plan, every: int, truth: CambridgeData,
             "correlation": float(alike.max(axis=1, initial=0.0).min()),
         }  # fmt: skip
 
-    rows = trace(model, X, what.init, plan.n_rounds, measure, every, feature_start)
-    return with_wall(rows, model, X, what.init, feature_start)
+    return trace(model, X, what.init, plan.n_rounds, measure, every, feature_start)
 
 
 def _draw(curves: dict[str, Rows], truth: float, sizes: Sizes, request: Request) -> None:

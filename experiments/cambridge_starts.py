@@ -13,10 +13,23 @@ from dataclasses import dataclass
 import numpy as np
 
 from experiments import data, figures
-from experiments.chains import FEATURE_JUMPING, GHOSTS, HOT, PUBLISHED, WARM, Method, Plan, feature_trace
+from experiments.chains import (
+    FEATURE_JUMPING,
+    GHOSTS,
+    HOT,
+    PUBLISHED,
+    WARM,
+    Method,
+    Plan,
+    feature_trace,
+    features,
+    hide,
+    replay,
+)
 from experiments.common import Experiment, Finding, Request, Rows, about, more, no_worse, save_rows, spread
 from experiments.common import standard_error as error_of
 from unbounded.arrays import Array
+from unbounded.models.features import start as feature_start
 
 METHODS = (PUBLISHED, WARM, HOT, GHOSTS, FEATURE_JUMPING)
 SWEEPS, HIDDEN = 5, 0.1
@@ -38,6 +51,7 @@ def run(sizes: Sizes, request: Request) -> list[Finding]:
     kinds = [(method, n_shards) for method in METHODS for n_shards in sizes.shards]
     tasks = [(sizes, request, *kind, seed) for kind in kinds for seed in seeds]
     runs = spread(chain, tasks, request.jobs)
+    walls = np.array([_wall(sizes, request, *kind) for kind in kinds]).reshape(len(METHODS), -1)
     rows = [
         {"method": method.label, "shards": n_shards, "seed": seed, **row}
         for (_, _, method, n_shards, seed), found in zip(tasks, runs, strict=True)
@@ -46,25 +60,38 @@ def run(sizes: Sizes, request: Request) -> list[Finding]:
     save_rows(rows, request)
     names = ("score", "features", "used", "critical_s")
     blocks = {name: _blocks(rows, name, sizes) for name in names}
-    walls = _blocks(rows, "wall_s", sizes)[:, :, 0, -1]  # of the first seed, which alone has them
     times = {"critical_s": blocks["critical_s"][..., -1].mean(-1), "wall_s": walls}
     notes = data.cambridge_rows(request, sizes.n_rows)[1]
     times = {clock: values / sizes.n_rounds / SWEEPS for clock, values in times.items()}
+    seconds = zip(kinds, *(values.ravel() for values in times.values()), strict=True)
+    save_rows(
+        [{"method": m.label, "shards": p, "critical_s": c, "wall_s": w} for (m, p), c, w in seconds], request, "times"
+    )
     _draw(blocks["score"], blocks["features"], times, sizes, request, notes)
     return Judge(sizes, **blocks).findings()
 
 
 def chain(sizes: Sizes, request: Request, method: Method, n_shards: int, seed: int) -> Rows:
+    X, mask = _hidden(sizes, request)
+    return feature_trace(X, mask, method, Plan(n_shards, sizes.n_rounds, SWEEPS, seed), "one", wall=False)[2]
+
+
+def _hidden(sizes: Sizes, request: Request) -> tuple[Array, Array]:
     X, _ = data.cambridge_rows(request, sizes.n_rows)
-    mask = np.random.default_rng(request.seed).random(X.shape) < HIDDEN
-    plan = Plan(n_shards, sizes.n_rounds, SWEEPS, seed)
-    return feature_trace(X, mask, method, plan, "one", wall=seed == request.seed)[2]
+    return X, np.random.default_rng(request.seed).random(X.shape) < HIDDEN
+
+
+def _wall(sizes: Sizes, request: Request, method: Method, n_shards: int) -> float:
+    """Seconds of the first chain, alone on this machine."""
+    X, _ = hide(*_hidden(sizes, request))
+    model = features(X, method, Plan(n_shards, sizes.n_rounds, SWEEPS, request.seed))
+    return float(replay(model, X, "one", sizes.n_rounds, feature_start)[0][-1])
 
 
 def _blocks(rows: Rows, name: str, sizes: Sizes) -> Array:
     """[methods, shards, seeds, rounds + 1]."""
     shape = len(METHODS), len(sizes.shards), sizes.seeds, sizes.n_rounds + 1
-    return np.array([row.get(name, np.nan) for row in rows], float).reshape(shape)
+    return np.array([row[name] for row in rows], float).reshape(shape)
 
 
 def _draw(
@@ -136,12 +163,16 @@ class Judge:
 
     def arrivals(self, method: Method) -> Array:
         """Log seconds of critical path until the score is there [shards, seeds]; all of them where it never is."""
-        m = METHODS.index(method)
-        first, last = self.score[m, :, :, 0].mean(), self.of(self.score, method, self.late, all_shards=True).max()
-        there = self.score[m] >= first + ARRIVED * (last - first)
+        m, there = METHODS.index(method), self.there(method)
         when = np.where(there.any(-1), there.argmax(-1), self.sizes.n_rounds)
         seconds: Array = np.log(np.take_along_axis(self.critical_s[m], when[..., None], -1)[..., 0])
         return seconds
+
+    def there(self, method: Method) -> Array:
+        """Whether the score is nine tenths of the way to the best final one of all [shards, seeds, rounds + 1]."""
+        first, last = self.score[..., 0].mean(), self.score[..., self.late].mean(-1).max()
+        near: Array = self.score[METHODS.index(method)] >= first + ARRIVED * (last - first)
+        return near
 
     def findings(self) -> list[Finding]:
         return [*self._cold(), *self._warm(), *self._hot(), *self._ours()]
@@ -226,8 +257,13 @@ class Judge:
         when = self.arrivals(method)
         steps = np.diff(when, axis=0)
         surely_later = [bool(step.mean() > 2.0 * error_of(step)) for step in steps]
+        there = self.there(method).any(-1)
         held = True if (steps.mean(1) < 0).all() else False if any(surely_later) else None
-        times = ", ".join(f"P = {p}: {np.exp(w.mean()):.3g} s" for p, w in zip(self.sizes.shards, when, strict=True))
+        times = ", ".join(
+            f"P = {p}: {np.exp(w.mean()):.3g} s{'' if t.all() else f' or more, {(~t).sum()} of {t.size} not there yet'}"
+            for p, w, t in zip(self.sizes.shards, when, there, strict=True)
+        )
+        held = held if there.mean() > 0.5 else None  # times of chains that never arrive say little
         words = "warm: with every step to more shards the score is there sooner on the critical path"
         return Finding(words, held, times)
 

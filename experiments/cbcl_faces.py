@@ -13,7 +13,7 @@ import numpy as np
 
 from experiments import data, figures
 from experiments.chains import GHOSTS, WARM, Method, Plan, feature_trace
-from experiments.common import Experiment, Finding, Request, Rows, about, more, save_rows, say, spread
+from experiments.common import Experiment, Finding, Request, Rows, about, more, save_rows, say
 from unbounded.arrays import Array
 from unbounded.models.features import plots
 from unbounded.models.features.linear_gaussian import LinearGaussian
@@ -33,7 +33,7 @@ class Sizes:
 
 def run(sizes: Sizes, request: Request) -> list[Finding]:
     X, notes = data.faces(request, sizes.n_rows)
-    found = spread(chain, [(sizes, request, method) for method in METHODS], request.jobs)
+    found = [chain(sizes, request, method) for method in METHODS]
     curves = {method.label: rows for method, (rows, _, _) in zip(METHODS, found, strict=True)}
     save_rows([{"method": label, **row} for label, rows in curves.items() for row in rows], request)
     alone = independent_pixels(X, _mask(X, request))

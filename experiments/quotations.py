@@ -45,6 +45,7 @@ def sections(text: str) -> Iterator[tuple[str, str]]:
     appendix = text.find(r"\appendix")
     if not places:
         yield "", plain(text)
+        return
     numbers = [0, 0, 0]
     lettered = False
     for this, following in zip(places, [*places[1:], None], strict=True):

@@ -75,7 +75,7 @@ def thinned(rows: list[dict[str, str]]) -> list[dict[str, str]]:
 
 
 def _places(length: int, points: int) -> list[int]:
-    """From 0 to the last, with steps that grow."""
+    """From 0 to the last, with steps that grow; fewer where two would be the same."""
     return sorted({round((length - 1) * (k / (points - 1)) ** 2) for k in range(points)})
 
 
@@ -181,7 +181,7 @@ def todo(found: dict[str, list[Record]]) -> str:
     if not lacking:
         return "All full runs are in the repository."
     lines = [f"- `unbounded paper {name} --data FOLDER -j 16`: `{load(name).full}`" for name in lacking]
-    return "\n".join(["Full runs that are still to be done with this code:", "", *lines])
+    return "\n".join(["Full runs that are still to be done:", "", *lines])
 
 
 def main(runs: Path | None) -> None:

@@ -30,8 +30,7 @@ SOURCES = {  # sampler -> where it comes from, and which rows of the paper's tab
     "slice": ("Ge et al. 2015", ("Ge",)),
     "partially_collapsed": ("Yerebakan and Dundar 2017", ("Yerebakan",)),
     "published": ("Dubey et al. 2020, as published", ("This paper",)),
-    "parallel": ("Doshi-Velez et al. 2009", ("Doshi-Velez",)),
-    "always_hot": ("the paper's always-hot", ()),
+    "always_hot": ("Doshi-Velez et al. 2009, as the paper replicates it", ("Doshi-Velez",)),
     "ghosts": ("the hybrid with ghosts (ours)", ()),
 }
 COLUMNS = ("exact", "parallel", "distributed", "beta-Bernoulli", "other CRMs", "DP", "HDP", "PY")

@@ -32,8 +32,10 @@ from unbounded import (
     PitmanYorMixture,
 )
 from unbounded.chain.export import FLAG
+from unbounded.columns import describe
 from unbounded.engines import build
 from unbounded.instantiation import Ghosts
+from unbounded.likelihoods import DiagonalGaussian
 from unbounded.models.features.samplers import FEATURES
 from unbounded.models.labelled import gossip as asynchronous
 from unbounded.models.mixtures.measure import DirichletProcess
@@ -242,6 +244,28 @@ def test_merges_are_splits_reversed_up_to_the_halves():
         tosses += np.log((seen[half] + alpha / 2) / (sum(seen) + alpha))
         seen[half] += 1
     assert log_merge(measure, measure.start(), counts, *data) == pytest.approx(tosses - seats + 1.6 - 2.9)
+
+
+def test_random_splits_are_merges_reversed():
+    """Without a split of halves, coins alone part two far groups of a few rows; statistics stay those of the labels."""
+    X = np.array([[-9.0, 0.0], [-9.1, 0.2], [9.0, 0.1], [9.2, 0.0]])
+    bound = DiagonalGaussian(mean=0.0, kappa=0.1, shape=3.0, scale=1.0).bind(describe(X))
+    setup = Setup(DirichletProcess(1.0), bound, 4, 2, 7)
+    parted = []
+    for random in (True, False):
+        model = build_sampler(DIRICHLET, "subcluster", setup, ANY, wait=1, random=random)
+        engine = build("serial", model.recipe(X))
+        state = replace(model.begin(engine, np.zeros(4, int)), age=np.ones(1, int))
+        for r in range(40):
+            state = replace(state, round=r)
+            state = model._split_at_random(state, engine) if random else state
+            labels = model.assignments(state, engine)
+            counts = np.bincount(labels)
+            np.testing.assert_array_equal(state.table.counts, counts)
+            state = replace(state, age=np.ones(len(counts), int))
+        parted.append(labels[0] != labels[2])
+        engine.close()
+    assert parted == [True, False]
 
 
 # ---- bits and resuming

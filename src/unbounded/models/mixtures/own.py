@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import check_is_fitted
@@ -173,14 +174,14 @@ class OwnMixture(ClusterMixin, BaseEstimator):
         auxiliary: int = 3,
         n_warmup: int = 200,
         n_draws: int = 200,
-        init: Any = "one",
+        init: str | ArrayLike = "one",
         random_state: int = 0,
     ):
         self.likelihood, self.concentration, self.discount = likelihood, concentration, discount
         self.auxiliary, self.n_warmup, self.n_draws = auxiliary, n_warmup, n_draws
         self.init, self.random_state = init, random_state
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: ArrayLike, y: None = None) -> Self:
         X = _checked(X)
         if not isinstance(self.likelihood, OwnLikelihood):
             raise ValueError(f"likelihood must be an OwnLikelihood, got {self.likelihood!r}.")
@@ -201,7 +202,7 @@ class OwnMixture(ClusterMixin, BaseEstimator):
         self.n_features_in_ = X.shape[1]
         return self
 
-    def score_samples(self, X: Any) -> Array:
+    def score_samples(self, X: ArrayLike) -> Array:
         """[n]: log posterior predictive densities of rows, new atoms by as many draws from the prior as there are."""
         check_is_fitted(self)
         X = _checked(X)
@@ -216,7 +217,7 @@ class OwnMixture(ClusterMixin, BaseEstimator):
             logs.append(np.logaddexp(old, rest + new))
         return np.asarray(logsumexp(logs, axis=0) - math.log(len(logs)))
 
-    def score(self, X: Any, y: Any = None) -> float:
+    def score(self, X: ArrayLike, y: None = None) -> float:
         return float(self.score_samples(X).mean())
 
     def _start(self, X: Array, measure: PitmanYor, rng: np.random.Generator) -> Array:
@@ -242,7 +243,7 @@ class OwnMixture(ClusterMixin, BaseEstimator):
         return xr.Dataset({name: (("chain", "draw"), np.array([values])) for name, values in scalars.items()})
 
 
-def _checked(X: Any) -> Array:
+def _checked(X: ArrayLike) -> Array:
     array = np.asarray(X, float)
     if array.ndim != 2 or not len(array) or not np.isfinite(array).all():
         raise ValueError(f"X must be a table of finite numbers with at least one row, got shape {array.shape}.")

@@ -23,6 +23,6 @@ PITMAN_YOR: dict[str, Sampler] = {
 }
 DIRICHLET: dict[str, Sampler] = PITMAN_YOR | {
     "partially_collapsed": Sampler(partially_collapsed, ("repaired",)),
-    "subcluster": Sampler(Subcluster, ("wait",)),
+    "subcluster": Sampler(Subcluster, ("wait", "random")),
     "uncollapsed": Sampler(Uncollapsed, ("empty",)),
 }

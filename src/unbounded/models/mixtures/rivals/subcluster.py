@@ -6,9 +6,9 @@ ratio of posteriors, and two clusters may merge into halves of one, with the rat
 Dirichlet-multinomial draw. New halves are drawn by coins and get `wait` rounds to find a cut before a split is tried.
 
 As published: clusters that lose all rows are dropped, which alone does not leave the posterior invariant, and the
-ratio of splits ignores how the halves came about. The paper's random splits are left out, as in the distributed
-program of Dinari et al. A label is coded as 2 cluster + half; since parameters are drawn once, so are labels, whatever
-L.
+ratio of splits ignores how the halves came about. Random splits, the reverse of merges, toss a coin of beta bias for
+every row of a cluster; the distributed program of Dinari et al. leaves them out, and so does random=False. A label is
+coded as 2 cluster + half; since parameters are drawn once, so are labels, whatever L.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from unbounded.models.labelled.labels import LabelShard
 from unbounded.models.mixtures.measure import PartitionHyper, PitmanYor
 from unbounded.models.mixtures.message import MixturePart, SweepKeys
 from unbounded.models.mixtures.model import AtomTable, Mixture, MixtureState
-from unbounded.randomness import generator, key
+from unbounded.randomness import generator, key, uniforms
 from unbounded.rows import Csr
 
 
@@ -49,6 +49,20 @@ class Recoding(NamedTuple):
 
     cluster: Array
     half: Array
+
+
+class Toss(NamedTuple):
+    """A coin for every row, with the bias of its cluster."""
+
+    bias: Array
+    key: np.uint64
+
+    def of(self, shard: LabelShard) -> Array:
+        return np.asarray(uniforms(self.key, _places(shard)) < self.bias[shard.labels // 2])
+
+
+def _places(shard: LabelShard) -> Array:
+    return np.arange(shard.first, shard.first + len(shard.labels), dtype=np.uint64)
 
 
 class HalvesRound(NamedTuple):
@@ -92,8 +106,11 @@ def taken(data: Any, rows: Array) -> Any:
 @dataclass(frozen=True)
 class Subcluster(Mixture[PitmanYor]):
     wait: int = 5  # rounds before new halves may part
+    random: bool = True  # whether random splits are tried
 
     def __post_init__(self) -> None:
+        if not isinstance(self.random, bool):
+            raise ValueError(f"random must be True or False, got {self.random!r}.")
         if not isinstance(self.wait, int | np.integer) or self.wait < 0:
             raise ValueError(f"wait must be an integer of at least 0, got {self.wait!r}.")
 
@@ -135,6 +152,47 @@ class Subcluster(Mixture[PitmanYor]):
     # ---- splits and merges
 
     def jump(self, state: Any, engine: Engine) -> HalvesState:
+        """Sub-cluster splits and merges, then random splits."""
+        state = self._rearranged(state, engine)
+        return self._split_at_random(state, engine) if self.random else state
+
+    def _split_at_random(self, state: HalvesState, engine: Engine) -> HalvesState:
+        """Every cluster that is old enough is tried in two parts that coins make; what a merge undoes."""
+        rng = generator(self.seed, "random split", state.round)
+        weights = self.measure.half_log_weights(state.hyper, np.zeros(2 * state.n_shared), rng).reshape(-1, 2)
+        bias = 1.0 / (1.0 + np.exp(weights[:, 0] - weights[:, 1]))
+        toss = Toss(bias, key(self.seed, "toss", state.round))
+        found = engine.run(self._tossed, Message(toss, [0] * self.n_shards)).shared
+        counts = found["counts"].reshape(-1, 2).astype(float)
+        able = np.flatnonzero((counts > 0).all(1) & (state.age >= self.wait))
+        parts = self.likelihood.log_marginal(counts.ravel(), found["statistics"]).reshape(-1, 2)
+        whole = self.likelihood.log_marginal(counts.sum(1), state.table.statistics)
+        ratio = -log_merge(self.measure, state.hyper, counts[able], parts[able], whole[able])  # mutant: random split
+        chosen = able[np.log(rng.random(len(able))) < ratio]
+        if not len(chosen):
+            return state
+        part = np.full(state.n_shared, -1)
+        part[chosen] = state.n_shared + np.arange(len(chosen))
+        age = np.concatenate([np.where(part >= 0, 0, state.age), np.zeros(len(chosen), state.age.dtype)])
+        coins = key(self.seed, "coin of parts", state.round)
+        gathered = engine.run(self._parted, Message((toss, part, coins), [0] * self.n_shards))
+        return self._state(state.round, state.hyper, gathered, age)
+
+    def _tossed(self, shard: LabelShard, toss: Toss, _: Any) -> Summary:
+        """Statistics of what coins make of every cluster; labels stay."""
+        labels = (2 * (shard.labels // 2) + toss.of(shard)).astype(np.int32)
+        return Summary(self.kernel.totals(shard.data, labels, 2 * len(toss.bias))._asdict(), {})
+
+    def _parted(self, shard: LabelShard, shared: tuple[Toss, Array, np.uint64], _: Any) -> Summary:
+        """The tossed rows of clusters that split go to the new ones; both parts get new halves by coins."""
+        toss, part, coins = shared
+        cluster = shard.labels // 2
+        splits, gone = part[cluster] >= 0, toss.of(shard)
+        half = np.where(splits, uniforms(coins, _places(shard)) < 0.5, shard.labels % 2)
+        shard.labels[:] = 2 * np.where(splits & gone, part[cluster], cluster) + half
+        return self._report(shard, len(part) + int((part >= 0).sum()))
+
+    def _rearranged(self, state: HalvesState, engine: Engine) -> HalvesState:
         """Drop empty clusters, split, merge, and toss coins again for halves of which one is empty."""
         splits, partner, coins = self._chosen(state)
         cluster, half = np.full(2 * state.n_shared, -1), np.tile([0, 1], state.n_shared)
