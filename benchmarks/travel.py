@@ -2,7 +2,7 @@
 
     python benchmarks/travel.py heal [--quick] [-j 16] [--only pairs] [--seeds 2]
                                          rounds and CPU seconds until a chain has the score of the true labels
-    python benchmarks/travel.py cost     a round's jumps as a share of its sweep, after the first rounds
+    python benchmarks/travel.py cost     a round's jumps as a share of its sweep: later on, and in a default fit
 
 Healed: the log density of new rows is within 0.02 nats of that given the true labels, and the number of clusters above
 0.1% of the rows within 10% of theirs; merged pairs: all of them. Data: Gaussian clusters with covariances of their own;
@@ -26,7 +26,7 @@ from unbounded.engines import build
 from unbounded.likelihoods import Gaussian
 from unbounded.models.labelled.labels import Atoms
 from unbounded.models.mixtures.hybrid import HybridMixture
-from unbounded.models.mixtures.jump import EARLY, Jumps
+from unbounded.models.mixtures.jump import MOST_ROUNDS, Jumps
 from unbounded.models.mixtures.measure import DirichletProcess
 from unbounded.round import rounds
 from unbounded.setup import Setup
@@ -40,6 +40,9 @@ COSTS = (
 STARTS = ("pairs", "one", "kmeans", "prior")
 ROUNDS, SOON, NEW_ROWS = 200, 20, 5_000
 NEAR = 0.02  # nats a row
+TURNS, LATE = 48, 16 * MOST_ROUNDS
+KINDS = {"both": (True, True), "cuts": (True, False), "neighbours": (False, True)}
+PARTS = range(32), range(LATE, LATE + 32 * MOST_ROUNDS), range(750)
 
 
 def clusters(n: int, d: int, k: int, seed: int) -> tuple[Any, Any]:
@@ -131,25 +134,35 @@ def heal_all(trials: list[Trial], jumps: Jumps | None, workers: int) -> None:
 
 
 def cost(n: int, d: int, k: int) -> str:
-    """CPU seconds, of jumps and of what else a round takes on the shards."""
+    """CPU seconds of jumps of either kind and of what else a round takes on the shards, and what the schedule makes of
+    them: from then on when gaps no longer grow, and in all rounds of a default fit."""
     X, truth = clusters(n, d, k, 1)
-    model = HybridMixture(Setup(DirichletProcess(), Gaussian().bind(describe(X)), n, SHARDS, 1))
+    usual, model = Jumps(), HybridMixture(Setup(DirichletProcess(), Gaussian().bind(describe(X)), n, SHARDS, 1))
+    model = replace(model, jumps=replace(usual, every=1))
     engine = build("serial", model.recipe(X))
-    state = replace(model.begin(engine, truth), round=EARLY)
-    spent = np.zeros(2)
-    for turn in range(44):
+    state = model.begin(engine, truth)
+    spent: dict[tuple[bool, bool], list[float]] = {}
+    sweeps = []
+    for turn in range(TURNS):
+        round_ = turn if turn < TURNS // 3 else LATE + turn  # at first both kinds, then one of them
         began = time.process_time()
-        state = model.jump(state, engine)
+        state = model.jump(replace(state, round=round_), engine)
         jumped = time.process_time()
         message = model.global_step(state)
         drawn = time.process_time()
         gathered = engine.run(model.local_step, message)
         if turn >= 4:
-            spent += (jumped - began, time.process_time() - drawn)
+            spent.setdefault(model.jumps.due(round_, n, d), []).append(jumped - began)
+            sweeps.append(time.process_time() - drawn)
         state = model.gather(state, message, gathered)
     engine.close()
-    jump, sweep = spent / 40
-    return f"jump {1e3 * jump:6.1f} ms, sweep {1e3 * sweep:6.1f} ms: {jump / sweep:.0%} (target: 50%)"
+    each, sweep = {kinds: np.mean(times) for kinds, times in spent.items()} | {(False, False): 0.0}, np.mean(sweeps)
+    shares = [np.mean([each[usual.due(r, n, d)] for r in part]) / sweep for part in PARTS]
+    kinds = ", ".join(f"{name} {1e3 * each[due]:.1f}" for name, due in KINDS.items())
+    told = ", ".join(
+        f"{share:.0%} of rounds {part[0]} to {part[-1]}" for share, part in zip(shares, PARTS, strict=True)
+    )
+    return f"ms of jumps: {kinds}; of a sweep {1e3 * sweep:.1f}; {told} (target: 50%)"
 
 
 def main() -> None:

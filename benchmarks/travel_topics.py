@@ -2,6 +2,9 @@
 
     python benchmarks/travel_topics.py heal [--seeds 5] [-j 2] [--only words-direct] [--without]
     python benchmarks/travel_topics.py cost
+    python benchmarks/travel_topics.py agree [--rounds 600] [-j 4]
+        rank R-hat and effective sample size per CPU second of the second halves of chains from one topic, from few,
+        from 200 random ones and from the default start; every fifth round is looked at
 
 Words: 2,000 documents of 100 words from 30 topics, some of which are tiny. A true topic is matched by one that was
 found if the cosine of their words is at least 0.8, one by one. Healed: at least 28 are matched, and the perplexity of
@@ -17,12 +20,14 @@ import argparse
 import time
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from functools import partial
 from itertools import islice, product
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
+from mixing import Trace, report
 from unbounded import datasets
 from unbounded.columns import describe
 from unbounded.engines import build
@@ -38,9 +43,10 @@ from unbounded.round import rounds
 from unbounded.setup import Setup
 
 SHARDS, ROUNDS, LOOK = 4, 200, 5
-LATE = 400  # before, more topics are cut token by token
+LATE = 400
 ALIKE, NEAR, ENOUGH = 0.8, 1.03, 28
 STARTS = ("one", "200", "default")
+AGREE = ("one", "few", "200", "default")
 KINDS = ("words-direct", "words-franchise", "rows-direct", "rows-franchise")
 
 
@@ -106,9 +112,9 @@ def start(name: str, data: Any, model: HybridGroups, engine: Any, seed: int) -> 
         return model.begin(engine, np.zeros_like(data.truth))
     if name == "truth":
         return model.begin(engine, data.truth)
-    if name == "default":
+    if name in ("default", "few"):
         model.begin(engine, np.zeros_like(data.truth))  # as fresh shards are
-        return begin(model, engine, data.rows, "grown")
+        return begin(model, engine, data.rows, "few" if name == "few" else "grown")
     return model.begin(engine, np.random.default_rng(seed).integers(int(name), size=len(data.truth)))
 
 
@@ -158,9 +164,31 @@ def cost(kind: str, round_: int) -> str:
     return f"{kind} from round {round_:3d}: jumps {jump:6.2f} ms a round, sweep {sweep:6.2f} ms: {jump / sweep:.0%}"
 
 
+def trace(name: str, n_rounds: int) -> Trace:
+    """Scalars of a chain on the documents of seed 1; the chain's own seed is that of its start."""
+    data: Any = Words(1)
+    setup = Setup(HierarchicalMeasure(), data.likelihood, data.sizes, SHARDS, AGREE.index(name))
+    model = HybridGroups(setup)
+    engine = build("serial", model.recipe(data.rows))
+    chain, found, spent = rounds(model, engine, start(name, data, model, engine, 1)), [], 0.0
+    for _ in range(n_rounds // LOOK):
+        began = time.process_time()
+        state = next(islice(chain, LOOK - 1, None))
+        spent += time.process_time() - began
+        live, table = state.occupied, state.table
+        shares = table.counts[live] / len(data.rows)
+        draw = Draw(table.counts[live], table.tables[live], table.statistics[live], state.hyper)
+        entropy = -(shares * np.log(shares)).sum()
+        found.append((len(live), (shares > 0.001).sum(), entropy, -np.log(data.perplexity(draw))))
+    engine.close()
+    names = ("clusters", "above 0.1%", "entropy", "held-out")
+    return Trace(dict(zip(names, np.array(found, float).T, strict=True)), spent)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=("heal", "cost"))
+    parser.add_argument("what", choices=("heal", "cost", "agree"))
+    parser.add_argument("--rounds", type=int, default=600, help="of chains that should agree")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--only", default="", help=f"kinds with this in them, of {', '.join(KINDS)}")
     parser.add_argument("--start", choices=STARTS, help="only this one")
@@ -172,6 +200,10 @@ def main() -> None:
         for kind in kinds:
             for round_ in (0, LATE):
                 print(cost(kind, round_), flush=True)
+        return
+    if chosen.what == "agree":
+        with ProcessPoolExecutor(chosen.j) as pool:
+            report("jumps", "2,000 documents", list(pool.map(partial(trace, n_rounds=chosen.rounds), AGREE)))
         return
     starts = [chosen.start] if chosen.start else STARTS
     tasks = [(*task, chosen.without) for task in product(kinds, starts, range(chosen.seeds))]

@@ -78,7 +78,7 @@ def test_weights_have_the_density_that_is_said(measure):
 
 def test_jumps_are_in_the_first_rounds_and_then_rare():
     jumps = Jumps()
-    for n, early, every in ((1_000, 50, 64), (50_000, 3, 24), (1_000_000, 3, 24)):
+    for n, early, every in ((1_000, 50, 64), (50_000, 8, 24), (1_000_000, 8, 24)):
         due = np.flatnonzero([jumps.due(round_, n) for round_ in range(early + 640)])
         gaps = np.diff(due)
         assert (due[:early] == np.arange(early)).all()

@@ -49,8 +49,9 @@ from unbounded.models.features.state import FeatureState
 from unbounded.randomness import generator, key
 
 DEATH, ABSORPTION, DISCOVERY, MULTIPLE = range(4)
-FITS = (0, 1), (1, 1), (1, 2), (2, 2), (1, 4), (2, 4), (3, 2), (3, 4), (4, 3), (4, 4)  # columns, and what replaces them
-CHANCES = 0.25, 0.25, 0.1, 0.1, 0.05, 0.05, 0.05, 0.05, 0.05, 0.05  # of these
+# Columns, and what replaces them, with the chances of each.
+FITS = (0, 1), (1, 1), (1, 2), (2, 2), (1, 4), (2, 4), (3, 2), (3, 4), (4, 3), (4, 4), (5, 4), (6, 4), (7, 4), (8, 4)
+CHANCES = 0.15, 0.15, 0.1, 0.1, *10 * (0.05,)
 RARE = 0.02  # share of the rows; an atom in fewer is as likely to be replaced as one that has as many
 MOST = 4  # atoms that absorb another one
 LIKELY, UNLIKELY = 0.9, 0.03  # chance that an atom whose loadings say so, or do not, is among them
@@ -60,7 +61,7 @@ STRICT = 10.0  # how much rather atoms with a larger cosine are replaced togethe
 SPREADS = 8  # standard deviations of proposed loadings, each half of the one before
 FACTORS = (2.0, 1.5, 3.0)  # of loadings, while counts get smaller
 BROAD = 0.2  # shapes of the law of any weight
-MANY_ROWS, EARLY = 10_000, (50, 3)  # rounds that have jumps each, for so many rows at most, and beyond
+MANY_ROWS, EARLY = 10_000, (50, 8)  # rounds that have jumps each, for so many rows at most, and beyond
 EVERY, EVERY_ROWS = (24, 64), 1_200_000  # rounds from one to the next, in the end: so many rows in all
 FIRST = 2  # times as many proposals in the first round: columns that say nothing have not yet come to say something
 TINY = 0.02  # nats a row; an atom that is worth less than this counts as worth nothing

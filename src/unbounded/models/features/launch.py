@@ -27,8 +27,9 @@ from unbounded.rows import boundaries
 STEPS = 3  # in which the loadings of other columns learn what those of a launch take from them
 SURE = 20.0  # nats
 FEW = 10.0  # uses of a column in the pool that count as much as what all rows have on average
-LARGEST = (0, 31, 9, 5, 3, 2)  # entries that are considered, by the number of columns
+LARGEST = (0, 31, 9, 5, 3, 2, 2, 1, 1)  # entries that are considered, by the number of columns
 FITTING, HOT = 14, 4.0  # steps of EM, and by how much the noise is larger at first
+TRIES = 3  # of EM, from other directions
 _CHUNK = 4096
 
 
@@ -196,8 +197,8 @@ def _normalised(linear: Array, patterns: Array, cost: Array) -> tuple[Array, Arr
 
 
 def fit(model: Features, state: FeatureState, pool: Pool, size: int, rng: np.random.Generator) -> Guide:
-    """So many 0/1 columns that explain the pool beside those that it has, by EM."""
-    found = _Fit(state.scales, pool, size, rng)
+    """So many 0/1 columns that explain the pool beside those that it has, by EM; the best of some tries."""
+    found = max((_Fit(state.scales, pool, size, rng) for _ in range(TRIES)), key=lambda one: one.score)
     m = len(pool.rows)
     amounts = np.clip(found.inside.sum(axis=0), 0.5, m - 0.5)
     variances = state.scales.noise / np.minimum(amounts, m - amounts)
@@ -239,7 +240,9 @@ class _Fit:
         slopes, share = self.loadings / noise, np.clip(self.inside.mean(axis=0), 1e-3, 1.0 - 1e-3)
         cost = self.patterns @ np.log(share / (1.0 - share)) + np.log1p(-share).sum()
         cost = cost - 0.5 * np.einsum("jk,kl,jl->j", self.patterns, slopes @ self.loadings.T, self.patterns)
-        return np.asarray(np.exp(_normalised(slopes @ rest.T, self.patterns, cost)[0]))
+        log_chances, log_total = _normalised(slopes @ rest.T, self.patterns, cost)
+        self.score = float(log_total.sum() - 0.5 * np.sum(rest**2) / noise)  # the log likelihood, with that noise
+        return np.asarray(np.exp(log_chances))
 
 
 # ---- on a shard

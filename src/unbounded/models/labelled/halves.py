@@ -8,6 +8,7 @@ terms. Several cuts of disjoint sets go through the rows together. A pass either
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -88,22 +89,23 @@ def halve(families: Any, rows: Rows, cuts: Cuts, sides: Sides) -> Halves:
     return out
 
 
-def halve_few(terms: Array, labels: Array, first: int, cuts: Cuts, sides: Sides) -> Halves:
-    """The same, all rows at once and without anything compiled; terms: [n, F] of all rows."""
-    cut, side = sides.cut[labels], sides.side[labels]
-    rows = first + np.arange(len(cut))
-    terms = np.column_stack([terms, np.ones(len(rows))])
+def halve_few(terms_of: Callable[[Array], Array], labels: Array, first: int, cuts: Cuts, sides: Sides) -> Halves:
+    """The same, all rows of the sets at once and without anything compiled; terms_of: [rows, F] of some rows."""
+    inside = np.flatnonzero(sides.cut[labels] >= 0)
+    cut, side, rows = sides.cut[labels[inside]], sides.side[labels[inside]], first + inside
+    terms = np.column_stack([terms_of(inside), np.ones(len(rows))])
     members = cut[None, :] == np.arange(len(cuts.anchors))[:, None]
     log_odds = np.einsum("rf,rf->r", terms, cuts.odds[cut])
-    away, stay = -np.logaddexp(0.0, -log_odds), -np.logaddexp(0.0, log_odds)
-    p = np.exp(away)
+    small = np.exp(-np.abs(log_odds))
+    away = np.minimum(log_odds, 0.0) - np.log1p(small)  # log p; the other one is log (1 - p)
+    stay, p = away - log_odds, np.where(log_odds > 0.0, 1.0, small) / (1.0 + small)
     share = p if cuts.soft else np.where(side >= 0, side, uniforms(cuts.key, rows) < p)
     log_q = share * away + (1.0 - share) * stay
     anchored = (rows[:, None] == cuts.anchors[cut]).any(1)
     goes = rows == cuts.partners[cut]
     share, log_q = np.where(anchored, 0.0, np.where(goes, 1.0, share)), np.where(anchored | goes, 0.0, log_q)
-    moved = (cut >= 0) & (share == 1.0) & (sides.fresh[cut] >= 0)
-    labels[moved] = sides.fresh[cut[moved]]
+    moved = (share == 1.0) & (sides.fresh[cut] >= 0)
+    labels[inside[moved]] = sides.fresh[cut[moved]]
     return Halves(members @ (share[:, None] * terms), members @ log_q, members.sum(1))
 
 

@@ -6,7 +6,6 @@ and passes over the rows of sets, each of which is one atom to be cut or two tha
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -21,16 +20,16 @@ from unbounded.models.labelled.halves import Cuts, Sides
 from unbounded.models.labelled.labels import Atoms, LabelShard, numbered, recode
 from unbounded.models.mixtures.model import AtomTable, Mixture, MixtureState
 
-EARLY = 64  # rounds
-LONG_SWEEP, MOST_ROUNDS = 3_200_000, 32  # cells of a sweep that is long beside what a jump takes anyway; rounds
+EARLY = 16  # rounds that have cuts and moves of neighbours both
+LONG_SWEEP, MOST_ROUNDS = 2_600_000, 20  # cells of a sweep that is long beside what a jump takes anyway; rounds
 
 
 @dataclass(frozen=True)
 class Jumps:
     """How much is tried in a round; nothing of it depends on the labels.
 
-    every: rounds from one to the next that have such moves; by default one, up to 32 where cells are few and rounds
-    short. After the first rounds, cuts and moves of neighbours take turns.
+    every: rounds from one to the next that have such moves; by default one, up to 20 where cells are few and rounds
+    short, and at first two at most. After the first rounds, cuts and moves of neighbours take turns.
     anchors: cuts at most. pairs: of near rows, at most, whose clusters are cut, joined or cut anew. share: of the rows,
     after which there are no more of them. pool: rows that launches see first. passes: over all rows of a set, at most,
     to find its halves. joined: chance that the C of a cut is two clusters; those that are right are seldom worth a try.
@@ -63,12 +62,14 @@ class Jumps:
                 raise ValueError(f"Jumps: {name} must be between 0 and 1, got {value!r}.")
 
     def every_of(self, round_: int, n_rows: int, n_columns: int = 1) -> int:
-        """Rounds from one jump to the next: by default by the square root of a sweep's length, since short rounds have
-        costs of their own, too; and two at most of the first rounds, which may have come from anywhere."""
+        """Rounds from one jump to the next: by default by how short a sweep is, though not in proportion, since short
+        rounds have costs of their own, too. The first rounds may have come from anywhere: there gaps are two rounds at
+        most, from the 32nd four, and double until they are what they will be."""
         if self.every is not None:
             return self.every
-        every = max(1, min(MOST_ROUNDS, round(math.sqrt(LONG_SWEEP / (n_rows * max(1, n_columns))))))
-        return min(every, 2) if round_ < EARLY else every
+        every = round((LONG_SWEEP / (n_rows * max(1, n_columns))) ** (2 / 3))
+        soon = max(2, 2 ** ((round_ + 1).bit_length() - 4))
+        return max(1, min(MOST_ROUNDS, soon, every))
 
     def due(self, round_: int, n_rows: int, n_columns: int = 1) -> tuple[bool, bool]:
         """Whether there are cuts in a round, and moves of neighbours: in turn, or both in the first rounds."""

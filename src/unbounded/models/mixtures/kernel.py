@@ -128,7 +128,9 @@ class CompiledLabels:
     def halve(self, shard: LabelShard, cuts: Cuts, sides: Sides) -> Halves:
         likelihood = self.likelihood
         if not likelihood.columns.sparse and len(shard.labels) * likelihood.n_terms <= halves.FEW:
-            return halves.halve_few(likelihood.terms(shard.data), shard.labels, shard.first, cuts, sides)
+            return halves.halve_few(
+                lambda some: likelihood.terms(shard.data[some]), shard.labels, shard.first, cuts, sides
+            )
         return halves.halve(self.family, Rows(shard.data, shard.labels, shard.first), cuts, sides)
 
     def predictive(self, atoms: Atoms, X: Any) -> Array:

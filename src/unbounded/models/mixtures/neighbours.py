@@ -54,7 +54,7 @@ def _near(model: Mixture[Any], pool: Pool, chosen: Array, rng: np.random.Generat
     others = len(pool.rows) - 1
     rank = np.minimum(np.exp(rng.random(len(chosen)) * math.log(others + 1)).astype(np.int64), others)
     # mutant: near rank
-    return np.argsort(-closeness, axis=1, kind="stable")[np.arange(len(chosen)), rank]
+    return np.array([np.argpartition(-one, r)[r] for one, r in zip(closeness, rank.tolist(), strict=True)])
 
 
 def _disjoint(counts: Array, pairs: Iterable[tuple[int, int, int, int]], most: float) -> list[Proposal]:

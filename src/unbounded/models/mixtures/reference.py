@@ -67,7 +67,8 @@ class ReferenceLabels:
         return self.totals(shard.data, shard.labels, n_atoms)
 
     def halve(self, shard: LabelShard, cuts: Cuts, sides: Sides) -> Halves:
-        return halve_few(self._features(shard.data), shard.labels, shard.first, cuts, sides)
+        terms = self._features(shard.data)
+        return halve_few(terms.__getitem__, shard.labels, shard.first, cuts, sides)
 
     def predictive(self, atoms: Atoms, X: Any) -> Array:
         log_p, likelihood = self.likelihood.log_predictive(*atoms, X), self.likelihood

@@ -13,7 +13,7 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import betaln, expit
+from scipy.special import betaln, entr, expit
 
 from unbounded.arrays import Array
 from unbounded.compiled.draws import uniform
@@ -27,7 +27,8 @@ from unbounded.models.labelled.labels import relabel
 from unbounded.models.mixtures.jump import Jumps
 from unbounded.randomness import RoundSeed
 
-EARLY = 16  # jumps, of which every second is one of tokens
+EVERY = 3  # jumps, of which one is of tokens
+TRIES = 3  # of a launch
 DOCUMENTS = 256  # that a launch sees first
 CELLS = 2**19  # of all sets together, in a vocabulary of any size
 FIRST_STEPS, INNER = 6, 3  # steps of EM with documents, and of tokens within their document
@@ -81,7 +82,7 @@ class Sets(NamedTuple):
 def by_tokens(model: Groups, turn: int) -> bool:
     """Whether this jump is one of tokens: the franchise has tables, which say where topics are cut."""
     direct = isinstance(model.content, WordContent) and model.form == "direct"
-    return direct and turn % (2 if turn < EARLY else 4) == 1
+    return direct and turn % EVERY == 1
 
 
 def cut_tokens(
@@ -216,36 +217,59 @@ def _choose(beta: Array, pool: Pool, jumps: Jumps, rng: np.random.Generator) -> 
     return Sets(topics, pool.rows[numbers], whole), pool.anchors[numbers]
 
 
+class Pages(NamedTuple):
+    """What each document of the pool has in each set: such a page belongs to one half as a whole."""
+
+    of_token: Array  # of every token of the pool that is in a set
+    cells: Array  # set and word of these tokens
+    sets: Array  # of every page
+    first: Array  # [M]: a set's pages begin here
+    anchors: Array  # [M]: the anchor's page
+
+
+def _pages(pool: Pool, sets: Sets, places: Array, n_topics: int, n_words: int) -> Pages:
+    m, n_documents = len(sets.topics), int(pool.document[-1]) + 1
+    of_token = sets.places(n_topics)[0][pool.labels]
+    inside = np.flatnonzero(of_token >= 0)
+    own = of_token[inside]
+    pages, page = np.unique(own * n_documents + pool.document[inside], return_inverse=True)
+    begins = np.arange(m) * n_documents
+    anchors = np.searchsorted(pages, begins + pool.document[places])
+    cells = own * n_words + pool.words[inside]
+    return Pages(page, cells, pages // n_documents, np.searchsorted(pages, begins), anchors)
+
+
 def _first_guess(
     pool: Pool, sets: Sets, places: Array, n_topics: int, pseudo: Array, rng: np.random.Generator
 ) -> Array:
-    """[2, M, words]: words of both halves, by EM from the anchor's document and another one.
+    """[2, M, words]: words of both halves, by EM from the anchor's document and another one; the best of some tries."""
+    pages = _pages(pool, sets, places, n_topics, len(pseudo))
+    halves, gains = _from_two(pages, pseudo, rng)
+    for _ in range(TRIES - 1):
+        others, others_gains = _from_two(pages, pseudo, rng)
+        better = others_gains > gains
+        halves[:, better], gains[better] = others[:, better], others_gains[better]
+    return halves
 
-    Here whole documents, as far as they are in a set, belong to one half: each of them is a page.
-    """
-    m, n_words, n_documents = len(sets.topics), len(pseudo), int(pool.document[-1]) + 1
-    of_token = sets.places(n_topics)[0][pool.labels]
-    inside = np.flatnonzero(of_token >= 0)
-    of_cell = of_token[inside]
-    pages, page = np.unique(of_cell * n_documents + pool.document[inside], return_inverse=True)
-    cells = of_cell * n_words + pool.words[inside]
-    first = np.searchsorted(pages, np.arange(m) * n_documents)
-    many = np.diff(np.append(first, len(pages)))
-    anchors = np.searchsorted(pages, np.arange(m) * n_documents + pool.document[places])
-    seeds = first + (rng.random(m) * np.maximum(many - 1, 1)).astype(np.int64)
-    seeds += (seeds >= anchors) & (many > 1)
-    p, known = np.full(len(pages), 0.5), np.zeros(len(pages), bool)
-    known[anchors] = known[seeds] = True
+
+def _from_two(pages: Pages, pseudo: Array, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Words of both halves, from two pages of every set, and what they gain against one topic, as far as one sees."""
+    m, n_words, size = len(pages.first), len(pseudo), len(pages.sets)
+    many = np.diff(np.append(pages.first, size))
+    seeds = pages.first + (rng.random(m) * np.maximum(many - 1, 1)).astype(np.int64)
+    seeds += (seeds >= pages.anchors) & (many > 1)
+    p, known = np.full(size, 0.5), np.zeros(size, bool)
+    known[pages.anchors] = known[seeds] = True
     p[seeds] = 1.0
-    p[anchors] = 0.0
+    p[pages.anchors] = 0.0
     halves = np.empty((2, m, n_words))
     for step in range(FIRST_STEPS):
-        used = known[page] if step == 0 else np.ones(len(page))
-        halves[1] = np.bincount(cells, p[page] * used, m * n_words).reshape(m, n_words)
-        halves[0] = np.bincount(cells, (1.0 - p[page]) * used, m * n_words).reshape(m, n_words)
-        ratio = _ratio(halves, pseudo)
-        p = expit(np.bincount(page, np.log(ratio.ravel()[cells]), len(pages)))
-    return halves
+        used = known[pages.of_token] if step == 0 else np.ones(len(pages.cells))
+        halves[1] = np.bincount(pages.cells, p[pages.of_token] * used, m * n_words).reshape(m, n_words)
+        halves[0] = np.bincount(pages.cells, (1.0 - p[pages.of_token]) * used, m * n_words).reshape(m, n_words)
+        ratio, entropy = _ratio(halves, pseudo), entr(p) + entr(1.0 - p)
+        p = expit(np.bincount(pages.of_token, np.log(ratio.ravel()[pages.cells]), size))
+    return halves, _gains(halves, pseudo) + np.bincount(pages.sets, entropy, m)
 
 
 def _ratio(halves: Array, pseudo: Array) -> Array:
