@@ -265,7 +265,7 @@ def cores(size: Size) -> Iterator[Row]:
 
 def global_step(size: Size) -> Iterator[Row]:
     """500 clusters in 64 columns: what the driver draws, beside the rest of a round of so many rows."""
-    n, atoms = size.rows // 4, 500
+    n, atoms = max(size.rows // 4, 50_000), 500
     X = (
         np.random.default_rng(0).normal(size=(n, 64))
         + 2.0 * np.random.default_rng(1).normal(size=(atoms, 64))[np.arange(n) % atoms]

@@ -231,7 +231,7 @@ def test_the_driver_of_a_corpus_needs_two_bytes_a_token(tmp_path):
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="measured through /proc")
-@pytest.mark.parametrize(("model", "width"), [("mixture", 2), ("features", 6)])
+@pytest.mark.parametrize(("model", "width"), [("mixture", 2), pytest.param("features", 6, marks=pytest.mark.long)])
 def test_draws_that_are_kept_are_not_in_memory(tmp_path, model, width):
     """A fit holds less than one and a half times its rows: labels of 100 draws would be three times as much, and so
     would be 60 matrices Z of bytes."""
