@@ -849,7 +849,7 @@ MUTANTS = [
     Mutant(
         "all chains have the numbers of the first", "chain seed",
         "model = model.reseeded(int(key(model.seed, \"chain\", 0) >> np.uint64(2)))",
-        "tests/models/mixtures/test_mixtures.py::test_chains_are_compared",
+        "tests/chain/test_several.py::test_chains_have_numbers_of_their_own",
     ),
     Mutant(
         "intervals begin with the smallest draw", "shortest interval",
