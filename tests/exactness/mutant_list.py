@@ -1022,8 +1022,8 @@ MUTANTS = [
         "tests/models/features/test_feature_predictive.py::test_all_patterns_are_summed",
     ),
     Mutant(
-        "annealing without its first step", "annealed step",
-        "total += (following - power) * draw.log_rows(X, Z) * (power > 0.0)",
+        "annealing without its last step", "annealed step",
+        "total += (following - power) * draw.log_rows(X, Z) * (following < 1.0)",
         "tests/models/features/test_feature_predictive.py::test_annealed_answers_agree_with_brute_force",
     ),
     Mutant(
