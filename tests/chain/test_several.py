@@ -157,6 +157,12 @@ def test_chains_begin_where_they_are_told_in_turn(monkeypatch, tmp_path):
     assert json.loads((tmp_path / "b" / "run.json").read_text())["init"] == "one"
 
 
+def test_chains_have_numbers_of_their_own():
+    """From the same start; else their agreement would say nothing."""
+    one, other = model(init="one").fit(X).posterior_["log_joint"].values
+    assert (one != other).all()
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

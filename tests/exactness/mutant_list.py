@@ -878,7 +878,7 @@ MUTANTS = [
     Mutant(
         "all chains have the numbers of the first", "chain seed",
         "model = model.reseeded(int(key(model.seed, \"chain\", 0) >> np.uint64(2)))",
-        "tests/models/mixtures/test_mixtures.py::test_chains_are_compared",
+        "tests/chain/test_several.py::test_chains_have_numbers_of_their_own",
     ),
     Mutant(
         "intervals begin with the smallest draw", "shortest interval",
@@ -1051,8 +1051,8 @@ MUTANTS = [
         "tests/models/features/test_feature_predictive.py::test_all_patterns_are_summed",
     ),
     Mutant(
-        "annealing without its first step", "annealed step",
-        "total += (following - power) * draw.log_rows(X, Z) * (power > 0.0)",
+        "annealing without its last step", "annealed step",
+        "total += (following - power) * draw.log_rows(X, Z) * (following < 1.0)",
         "tests/models/features/test_feature_predictive.py::test_annealed_answers_agree_with_brute_force",
     ),
     Mutant(
