@@ -713,11 +713,6 @@ MUTANTS = [
         "level = log_density(x) - 1e-9", "tests/models/mixtures/test_own.py",
     ),
     Mutant(
-        "sub-clusters: random splits as if merges had no halves", "random split",
-        "ratio = log_merge(self.measure, state.hyper, counts[able], parts[able], whole[able])",
-        "tests/exactness/test_approximate.py::test_random_splits_are_merges_reversed",
-    ),
-    Mutant(
         "as published: the tail's mass without its rows", "published rest",
         "logs = log_gamma_draws(np.append(counts - hyper.sigma, new), rng)", "tests/conformance/test_rules.py",
     ),

@@ -167,7 +167,7 @@ class Subcluster(Mixture[PitmanYor]):
         able = np.flatnonzero((counts > 0).all(1) & (state.age >= self.wait))
         parts = self.likelihood.log_marginal(counts.ravel(), found["statistics"]).reshape(-1, 2)
         whole = self.likelihood.log_marginal(counts.sum(1), state.table.statistics)
-        ratio = -log_merge(self.measure, state.hyper, counts[able], parts[able], whole[able])  # mutant: random split
+        ratio = -log_merge(self.measure, state.hyper, counts[able], parts[able], whole[able])
         chosen = able[np.log(rng.random(len(able))) < ratio]
         if not len(chosen):
             return state
