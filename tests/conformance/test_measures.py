@@ -80,7 +80,7 @@ def test_ghosts_are_further_rows(measure, hyper):
 
 
 def test_labels_from_the_prior(measure):
-    """As many atoms as rows that are seated one after another make."""
+    """As many atoms, and as even, as those of rows that are seated one after another."""
     rng, hyper, n = np.random.default_rng(2), measure.start(), 120
 
     def seated():
@@ -88,12 +88,13 @@ def test_labels_from_the_prior(measure):
         for _ in range(n - 1):
             k = rng.choice(len(counts) + 1, p=np.exp(measure.log_predictive(hyper, counts)))
             counts = np.append(counts, 1.0) if k == len(counts) else counts + (np.arange(len(counts)) == k)
-        return len(counts)
+        return counts
 
-    ours = [len(np.unique(measure.simulate(hyper, n, rng))) for _ in range(200)]
-    theirs = [seated() for _ in range(200)]
-    error = np.hypot(np.std(ours), np.std(theirs)) / np.sqrt(200)
-    assert abs(np.mean(ours) - np.mean(theirs)) < 5 * error + 0.05 * np.mean(theirs)
+    ours = [np.bincount(measure.simulate(hyper, n, rng)) for _ in range(400)]
+    theirs = [seated() for _ in range(400)]
+    for number in (len, lambda sizes: np.sum((sizes / n) ** 2), lambda sizes: np.mean(sizes == 1)):
+        a, b = ([float(number(sizes)) for sizes in found] for found in (ours, theirs))
+        assert abs(np.mean(a) - np.mean(b)) < 4.5 * np.hypot(np.std(a), np.std(b)) / np.sqrt(400)
 
 
 def test_weights_and_tails(measure, hyper):

@@ -358,6 +358,11 @@ MUTANTS = [
         "logs = log_gamma_draws(np.append(counts + 1.0 - sigma, rest), rng)", "many",
     ),
     Mutant(
+        "labels of the prior that join atoms by size alone", "simulate size",
+        "if True:",
+        "tests/conformance/test_measures.py::test_labels_from_the_prior",
+    ),
+    Mutant(
         "ghost-only atoms seated with alpha alone", "ghosts result",
         "return drawn[:-1], _seat(rng.random(int(drawn[-1])), alpha, sigma)", "many",
     ),

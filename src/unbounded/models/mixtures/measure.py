@@ -141,16 +141,21 @@ class PitmanYor:
         return drawn[:-1], _seat(rng.random(int(drawn[-1])), rest, sigma)  # mutant: ghosts result
 
     def simulate(self, hyper: PartitionHyper, extent: int, rng: np.random.Generator) -> Array:
-        """Labels of `extent` rows from the prior, by sticks broken until hardly a row would join the rest."""
+        """Labels of `extent` rows from the prior, one row after another: a new atom, or that of an earlier row."""
         alpha, sigma = hyper
-        sticks: list[float] = []
-        rest = 1.0
-        while rest > 1.0 / (10 * extent) and len(sticks) < extent:
-            share = rng.beta(1.0 - sigma, alpha + sigma * (len(sticks) + 1))
-            sticks.append(rest * share)
-            rest *= 1.0 - share
-        weights = np.array(sticks)
-        return rng.choice(len(weights), size=extent, p=weights / weights.sum())
+        labels, sizes = [0], [1]
+        for i, u in enumerate(rng.random(extent - 1).tolist(), 1):
+            if u * (alpha + i) < alpha + sigma * len(sizes):
+                labels.append(len(sizes))
+                sizes.append(1)
+                continue
+            while True:  # all earlier rows alike, and the smaller the atom, the less it is taken: by size - sigma
+                k = labels[int(i * rng.random())]
+                if rng.random() * sizes[k] >= sigma:  # mutant: simulate size
+                    break
+            labels.append(k)
+            sizes[k] += 1
+        return np.array(labels[:extent], np.int64)
 
     def log_predictive(self, hyper: PartitionHyper, counts: Array) -> Array:
         """Log probabilities that the next row joins each atom, or (last) a new one."""
