@@ -399,7 +399,8 @@ class ChainEstimator(BaseEstimator):
         wrong = [j for j in words if able is not None and j not in able]
         if wrong:
             name = str(wrong[0]) if names is None else repr(names[wrong[0]])
-            raise ValueError(f"column {name} holds words; give it to Categorical, encode it, or drop it.")
+            can = "give it to Categorical, encode it," if Categorical in self._choices.likelihoods else "encode it"
+            raise ValueError(f"column {name} holds words; {can} or drop it.")
         X, found = encoded(X, words, None if reset else getattr(self, "categories_", {}))
         if reset:
             self.categories_: Categories = found

@@ -364,7 +364,7 @@ def test_single_precision(fitted):
 
 def test_progress_is_shown(capsys):
     features(n_draws=3, progress=True).fit(X, holdout=HIDDEN)
-    shown = capsys.readouterr().out
+    shown = capsys.readouterr().err
     assert "features" in shown
     assert "held-out" in shown
 

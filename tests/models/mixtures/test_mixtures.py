@@ -535,7 +535,7 @@ def test_sparse_counts():
 
 def test_progress_is_shown(capsys):
     mixture(n_draws=3, progress=True).fit(X, holdout=OTHER)
-    shown = capsys.readouterr().out
+    shown = capsys.readouterr().err
     assert "clusters" in shown
     assert "held-out" in shown
     assert "rows/s" in shown
