@@ -918,7 +918,7 @@ MUTANTS = [
     Mutant(
         "a piece that was replaced is read as it is", "piece changed",
         "if False:",
-        "tests/sources/test_source_errors.py::test_replaced",
+        "tests/sources/test_source_errors.py::TestAPieceThatIsNoLongerTheSame::test_replaced",
     ),
     Mutant(
         "names of a manifest lead anywhere", "plain name",

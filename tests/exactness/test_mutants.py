@@ -15,7 +15,12 @@ def test_a_mutant_fits_the_sources(mutant):
     compile(text, path, "exec")
     assert ast.dump(ast.parse(text)) != ast.dump(ast.parse(path.read_text())), "the mutant is what it replaces"
     for check in mutant.checks.split():
-        assert (ROOT / check.partition("::")[0]).exists() if check.startswith(TESTS) else check in battery()
+        if check.startswith(TESTS):
+            file, *names = check.split("::")
+            assert (ROOT / file).exists()
+            assert all(f" {name}" in (ROOT / file).read_text() for name in names), check
+        else:
+            assert check in battery()
 
 
 def test_every_marker_has_a_mutant():
