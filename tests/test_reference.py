@@ -55,7 +55,7 @@ def run(docs: dict[str, str], names: dict[str, object]) -> None:
 def test_examples_of_estimators(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     docs = methods(getattr(ub, name))
-    assert {"fit", "summary", "report"} <= set(docs)
+    assert {"fit", "score"} <= set(docs)
     lacking = [method for method, text in docs.items() if ">>>" not in text]
     assert not lacking, f"{name} has methods without an example: {', '.join(lacking)}."
     run({name: inspect.getdoc(getattr(ub, name)) or ""} | docs, {})

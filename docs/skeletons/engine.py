@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from unbounded.arrays import Arrays
 from unbounded.contracts import Gathered, Message, Recipe, Step, restore, state_of
 from unbounded.engines.local import Helpers, one_blas_thread
-from unbounded.engines.worker import Build, Map, Order, Run, Worker, blocks, failure, gather, name_of, parts_of, settled
+from unbounded.engines.worker import Add, Answer, Build, Map, Order, Run, Worker, assign, failure, name_of, parts_of, settled
 
 
 class Skeleton:
@@ -24,18 +24,30 @@ class Skeleton:
 
     def __init__(self, recipe: Recipe, n_workers: int | None = None):
         self._limits = one_blas_thread()  # in the driver, too: its global step must have the same bits everywhere
-        self._n_shards = recipe.n_shards
-        self._blocks = blocks(recipe.n_shards, min(recipe.n_shards, n_workers or 2))
-        self._workers = [Worker() for _ in self._blocks]
-        self.spread = Helpers(len(self._blocks))
-        self._ask(Build(recipe), self._blocks)  # every worker makes its own shards: data stay where they are
+        self._routes = assign(recipe.n_shards, min(recipe.n_shards, n_workers or 2))
+        self._workers = [Worker() for _ in self._routes]
+        self.spread = Helpers(len(self._routes))
+        self._ask(Build(recipe), self._routes)  # every worker makes its own shards: data stay where they are
 
     def run(self, step: Step, message: Message) -> Gathered:
-        """Workers add up what they can; `gather` goes on along the same tree."""
-        return gather(self._n_shards, self._ask(Run(step, message.shared), self._own(message.own)))
+        answers = self._ask(Run(step, message.shared), self._own(message.own))
+        private = [part for answer in answers for part in answer.value.private]
+        return Gathered(self._total(answers), private)
+
+    def _total(self, answers: Sequence[Answer]) -> Arrays:
+        """Workers add up what shards report, along the tree: nodes go to whoever adds them, until worker 0 has all."""
+        total, on_the_way = answers[0].value.total, list(enumerate(answers))
+        while on_the_way:
+            sender, answer = on_the_way.pop()
+            for node, value in answer.nodes.items():
+                to = self._routes[sender].leaving[node]
+                (added,) = settled("the sum", [_answer(self._workers[to], Add(node), value)], [self._routes[to]])
+                total = added.value.total or total
+                on_the_way.append((to, added))
+        return total
 
     def map(self, function: Callable[..., Any], own: Sequence[Any] | None = None) -> list[Any]:
-        return [value for answer in self._ask(Map(function), self._own(own)) for value in answer]
+        return [value for answer in self._ask(Map(function), self._own(own)) for value in answer.value]
 
     def save(self) -> list[Arrays]:
         return self.map(state_of)
@@ -48,12 +60,12 @@ class Skeleton:
         self._limits.restore_original_limits()
 
     def _own(self, own: Sequence[Any] | None) -> list[Any]:
-        return parts_of(own, self._blocks)
+        return parts_of(own, self._routes)
 
-    def _ask(self, order: Order, own: Sequence[Any]) -> list[Any]:
+    def _ask(self, order: Order, own: Sequence[Any]) -> list[Answer]:
         """All workers' answers, in their order; the exception of one that failed is raised here, with where it was."""
         answers = [_answer(worker, order, part) for worker, part in zip(self._workers, own, strict=True)]
-        return settled(name_of(order), answers, self._blocks)
+        return settled(name_of(order), answers, self._routes)
 
 
 def _answer(worker: Worker, order: Order, own: Any) -> Any:

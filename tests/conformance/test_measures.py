@@ -102,7 +102,7 @@ def test_weights_and_tails(measure, hyper):
     assert np.isfinite(measure.log_weights(hyper, np.array([1.0, 5.0]), rng)).all()
     assert not measure.closed_tail(hyper).makes_atoms
     assert measure.open_tail(hyper, 1, 1, rng).makes_atoms
-    log_weights, law = measure.published(hyper, np.array([2.0, 1.0]), rng)
+    log_weights, law = measure.published(hyper, np.array([2.0, 1.0]), 0.0, rng)
     assert np.exp(log_weights).sum() + law.scale == pytest.approx(1.0)
 
 

@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # browser.py and pages.py
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory):
     """A run of every kind with its report."""
-    from pages import BRIEF, interrupted, ok, rows, write_data
+    from page_runs import BRIEF, interrupted, ok, rows, write_data
 
     from unbounded import DirichletProcessMixture
 

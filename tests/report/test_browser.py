@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 from browser import Browser, BrowserError
-from pages import KINDS, rows
+from page_runs import KINDS, rows
 
 from unbounded import DirichletProcessMixture
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from browser import Browser, BrowserError
-from pages import rows
+from page_runs import rows
 from test_browser import faults
 from typer.testing import CliRunner
 

@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from pages import BRIEF, KINDS, ok, rows
+from page_runs import BRIEF, KINDS, ok, rows
 from typer.testing import CliRunner
 
 import unbounded as ub

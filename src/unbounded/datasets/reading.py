@@ -121,7 +121,7 @@ def _read_csv(path: Path) -> Any:
     import pandas as pd
 
     try:
-        frame = pd.read_csv(path, header=csv_header(path))
+        frame = pd.read_csv(path, header=csv_header(path), float_precision="round_trip")
     except pd.errors.ParserError as error:
         _check_lengths(path)
         raise ValueError(str(error)) from None

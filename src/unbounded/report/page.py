@@ -94,7 +94,8 @@ def _size(run: View) -> str:
 
 def _n_rows(run: View) -> int:
     for snap in (snap for chain in run.chains for snap in chain.snapshots.values()):
-        return len(snap[run.family.choices.assignments])
+        name = run.family.choices.assignments
+        return len(snap[name]) if name in snap else int(snap["shape"][0])  # kept as bits
     return 0
 
 

@@ -208,7 +208,7 @@ class Csv(Forward):
     def _read(self, **options: Any) -> Any:
         import pandas as pd
 
-        return pd.read_csv(self.path, header=self._header, **options)
+        return pd.read_csv(self.path, header=self._header, float_precision="round_trip", **options)
 
     @cached_property
     def n_rows(self) -> int:  # type: ignore[override]

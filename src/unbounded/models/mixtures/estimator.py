@@ -220,7 +220,13 @@ class MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
 
     @property
     def coclustering_(self) -> Array:
-        """[n_rows, n_rows]: the posterior probability that two rows share a cluster. Of many rows: `similarity`."""
+        """[n_rows, n_rows]: the posterior probability that two rows share a cluster. Of many rows: `similarity`.
+
+        Examples
+        --------
+        >>> model.coclustering_.shape
+        (60, 60)
+        """
         check_is_fitted(self, "posterior_")
         if self._n_rows > _MOST_PAIRED:
             raise ValueError(

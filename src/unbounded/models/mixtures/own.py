@@ -30,7 +30,22 @@ WIDTH, STEPS = 1.0, 50  # of the slice sampler of parameters: its first width, a
 
 
 class OwnLikelihood(ABC):
-    """What a mixture must know of its atoms. Parameters of K atoms are an array [K, Q] of real numbers."""
+    """What a mixture must know of its atoms. Parameters of K atoms are an array [K, Q] of real numbers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import unbounded as ub
+    >>> class Laplace(ub.OwnLikelihood):  # of one column, around a centre that is normal
+    ...     def draw(self, n, rng):
+    ...         return rng.normal(0.0, 5.0, (n, 1))
+    ...     def log_prior(self, parameters):
+    ...         return -0.5 * (parameters[:, 0] / 5.0) ** 2
+    ...     def log_density(self, X, parameters):
+    ...         return -np.abs(X - parameters[:, 0]) - np.log(2.0)
+    >>> Laplace().draw(3, np.random.default_rng(0)).shape
+    (3, 1)
+    """
 
     @abstractmethod
     def draw(self, n: int, rng: np.random.Generator) -> Array:
@@ -163,6 +178,20 @@ class OwnMixture(ClusterMixin, BaseEstimator):
     init: "one" (all rows in one cluster), "prior", or labels.
     After `fit`: `labels_`, the partition of least expected loss; `n_clusters_`; `posterior_`, an xarray with
     n_clusters, the hyper-parameters and the log likelihood of every draw; `draws_`, the states themselves.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import unbounded as ub
+    >>> class Laplace(ub.OwnLikelihood):  # of one column, around a centre that is normal
+    ...     def draw(self, n, rng):
+    ...         return rng.normal(0.0, 5.0, (n, 1))
+    ...     def log_prior(self, parameters):
+    ...         return -0.5 * (parameters[:, 0] / 5.0) ** 2
+    ...     def log_density(self, X, parameters):
+    ...         return -np.abs(X - parameters[:, 0]) - np.log(2.0)
+    >>> X = np.concatenate([np.linspace(-9.0, -7.0, 10), np.linspace(7.0, 9.0, 10)])[:, None]
+    >>> model = ub.OwnMixture(Laplace(), n_warmup=50, n_draws=50, random_state=0)
     """
 
     def __init__(
@@ -182,6 +211,13 @@ class OwnMixture(ClusterMixin, BaseEstimator):
         self.init, self.random_state = init, random_state
 
     def fit(self, X: ArrayLike, y: None = None) -> Self:
+        """Run the chain on these rows.
+
+        Examples
+        --------
+        >>> len(set(model.fit(X).labels_[:10].tolist()) & set(model.labels_[10:].tolist()))
+        0
+        """
         X = _checked(X)
         if not isinstance(self.likelihood, OwnLikelihood):
             raise ValueError(f"likelihood must be an OwnLikelihood, got {self.likelihood!r}.")
@@ -203,7 +239,14 @@ class OwnMixture(ClusterMixin, BaseEstimator):
         return self
 
     def score_samples(self, X: ArrayLike) -> Array:
-        """[n]: log posterior predictive densities of rows, new atoms by as many draws from the prior as there are."""
+        """[n]: log posterior predictive densities of rows, of new atoms by a hundred draws from the prior.
+
+        Examples
+        --------
+        >>> far, near = model.score_samples([[0.0], [8.0]])
+        >>> bool(near > far)
+        True
+        """
         check_is_fitted(self)
         X = _checked(X)
         n = len(self.labels_)
@@ -218,6 +261,13 @@ class OwnMixture(ClusterMixin, BaseEstimator):
         return np.asarray(logsumexp(logs, axis=0) - math.log(len(logs)))
 
     def score(self, X: ArrayLike, y: None = None) -> float:
+        """The mean of `score_samples`.
+
+        Examples
+        --------
+        >>> bool(np.isclose(model.score(X), model.score_samples(X).mean()))
+        True
+        """
         return float(self.score_samples(X).mean())
 
     def _start(self, X: Array, measure: PitmanYor, rng: np.random.Generator) -> Array:
