@@ -44,7 +44,7 @@ CHECKS = {
     "script": "[...document.scripts].map(e => e.outerHTML)",
     "overflow": "document.documentElement.scrollWidth > wide ? [document.documentElement.scrollWidth] : []",
     "outside the page": "all('body *').filter(e => box(e).right > wide + 0.5).map(e => e.outerHTML.slice(0, 80))",
-    "missing section": "all('section').length < 6 || all('figure > svg').length < 6 ? [all('section').length] : []",
+    "missing section": "all('section').length < 6 || all('figure > svg').length < 3 ? [all('section').length] : []",
     "broken image": "all('img').filter(e => !(e.complete && e.naturalWidth > 0)).map(e => e.alt)",
     "empty chart": "all('figure > svg').filter(e => box(e).width < 200 || box(e).height < 80).map(e => e.outerHTML)",
     "no words": "all('figure > svg, img').filter(e => !(e.getAttribute('aria-label') || e.alt)).map(e => e.outerHTML)",
