@@ -14,7 +14,20 @@ from typing import Any, ClassVar
 from unbounded.arrays import Arrays
 from unbounded.contracts import Gathered, Message, Recipe, Step, restore, state_of
 from unbounded.engines.local import Helpers, one_blas_thread
-from unbounded.engines.worker import Add, Answer, Build, Map, Order, Run, Worker, assign, failure, name_of, parts_of, settled
+from unbounded.engines.worker import (
+    Add,
+    Answer,
+    Build,
+    Map,
+    Order,
+    Run,
+    Worker,
+    assign,
+    failure,
+    name_of,
+    parts_of,
+    settled,
+)
 
 
 class Skeleton:

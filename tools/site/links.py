@@ -57,7 +57,7 @@ def complaints(site: Path) -> list[str]:
 def pictures(site: Path) -> set[str]:
     """All pictures that pages show, by their paths in the site."""
     shown = {
-        (page.parent / unquote(urlsplit(url).path)).resolve()
+        _target(urlsplit(url).path, page, site).resolve()
         for page in site.rglob("*.html")
         for url in read(page).fetched
         if urlsplit(url).path.endswith((".png", ".svg", ".jpg")) and not urlsplit(url).netloc
@@ -67,15 +67,19 @@ def pictures(site: Path) -> set[str]:
 
 def _alive(url: str, page: Path, site: Path) -> bool:
     parts = urlsplit(url)
-    if page.name == "404.html" and parts.path.startswith("/"):
-        target = site / parts.path.lstrip("/")
-    else:
-        target = page.parent / unquote(parts.path) if parts.path else page
+    target = _target(parts.path, page, site)
     if target.is_dir():
         target /= "index.html"
     if not target.exists():
         return False
     return target.suffix != ".html" or unquote(parts.fragment) in read(target.resolve()).anchors or _tab(parts.fragment)
+
+
+def _target(path: str, page: Path, site: Path) -> Path:
+    """What a path on a page leads to; the page that stands for missing ones counts from the root of the site."""
+    if page.name == "404.html" and path.startswith("/"):
+        return site / unquote(path).lstrip("/")
+    return page.parent / unquote(path) if path else page
 
 
 def _tab(fragment: str) -> bool:
