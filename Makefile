@@ -4,13 +4,14 @@ BIN := .venv/bin
 DATA ?=
 HOURS ?= 1
 PARTS ?=
+PYTHONS ?=
 COUNT ?= 100
 JOBS ?= 1
 SEED ?= 0
 SOURCES := src tests benchmarks examples experiments docs/skeletons tools
 export OPENBLAS_NUM_THREADS = 1
 
-.PHONY: demo docs docs-draft docs-picture test tests types-and-engines lint style types hooks walk exactness faults gpu-test gpu-bench soak soak-writes mutants mutants-generated bench bench-speed bench-features bench-peers bench-million bench-scale bench-topics bench-topic-peers bench-topic-quality bench-engines bench-compile bench-travel bench-travel-features bench-mixing paper paper-quick paper-docs clean
+.PHONY: demo docs docs-draft docs-picture test test-pythons tests types-and-engines lint style types hooks walk exactness faults gpu-test gpu-bench soak soak-writes mutants mutants-generated bench bench-speed bench-features bench-peers bench-million bench-scale bench-topics bench-topic-peers bench-topic-quality bench-engines bench-compile bench-travel bench-travel-features bench-mixing paper paper-quick paper-docs clean
 
 demo: .setup-done
 	$(BIN)/python examples/demo.py
@@ -25,7 +26,7 @@ docs-draft: .setup-done
 
 # The picture of the README is that of the home page; the only one that is kept in the repository for it.
 docs-picture: docs
-	cp build/pages/docs-index/1-1.png docs/first-model.png
+	$(BIN)/python tools/site/beside.py build/pages/docs-index/1-*.png docs/first-model.png
 
 # Two workers have most of the tests. Beside them, types are checked, and then come the tests of engines, which wait for
 # other processes most of their time.
@@ -37,6 +38,10 @@ tests: .setup-done
 
 types-and-engines: types
 	$(BIN)/python -m pytest -m "not long" tests/engines
+
+# The wheel in clean environments, with every Python that it promises and that can be had (or PYTHONS="...").
+test-pythons: .setup-done
+	$(BIN)/python tools/pythons.py $(PYTHONS)
 
 lint: style types
 
@@ -146,4 +151,4 @@ paper-%: .setup-done
 	touch $@
 
 clean:
-	rm -rf .venv .setup-done .numba_cache .browser demo-run paper-run build src/*.egg-info
+	rm -rf .venv .setup-done .numba_cache .browser .pythons demo-run paper-run build src/*.egg-info

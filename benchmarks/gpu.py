@@ -1,6 +1,6 @@
-"""Mixtures on a GPU: local steps, whole rounds, births and fits, beside the device's own limits (docs/gpu.md).
+"""Mixtures and features on a GPU: local steps, whole rounds, births, fits; beside the device's limits (docs/gpu.md).
 
-    python benchmarks/gpu.py [limits steps rounds births fit memory] [--rows 1000000]
+    python benchmarks/gpu.py [limits steps rounds births fit memory features million] [--rows 1000000]
 
 Times are medians of 20, in milliseconds, after a first run that compiles.
 """
@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import argparse
 import time
+import traceback
+from dataclasses import replace
 from itertools import islice, product
 from statistics import median
 from typing import Any
@@ -16,10 +18,15 @@ from typing import Any
 import numpy as np
 import torch
 
+import million
 from unbounded import DirichletProcessMixture, Gaussian
 from unbounded.columns import describe
 from unbounded.engines import build
+from unbounded.gpu import bits
 from unbounded.instantiation import Ghosts
+from unbounded.models.features.hybrid import HybridFeatures
+from unbounded.models.features.linear_gaussian import LinearGaussian
+from unbounded.models.features.measures import BetaBernoulli
 from unbounded.models.mixtures.hybrid import HybridMixture
 from unbounded.models.mixtures.jump import Jumps
 from unbounded.models.mixtures.measure import DirichletProcess, TailLaw
@@ -30,6 +37,11 @@ from unbounded.setup import Setup
 
 TIMES = 20
 SHAPES = ((16, 50), (64, 100))  # columns, clusters
+# rows (of a million), shards, dtype, sweeps
+FEATURES = (
+    (1_000_000, 1, "float32", 1), (1_000_000, 256, "float32", 1), (1_000_000, 256, "float32", 5),
+    (1_000_000, 256, "float64", 1), (10_000_000, 256, "float32", 1),
+)  # fmt: skip
 
 
 def timed(function: Any) -> float:
@@ -117,7 +129,7 @@ def rounds_of(options: argparse.Namespace) -> None:
                 begin = time.perf_counter()
                 state = model.jump(state, engine)
                 jumped = time.perf_counter()
-                message = model.global_step(state, engine.spread)
+                message = model.global_step(state, engine.parallel)
                 told = time.perf_counter()
                 state = model.gather(state, message, engine.run(model.local_step, message))
                 end = time.perf_counter()
@@ -191,7 +203,120 @@ def memory(options: argparse.Namespace) -> None:
     print(f"  {torch.cuda.max_memory_allocated() / 2**30:.1f} GiB of device memory at most")
 
 
-PARTS = {"limits": limits, "steps": steps, "rounds": rounds_of, "births": births, "fit": fit, "memory": memory}
+def features(options: argparse.Namespace) -> None:
+    """Sweeps over 0/1 entries of 36 columns and ten features, with statistics; and what they come to on a CPU."""
+    print(
+        "\n0/1 features, 36 columns, 10 features (ms): on the device; from parameters to statistics on the host (wall)"
+    )
+    print(f"{'rows':>11s} {'shards':>7s} {'dtype':>8s} {'sweeps':>7s} {'sweep':>8s} {'sums':>8s} {'whole':>8s}")
+    for n, n_shards, dtype, sweeps in FEATURES:
+        n = n * options.rows // 1_000_000
+        X, Z = images(n)
+        model = feature_model(X, "cuda", dtype, n_shards, sweeps)
+        engine = build("serial", model.recipe(X))
+        state = model.begin(engine, Z)
+        message = model.global_step(state)
+        kernel, shards = model.kernel, engine._shards
+        gathered = engine.run(model.local_step, message)
+        pool, quiet = kernel.pool(shards), np.zeros(n_shards, bool)
+        for shard in shards:
+            shard.place()
+        columns, births = kernel._sent(pool, message.shared, message.own, quiet)
+        births = births._replace(proposed=torch.zeros(n_shards, dtype=torch.int64, device="cuda"))
+        sweep = timed(lambda m=(pool.rows, columns, births): bits.sweep(*m))
+        added = pool.rows, pool.chunks, pool.units, len(message.shared.loadings)
+        sums = timed(lambda m=added: bits.sums(*m))
+        walls = []
+        for _ in range(TIMES):
+            begin = time.perf_counter()
+            gathered = engine.run(model.local_step, message)
+            walls.append(1e3 * (time.perf_counter() - begin))
+        print(
+            f"{n:11,d} {n_shards:7d} {dtype:>8s} {sweeps:7d} {sweep:8.3f} {sums:8.3f} {median(walls):8.3f}   "
+            f"births proposed on {int(births.proposed.sum())} shards",
+            flush=True,
+        )
+        if n <= 1_000_000:
+            same_as_cpu(model, X, Z, dtype)
+        del gathered, pool, engine, X, Z
+        torch.cuda.empty_cache()
+
+
+def same_as_cpu(model: HybridFeatures, X: np.ndarray, Z: np.ndarray, dtype: str) -> None:
+    """How much of Z differs after one round from the same state, and how far statistics are from those of that Z."""
+    parts = []
+    for device in ("cuda", "cpu"):
+        there = replace(model, setup=replace(model.setup, device=device))
+        engine = build("threads", there.recipe(X))
+        state = there.begin(engine, Z)
+        message = there.global_step(state)
+        after = there.gather(state, message, engine.run(there.local_step, message))
+        parts.append((np.asarray(there.assignments(after, engine)), after))
+        engine.close()
+    (ours, state), (theirs, _) = parts
+    same = ours.shape == theirs.shape
+    exact = ours.astype(float).T @ (X.astype(np.float64) - model.likelihood.centre)
+    apart = np.abs(state.table.sums[state.occupied] - exact).max() / np.abs(exact).max()
+    share = float((ours != theirs).mean()) if same else np.nan
+    print(f"    entries that differ from the CPU's: {share:.2e}; sums are off by {apart:.1e}, {dtype}", flush=True)
+
+
+def tune(options: argparse.Namespace) -> None:
+    """Other blocks and numbers of warps for the sweep over 0/1 entries."""
+    X, Z = images(options.rows)
+    for size, warps in product((64, 128, 256), (2, 4, 8)):
+        if size < 32 * warps // 2:
+            continue
+        bits.ROWS, bits.WARPS = size, warps
+        model = feature_model(X, "cuda", "float32", 1, 1)
+        engine = build("serial", model.recipe(X))
+        message = model.global_step(model.begin(engine, Z))
+        pool = model.kernel.pool(engine._shards)
+        columns, births = model.kernel._sent(pool, message.shared, message.own, np.zeros(1, bool))
+        births = births._replace(proposed=torch.zeros(1, dtype=torch.int64, device="cuda"))
+        sweep = timed(lambda m=(pool.rows, columns, births): bits.sweep(*m))
+        added = pool.rows, pool.chunks, pool.units, len(message.shared.loadings)
+        sums = timed(lambda m=added: bits.sums(*m))
+        print(f"rows {size:4d} warps {warps}: sweep {sweep:.3f} ms, sums {sums:.3f} ms", flush=True)
+
+
+def images(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of ten features, and who has them."""
+    rng = np.random.default_rng(0)
+    loadings = (rng.random((10, 36)) < 0.3).astype(np.float32)
+    Z = rng.random((n, 10), dtype=np.float32) < 0.4
+    X = rng.standard_normal((n, 36), dtype=np.float32)
+    X *= 0.5
+    X += Z.astype(np.float32) @ loadings
+    return X, Z.astype(np.uint8)
+
+
+def feature_model(X: np.ndarray, device: str, dtype: str, n_shards: int, sweeps: int) -> HybridFeatures:
+    likelihood = LinearGaussian(intercept=False).bind(describe(X[:1_000_000]))
+    setup = Setup(BetaBernoulli(), likelihood, len(X), n_shards, 0, sweeps=sweeps, dtype=dtype, device=device)
+    return HybridFeatures(setup, jumps=None)
+
+
+def paper_million(options: argparse.Namespace) -> None:
+    """The paper's million (benchmarks/million.py), with and without jumps, and where the time goes."""
+    data = million.cambridge(options.rows, noise=0.5, seed=0)
+    n_rounds = million.SWEEPS // million.SWEEPS_PER_ROUND
+    begin = time.perf_counter()
+    million.compile_kernels("cuda")
+    million.run(data.X, 12, "cuda")
+    print(f"\nthe paper's million; compiled in {time.perf_counter() - begin:.1f} s", flush=True)
+    for jumps in (million.JUMPS, None):
+        begin = time.perf_counter()
+        found = million.run(data.X, n_rounds, "cuda", jumps=jumps)
+        seconds = time.perf_counter() - begin
+        print(f"{'with' if jumps else 'without'} jumps: {seconds:.2f} s, of which {found.phases}", flush=True)
+        million.judge(data, found)
+
+
+PARTS = {
+    "limits": limits, "steps": steps, "rounds": rounds_of, "births": births, "fit": fit, "memory": memory,
+    "features": features, "million": paper_million, "tune": tune,
+}  # fmt: skip
 
 
 def main() -> None:
@@ -201,7 +326,10 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=60)
     options = parser.parse_args()
     for part in options.parts or PARTS:
-        PARTS[part](options)
+        try:
+            PARTS[part](options)
+        except Exception:
+            traceback.print_exc()
 
 
 if __name__ == "__main__":

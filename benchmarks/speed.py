@@ -20,8 +20,8 @@ from unbounded import engines
 from unbounded.columns import describe
 from unbounded.compiled.jit import jit
 from unbounded.compiled.lanes import lane_exp
-from unbounded.likelihoods import Bound, Gaussian
-from unbounded.models.labelled.labels import LabelShard
+from unbounded.likelihoods import Gaussian
+from unbounded.models.labelled.labels import LabelShard, linear_part
 from unbounded.models.mixtures.hybrid import HybridMixture
 from unbounded.models.mixtures.kernel import CompiledLabels
 from unbounded.models.mixtures.measure import DirichletProcess, TailLaw
@@ -94,7 +94,8 @@ class Bench:
         totals = self.kernel.totals(X, z, atoms + private)
         drawn = bound.draw(totals.counts[:atoms].astype(float), totals.statistics[:atoms], rng)
         log_weights = np.log(totals.counts[:atoms])
-        finite = (Bound.finite if dense else type(bound).finite)(bound, drawn, log_weights, dtype)
+        eta = linear_part(bound, dtype, drawn, log_weights)
+        finite = eta if dense else bound.finite(eta, drawn, log_weights)
         self.shard = LabelShard(0, 0, X, rows, bound.imputed)
         self.shard.put(z)
         self.part = MixturePart(finite, atoms, atoms, private, TailLaw(0.0, births), [])

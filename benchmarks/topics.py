@@ -22,7 +22,7 @@ from unbounded.columns import describe
 from unbounded.compiled.jit import jit
 from unbounded.models.groups.hybrid import HybridGroups
 from unbounded.models.groups.model import HierarchicalMeasure
-from unbounded.models.groups.rows import Rows, SweepKeys, Tail
+from unbounded.models.groups.rows import GroupRows, SweepKeys, Tail
 from unbounded.models.groups.shard import GroupShards, Law
 from unbounded.models.groups.words import kernel
 from unbounded.models.groups.words.likelihood import Tokens, by_word
@@ -77,7 +77,7 @@ class Bench:
         self.eta, self.turn = bound.eta, 0
         self.tail = Tail(bound.tail(17, 8)[0], np.zeros(16, np.int64), np.full(17, -np.inf))
         side = 1 if self.own.usable == self.shared.n_shared else 0
-        self.sums = self.shared.finite.smooth[:, side].copy()
+        self.sums = np.column_stack([self.shared.finite.smooth[:, side], bound.base])
 
     @property
     def n(self) -> int:
@@ -96,8 +96,9 @@ class Bench:
         finite = kernel.WordFinite(
             self.shared.finite, self.sums, self.aliases(tables), self.own.usable, self.shared.n_shared, law, self.eta
         )
-        rows = Rows(self.shard.data, self.labels, self.shard.offsets, 0)
-        kernel.sweep(rows, 0, finite, self.tail, SweepKeys(key(0, "label", self.turn), key(0, "stick", self.turn)))
+        rows = GroupRows(self.shard.data, self.labels, self.shard.offsets, 0)
+        keys = SweepKeys(key(0, "label", self.turn), key(0, "stick", self.turn))
+        kernel.sweep(rows, 0, finite, self.tail, kernel.GroupScratch.of(finite, self.tail), keys)
 
     def gather(self) -> Any:
         phi, smooth, _ = self.shared.finite

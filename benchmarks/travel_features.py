@@ -5,7 +5,7 @@
 
 Superposed 6 x 6 images, four features, noise 0.5. A chain is there when four features are used by more than 1% of the
 rows, each of them one of the true ones, and stay so in every round up to the last; with an intercept, a feature is the
-same when it is turned round, with the opposite loadings, and used in the other rows. The log joint is compared with
+same when it is flipped, with the opposite loadings, and used in the other rows. The log joint is compared with
 that of a chain from the true Z. The seed is that of data, start and chain.
 """
 

@@ -20,8 +20,9 @@ from experiments.chains import Method, Plan, Stopwatch, replay, timed
 from unbounded import datasets
 from unbounded.arrays import Array
 from unbounded.columns import describe
-from unbounded.contracts import Engine, Gathered, Message, Recipe, Step, restore, state_of
+from unbounded.contracts import Engine, Gathered, Message, Recipe, Step
 from unbounded.engines import build
+from unbounded.engines.local import restore, state_of
 from unbounded.instantiation import resolve
 from unbounded.likelihoods import Gaussian
 from unbounded.models.features import start as feature_start
@@ -193,7 +194,7 @@ class Apart:
     """An engine on two processes that others lend: shards have no memory in common."""
 
     def __init__(self, workers: Engine, recipe: Recipe):
-        self._workers, self.spread = workers, workers.spread
+        self._workers, self.parallel = workers, workers.parallel
         workers.map(Slot.fill, [recipe] * N_SHARDS)
 
     def run(self, step: Step, message: Message) -> Gathered:

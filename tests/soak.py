@@ -1,6 +1,7 @@
 """Kill drivers and workers of small fits for hours, go on with what they left, and compare bits.
 
     python tests/soak.py --hours 1 [--seed 0] [-j 2]
+    python tests/soak.py --hours 1 --engines ray mpi
     python tests/soak.py --every-write [-j 2]
 
 Every trial is a fit of one model on one engine into a run directory, in a process of its own that is killed: at a
@@ -27,7 +28,6 @@ import sys
 import tempfile
 import threading
 import time
-import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -36,6 +36,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from nursery import Nursery, Session, serve
 
 HERE = Path(__file__).resolve().parent
 SESSIONS, PATIENCE = 6, 180.0  # of a trial: how often it is killed at most; seconds in which one of them must end
@@ -118,7 +120,7 @@ def _die() -> None:
 
 
 def nursery() -> None:
-    """Imports and compiles all that fits need, and then does one order after the other, each in a fork."""
+    """Imports and compiles all that fits need; every order is a fork."""
     sys.path.insert(0, str(HERE / "engines"))
     from fits import ALL_FITS
 
@@ -126,66 +128,19 @@ def nursery() -> None:
 
     for fit in ALL_FITS.values():
         fit(engine="serial", **LENGTH)
-    print("ready", flush=True)
-    for line in sys.stdin:
-        *order, log = json.loads(line)
-        pid = os.fork()
-        if not pid:
-            os.setpgrp()
-            file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-            for standard in (1, 2):
-                os.dup2(file, standard)
-            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-            processes._SERVED = os.getpid()  # nobody has started a server of workers yet
-            _in_fork(Order(*order))
-        print(pid, flush=True)
-        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
 
+    def do(*order: Any) -> None:
+        processes._SERVED = os.getpid()  # nobody has started a server of workers yet
+        child(Order(*order))
 
-def _in_fork(order: Order) -> None:
-    status = 1
-    try:
-        child(order)
-        status = 0
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
+    serve(do)
 
 
 # ---- in the process that watches
 
 
-@dataclass
-class Session:
-    pid: int
-    end: Callable[[float], tuple[int, str]]  # waits so many seconds; exit status and output, or TimeoutError
-
-
-class Nursery:
-    """Our end of a process that forks sessions, one at a time."""
-
-    def __init__(self) -> None:
-        own = [sys.executable, str(HERE / "soak.py"), "--nursery"]
-        self._process = subprocess.Popen(own, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
-        self._said: queue.Queue[str] = queue.Queue()
-        threading.Thread(target=lambda: [self._said.put(line) for line in self._process.stdout], daemon=True).start()
-        self._said.get()  # it is ready
-
-    def start(self, order: Order) -> Session:
-        log = f"{order.run}.log"
-        print(json.dumps([*order, log]), file=self._process.stdin)
-        return Session(int(self._said.get()), lambda seconds: (int(self._said.get(True, seconds)), _read(log)))
-
-    def close(self) -> None:
-        self._process.stdin.close()
-        self._process.wait()
-
-
-def _read(log: str) -> str:
-    return Path(log).read_text(errors="replace")
+def begun(nursery: Nursery, order: Order) -> Session:
+    return nursery.start([*order], f"{order.run}.log")
 
 
 def fresh(order: Order) -> Session:
@@ -241,7 +196,7 @@ class Usual:
         self.seconds: dict[str, float] = {}
         with tempfile.TemporaryDirectory(prefix="soak-") as folder:
             order, began = Order(model, "serial", str(Path(folder) / "run")), time.monotonic()
-            status, words = nursery.start(order).end(PATIENCE)
+            status, words = begun(nursery, order).end(PATIENCE)
             if status:
                 raise SystemExit(f"a fit that nobody disturbs fails: {words}")
             self.seconds["serial"] = time.monotonic() - began
@@ -274,7 +229,7 @@ def _session(trial: Trial, run: str, usual: Usual, nursery: Nursery, disturbed: 
     if disturbed and trial.fault == "write" and not trial.write:
         write, moment = trial.rng.randint(1, usual.writes), trial.rng.randrange(3)
     order = Order(trial.model, trial.engine, run, write, moment)
-    session = fresh(order) if trial.engine in SLOW else nursery.start(order)
+    session = fresh(order) if trial.engine in SLOW else begun(nursery, order)
     length = usual.seconds.get(trial.engine, 8.0 if trial.engine in SLOW else 2.0)
     timer = threading.Timer(length * trial.rng.random(), _disturb, (session, trial))
     kills = trial.kills
@@ -287,7 +242,8 @@ def _session(trial: Trial, run: str, usual: Usual, nursery: Nursery, disturbed: 
         os.killpg(session.pid, signal.SIGKILL)
         status, trial.words = session.end(PATIENCE)
     timer.cancel()
-    trial.kills += bool(write) and status == -signal.SIGKILL
+    died = status != 0 if trial.engine == "mpi" else status == -signal.SIGKILL  # a launcher has a status of its own
+    trial.kills += bool(write) and died
     if trial.kills > kills:
         trial.messages.append(_last(trial.words))
     _bury(session, trial)
@@ -331,10 +287,11 @@ def _expected(trial: Trial) -> bool:
 # ---- all of them
 
 
-def at_random(models: list[str], seed: int) -> Iterator[Trial]:
+def at_random(models: list[str], seed: int, engines: list[str] | None = None) -> Iterator[Trial]:
     for number in count():
         rng = random.Random(f"{seed} {number}")
-        trial = Trial(rng.choice(models), rng.choice(SLOW if rng.random() < 0.1 else QUICK), "", rng)
+        usual = SLOW if rng.random() < 0.1 else QUICK
+        trial = Trial(rng.choice(models), rng.choice(engines or usual), "", rng)
         trial.fault = rng.choice(FAULTS if trial.engine in HAVE_WORKERS else FAULTS[:3])
         yield trial
 
@@ -355,9 +312,10 @@ def soak(options: argparse.Namespace) -> list[Trial]:
     sys.path.insert(0, str(HERE / "engines"))
     from fits import ALL_FITS
 
-    nurseries = [Nursery() for _ in range(options.j)]
+    nurseries = [Nursery(str(HERE / "soak.py"), "--nursery") for _ in range(options.j)]
     usual = {model: Usual(nurseries[0], model) for model in ALL_FITS}
-    coming = at_every_write(usual, options.seed) if options.every_write else at_random(list(ALL_FITS), options.seed)
+    anything = at_random(list(ALL_FITS), options.seed, options.engines)
+    coming = at_every_write(usual, options.seed) if options.every_write else anything
     print(", ".join(f"{model}: {own.writes} writes" for model, own in usual.items()), flush=True)
     done: list[Trial] = []
     ends, one = time.monotonic() + 3600 * options.hours, threading.Lock()
@@ -405,6 +363,7 @@ def main() -> int:
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--nursery", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--every-write", action="store_true", help="serial fits, killed at each of their writes")
+    parser.add_argument("--engines", nargs="+", choices=sorted({*QUICK, *SLOW}), help="these alone, all as often")
     parser.add_argument("--hours", type=float, default=1.0)
     parser.add_argument("--kills", type=int, default=10**9, help="stop after so many")
     parser.add_argument("--seed", type=int, default=0)

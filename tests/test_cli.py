@@ -501,7 +501,7 @@ def test_a_directory_that_is_no_run(tmp_path, data):
         assert "not a run directory" in error(*words, tmp_path, *rest)
 
 
-@pytest.mark.parametrize("content", ["", "{", "{}", "[1]", '{"model": "dp"}'])
+@pytest.mark.parametrize("content", ["", "{", "{}", "[1]", pytest.param("[" * 100_000, id="deep"), '{"model": "dp"}'])
 def test_a_damaged_command(tmp_path, content):
     (tmp_path / "command.json").write_text(content)
     line = error("resume", tmp_path)

@@ -13,7 +13,8 @@ import pytest
 from typer.testing import CliRunner
 
 from unbounded.cli.commands import app
-from unbounded.contracts import Sampler, Summary
+from unbounded.contracts import Summary
+from unbounded.family import Sampler
 from unbounded.models.mixtures.hybrid import HybridMixture
 from unbounded.models.mixtures.samplers import DIRICHLET
 

@@ -14,18 +14,15 @@ from pathlib import Path
 import pytest
 
 import unbounded as ub
-from unbounded import datasets, sources
+from unbounded import contracts, datasets, sources
 
 PAGES = Path(__file__).parents[1] / "docs" / "reference"
 ESTIMATORS = [name for name in ub.__all__ if hasattr(getattr(ub, name), "fit")]
 OTHERS = {name: getattr(ub, name) for name in ub.__all__ if name not in ESTIMATORS}
 OTHERS |= {name: getattr(datasets, name) for name in datasets.__all__ if callable(getattr(datasets, name))}
 OTHERS["shard"] = sources.shard
-WITH_METHODS = (
-    "Source",
-    "GaussianMixtureData",
-    "CambridgeData",
-)  # of the others; the rest is described by contracts.py
+BETWEEN_MODELS = ("PitmanYor", "BetaBernoulli", "GammaPoisson", "BetaNegativeBinomial")
+MEASURE = {name for name in vars(contracts.Measure) if not name.startswith("_")}  # what they show; the rest is theirs
 
 
 def methods(kind: type) -> dict[str, str]:
@@ -35,7 +32,7 @@ def methods(kind: type) -> dict[str, str]:
         if owner.__module__.partition(".")[0] != "unbounded":
             continue
         for name, value in vars(owner).items():
-            documented = value.fget if isinstance(value, property) else value
+            documented = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
             if not name.startswith("_") and inspect.isfunction(documented):
                 found.setdefault(name, inspect.getdoc(documented) or "")
     return found
@@ -64,11 +61,25 @@ def test_examples_of_estimators(name, tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", [name for name in OTHERS if name != "report"])
 def test_examples_of_everything_else(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    docs = {name: inspect.getdoc(OTHERS[name]) or ""}
-    docs |= methods(OTHERS[name]) if name in WITH_METHODS else {}
+    docs = {name: inspect.getdoc(OTHERS[name]) or ""} | shown(name)
+    lacking = [part for part, text in docs.items() if ">>>" not in text]
     if not _raised(OTHERS[name]) and not name.endswith("Data"):
-        assert all(">>>" in text for text in docs.values()), f"{name} or one of its methods has no example."
+        assert not lacking, f"{name} has no example of {', '.join(lacking)}."
     run(docs, {})
+
+
+def shown(name: str) -> dict[str, str]:
+    """Methods that a page of the reference has."""
+    all_of_them = methods(OTHERS[name]) if isinstance(OTHERS[name], type) else {}
+    return {method: text for method, text in all_of_them.items() if name not in BETWEEN_MODELS or method in MEASURE}
+
+
+@pytest.mark.parametrize("name", [name for name in OTHERS if shown(name)])
+def test_pages_show_methods_with_examples(name):
+    pages = "\n".join(page.read_text() for page in PAGES.glob("*.md"))
+    found = re.search(rf"^::: \S+\.{name}\n(?:    options:\n      members: (.+))?", pages, re.M)
+    listed = None if found[1] is None else set(re.findall(r"\w+", found[1]))
+    assert listed is None or listed == set(shown(name)), f"docs/reference shows other methods of {name}."
 
 
 def test_the_example_of_the_report(tmp_path, monkeypatch):

@@ -8,25 +8,24 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
 import pytest
-from numba.core.caching import _CacheLocator
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "tools" / "site"))
+sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tools" / "site")]
 
 import links  # noqa: E402
 import pages  # noqa: E402
+import pythons  # noqa: E402
 
 WRITTEN = sorted(path for path in (ROOT / "docs").rglob("*.md") if "skeletons" not in path.parts)
 PLAIN = [ROOT / "README.md", *(path for path in WRITTEN if path.parent.name == "tutorials")]
 EXTRAS = ("pyarrow", "zarr", "fsspec", "anndata", "ray", "mpi4py", "torch", "triton", "mkdocs")
-HOME = "https://github.com/unbounded-mcmc/unbounded"
+HOME = pages.repository()
 
 # Imported by Python when it starts: what an environment without extras, and a read-only package, would be like.
 BARE = f"""
@@ -43,14 +42,7 @@ sys.meta_path.insert(0, NoExtras())
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory) -> Path:
-    """Built in a copy, so that nothing is left in the tree."""
-    copy = tmp_path_factory.mktemp("sources")
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, copy)
-    shutil.copytree(ROOT / "src", copy / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
-    pip("wheel", "--no-deps", "--no-build-isolation", "-w", copy / "out", copy)
-    (made,) = (copy / "out").glob("*.whl")
-    return made
+    return pythons.build_wheel(tmp_path_factory.mktemp("built"))
 
 
 @pytest.fixture(scope="module")
@@ -62,23 +54,11 @@ def installed(wheel, tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def locked(installed, tmp_path_factory) -> dict[str, str]:
-    """An environment with the wheel, without extras, and without a home."""
+    """An environment with the wheel, without extras, and without a home. Compiled code of other tests serves it."""
     bare = tmp_path_factory.mktemp("bare")
     (bare / "sitecustomize.py").write_text(BARE)
     kept = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}
-    cache = str(_same_cache(installed, bare / "cache"))
-    return kept | {"PYTHONPATH": f"{bare}{os.pathsep}{installed}", "HOME": "/proc/nope", "NUMBA_CACHE_DIR": cache}
-
-
-def _same_cache(installed: Path, folder: Path) -> Path:
-    """Kernels of other tests serve the wheel as well: they are named by what they contain, their folders by a path."""
-    subpath = _CacheLocator.get_suitable_cache_subpath
-    folder.mkdir()
-    for room in {path.parent for path in (installed / "unbounded").rglob("*.py")}:
-        there = ROOT / ".numba_cache" / subpath(str(ROOT / "src" / room.relative_to(installed) / "any.py"))
-        there.mkdir(parents=True, exist_ok=True)
-        (folder / subpath(str(room / "any.py"))).symlink_to(there)
-    return folder
+    return kept | {"PYTHONPATH": f"{bare}{os.pathsep}{installed}", "HOME": "/proc/nope"}
 
 
 def pip(*words: object) -> None:
@@ -106,12 +86,12 @@ def test_what_is_in_the_wheel(wheel):
 
 
 def test_links_of_the_readme_lead_to_files():
-    """To what is in the repository, as far as they lead there."""
+    """To what is in the repository, whose address is that of pyproject.toml."""
     targets = re.findall(r"\]\((https://[^)]+)\)", (ROOT / "README.md").read_text())
     assert len(targets) > 8
     for target in targets:
         inside = re.fullmatch(
-            rf"{HOME}/blob/main/(.+)|https://raw\.githubusercontent\.com/[^/]+/[^/]+/main/(.+)", target
+            rf"{HOME}/blob/main/(.+)|{HOME.replace('github', 'raw.githubusercontent')}/main/(.+)", target
         )
         assert inside, target
         assert (ROOT / (inside[1] or inside[2])).exists(), target

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from unbounded.arrays import Arrays
-from unbounded.contracts import Gathered, Message, Recipe, Step, restore, state_of
-from unbounded.engines.local import Helpers, one_blas_thread
+from unbounded.contracts import BatchStep, Gathered, Message, Recipe, Step
+from unbounded.engines.local import Helpers, one_blas_thread, restore, state_of
 from unbounded.engines.worker import (
     Add,
     Answer,
@@ -22,11 +22,11 @@ from unbounded.engines.worker import (
     Order,
     Run,
     Worker,
-    assign,
+    assign_blocks,
+    checked,
     failure,
     name_of,
     parts_of,
-    settled,
 )
 
 
@@ -37,12 +37,12 @@ class Skeleton:
 
     def __init__(self, recipe: Recipe, n_workers: int | None = None):
         self._limits = one_blas_thread()  # in the driver, too: its global step must have the same bits everywhere
-        self._routes = assign(recipe.n_shards, min(recipe.n_shards, n_workers or 2))
+        self._routes = assign_blocks(recipe.n_shards, min(recipe.n_shards, n_workers or 2))
         self._workers = [Worker() for _ in self._routes]
-        self.spread = Helpers(len(self._routes))
+        self.parallel = Helpers(len(self._routes))
         self._ask(Build(recipe), self._routes)  # every worker makes its own shards: data stay where they are
 
-    def run(self, step: Step, message: Message) -> Gathered:
+    def run(self, step: Step | BatchStep, message: Message) -> Gathered:
         answers = self._ask(Run(step, message.shared), self._own(message.own))
         private = [part for answer in answers for part in answer.value.private]
         return Gathered(self._total(answers), private)
@@ -54,7 +54,7 @@ class Skeleton:
             sender, answer = on_the_way.pop()
             for node, value in answer.nodes.items():
                 to = self._routes[sender].leaving[node]
-                (added,) = settled("the sum", [_answer(self._workers[to], Add(node), value)], [self._routes[to]])
+                (added,) = checked("the sum", [_answer(self._workers[to], Add(node), value)], [self._routes[to]])
                 total = added.value.total or total
                 on_the_way.append((to, added))
         return total
@@ -69,7 +69,7 @@ class Skeleton:
         self.map(restore, parts)
 
     def close(self) -> None:
-        self.spread.close()
+        self.parallel.close()
         self._limits.restore_original_limits()
 
     def _own(self, own: Sequence[Any] | None) -> list[Any]:
@@ -78,7 +78,7 @@ class Skeleton:
     def _ask(self, order: Order, own: Sequence[Any]) -> list[Answer]:
         """All workers' answers, in their order; the exception of one that failed is raised here, with where it was."""
         answers = [_answer(worker, order, part) for worker, part in zip(self._workers, own, strict=True)]
-        return settled(name_of(order), answers, self._routes)
+        return checked(name_of(order), answers, self._routes)
 
 
 def _answer(worker: Worker, order: Order, own: Any) -> Any:

@@ -18,7 +18,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from unbounded.arrays import Array, Arrays
-from unbounded.contracts import Engine, Gathered, Message, Spread, Summary, alone
+from unbounded.contracts import Engine, Gathered, Message, Parallel, Summary, in_this_thread
 from unbounded.randomness import generator
 from unbounded.rows import boundaries
 
@@ -119,7 +119,7 @@ class FiniteMixture:
         """Moves of whole atoms, for which rows must be asked: this sampler has none."""
         return state
 
-    def global_step(self, state: AtomState, spread: Spread = alone) -> Message:
+    def global_step(self, state: AtomState, parallel: Parallel = in_this_thread) -> Message:
         """Each purpose has randomness of its own, from the seed and the round: nothing is carried along."""
         shares = generator(self.seed, "weights", state.round).gamma(state.counts + self.mass / self.n_atoms)
         variance = 1.0 / (state.counts + self.spread**-2)

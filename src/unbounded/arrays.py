@@ -46,7 +46,7 @@ def packed_entries(Z: Array) -> dict[str, Array]:
 
 
 def unpacked_entries(arrays: Arrays) -> Array:
-    """The matrix of which these were kept, by whatever version."""
+    """The matrix that these arrays keep, whichever version wrote them."""
     if "Z" in arrays:
         return arrays["Z"]
     rows, columns = arrays["shape"].tolist()

@@ -1,4 +1,4 @@
-"""Columns of words as columns of codes: categories of pandas, strings, and whatever else is no number."""
+"""Columns of words as columns of codes: categories of pandas, strings, and anything else that is not a number."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Categories = dict[int, Array]  # by column: its categories, in the order of thei
 
 
 def has_words(X: Any) -> list[int]:
-    """Columns that hold something else than numbers; of arrays, only those of strings or objects are looked at."""
+    """Columns that hold anything but numbers; of arrays, only those of strings or objects are looked at."""
     if hasattr(X, "dtypes") and hasattr(X, "columns"):
         return [j for j, kind in enumerate(X.dtypes) if not _is_number(kind)]
     if not isinstance(X, np.ndarray) or X.ndim != 2 or X.dtype.kind not in "OUS":

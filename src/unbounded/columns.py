@@ -55,7 +55,7 @@ def describe(X: Any) -> Columns:
     """Column means, standard deviations, ranges and holes of an array, CSR or a source, block by block.
 
     Blocks depend on the shape alone: a source gives the same bits as its rows in memory. Infinite values show in the
-    ranges, whoever binds a likelihood refuses them.
+    ranges, and are refused when a likelihood is bound.
     """
     with np.errstate(invalid="ignore", over="ignore"):
         return _describe_sparse(X) if is_sparse(X) else _describe_dense(X)
@@ -89,13 +89,18 @@ def _describe_dense(X: Any) -> Columns:
     low, high, whole = np.full(d, np.inf), np.full(d, -np.inf), np.ones(d, bool)
     for rows in row_blocks(X):
         x = np.asarray(X[rows], dtype=np.float64)
-        there = ~np.isnan(x)
-        filled = np.where(there, x, 0.0)
-        seen += there.sum(0)
-        total += filled.sum(0)
-        low = np.minimum(low, np.where(there, x, np.inf).min(0))
-        high = np.maximum(high, np.where(there, x, -np.inf).max(0))
-        whole &= (filled == np.rint(filled)).all(0)
+        added, count, least, most = x.sum(0), len(x), x.min(0, initial=np.inf), x.max(0, initial=-np.inf)
+        filled = x
+        if np.isnan(added).any():  # holes are rare, and looking for them takes longer than all the rest
+            there = ~np.isnan(x)
+            filled = np.where(there, x, 0.0)
+            added, count = filled.sum(0), there.sum(0)
+            least, most = np.where(there, x, np.inf).min(0), np.where(there, x, -np.inf).max(0)
+        seen += count
+        total += added
+        low, high = np.minimum(low, least), np.maximum(high, most)
+        if whole.any():
+            whole[whole] = (filled[:, whole] == np.rint(filled[:, whole])).all(0)
         some.append(x[-rows.start % step :: step].copy())
     mean = total / np.maximum(seen, 1)
     reach = np.maximum(high - mean, mean - low)
@@ -103,7 +108,8 @@ def _describe_dense(X: Any) -> Columns:
     square = np.zeros(d)
     for rows in row_blocks(X):
         gap = (np.asarray(X[rows], dtype=np.float64) - mean) / unit
-        square += np.where(np.isnan(gap), 0.0, gap**2).sum(0)
+        added = (gap**2).sum(0)
+        square += np.where(np.isnan(gap), 0.0, gap**2).sum(0) if np.isnan(added).any() else added
     sd = unit * np.sqrt(square / np.maximum(seen, 1))  # mutant: column sd
     centre, sd = _of_most(mean, sd, np.concatenate(some), reach)
     return Columns(np.arange(d), n, mean, centre, sd, low, high, (n - seen).astype(np.int64), whole)

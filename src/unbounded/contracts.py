@@ -14,17 +14,15 @@ step on every shard, and what the shards report is summed along a fixed tree:
   are models with other steps.
 - A **recipe** makes shard p anywhere; an **engine** holds shards and runs a step on each of them. It knows no model,
   and may lose a worker between any two calls: what it is given travels, so it must pickle.
-- A **family** is a model's folder, as everything outside of it sees it: what can be chosen by name, what its atoms are
-  called, how results are estimated, described and drawn.
 
 `chain/` records draws of any model on any engine. Nothing on this page assumes that Z is a vector of labels.
+`family.py` has the other half: what a model's folder exports, so that users can choose it by name and see its results.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
@@ -36,20 +34,12 @@ from unbounded.columns import Columns
 
 
 class Shard(Protocol):
-    """A slice of the data with its part of Z. Its arrays are what a checkpoint must keep."""
+    """A slice of the data with its part of Z. With the recipe, its arrays are all there is between two calls of the
+    engine: a checkpoint keeps them."""
 
     def arrays(self) -> dict[str, Array]: ...
 
     def restore(self, arrays: Arrays) -> None: ...
-
-
-def state_of(shard: Shard) -> Arrays:
-    """What must be kept of a shard; with the recipe it is all there is, between any two calls of the engine."""
-    return shard.arrays()
-
-
-def restore(shard: Shard, arrays: Arrays) -> None:
-    shard.restore(arrays)
 
 
 class Recipe(Protocol):
@@ -90,12 +80,42 @@ class Message:
 
 
 Step = Callable[[Any, Any, Any], Summary]
+Pairs = Iterator[tuple[Any, Any]]  # shards with their own parts
+
+
+@dataclass(frozen=True)
+class Summaries:
+    """What consecutive shards report, as one: statistics of shared atoms are stacked along a first axis of shards."""
+
+    shared: Arrays
+    private: Sequence[Arrays]
+
+
+@dataclass(frozen=True)
+class BatchStep:
+    """A step on many shards: steps(pairs, shared) -> a summary for each pair, in their order, or one for several.
+
+    It takes shards from the iterator until there are none left, so that what several of them need is made once, and
+    compiled code or a device can work on several at a time. How many there are is up to the engine, unless the step
+    wants the whole: then one thread takes all shards of the process. Called like a plain step, it has one shard.
+    """
+
+    steps: Callable[[Pairs, Any], Iterator[Summary | Summaries]]
+    whole: bool = False
+
+    def __call__(self, shard: Any, shared: Any, own: Any) -> Summary:
+        (summary,) = self.steps(iter([(shard, own)]), shared)
+        if isinstance(summary, Summary):
+            return summary
+        return Summary({name: value[0] for name, value in summary.shared.items()}, summary.private[0])
+
+
 Part = Callable[[int, int], Any]  # (i, n): do the i-th of n parts of something
-Spread = Callable[[Part], None]
+Parallel = Callable[[Part], None]
 
 
-def alone(function: Part) -> None:
-    """The plainest Spread."""
+def in_this_thread(function: Part) -> None:
+    """The plainest Parallel: one part, which is all of it."""
     function(0, 1)
 
 
@@ -105,13 +125,13 @@ class Engine(Protocol):
     Steps and functions are bound methods of models or shards, module-level functions, or partials of them.
     """
 
-    options: ClassVar[tuple[str, ...]]  # those that its user may give, beside the recipe and the number of workers
+    options: ClassVar[tuple[str, ...]]  # what its user may set, beside the recipe and the number of workers
 
     @property
-    def spread(self) -> Spread:
-        """All parts of something at once, by as many threads of the driver as there are workers."""
+    def parallel(self) -> Parallel:
+        """Runs all parts of something at once, on as many threads of the driver as there are workers."""
 
-    def run(self, step: Step, message: Message) -> Gathered:
+    def run(self, step: Step | BatchStep, message: Message) -> Gathered:
         """step(shard, message.shared, message.own[p]) -> Summary on every shard, then the tree sum."""
 
     def map(self, function: Callable[..., Any], own: Sequence[Any] | None = None) -> list[Any]:
@@ -136,7 +156,7 @@ class Plan(NamedTuple):
     open: Array  # [P] which shards may create atoms
     published: bool = False
     j: int | str | None = None  # as published: how many atoms are instantiated, the largest; "several": see the rule
-    lone: int = -1  # the only open shard, whose rows may also use atoms that are held elsewhere; -1: none such
+    lone: int = -1  # the only open shard, whose rows may use frozen atoms, too; -1: there is none
 
 
 class Rule(Protocol):
@@ -266,10 +286,12 @@ class Model(Protocol[StateT]):
     def jump(self, state: StateT, engine: Engine) -> StateT:
         """Moves of whole atoms before the round, which take exchanges of their own with the shards; or none."""
 
-    def global_step(self, state: StateT, spread: Spread = alone) -> Message:
-        """spread: for what can be drawn in pieces, each with randomness of its own, so that it does not matter how."""
+    def global_step(self, state: StateT, parallel: Parallel = in_this_thread) -> Message:
+        """parallel: runs what can be drawn in pieces, each with random numbers of its own: bits stay the same."""
 
-    def local_step(self, shard: Any, shared: Any, own: Any) -> Summary: ...
+    @property
+    def local_step(self) -> Step | BatchStep:
+        """On one shard, step(shard, shared, own), or on those that a worker has."""
 
     def gather(self, state: StateT, message: Message, gathered: Gathered) -> StateT: ...
 
@@ -284,120 +306,3 @@ class Model(Protocol[StateT]):
 
     def restore(self, arrays: Arrays) -> StateT:
         """The state whose `arrays()` these are."""
-
-
-# ---- families
-
-
-@dataclass(frozen=True)
-class Sampler:
-    """A sampler that can be chosen by name."""
-
-    build: Callable[..., Model[Any]]  # (setup, its options)
-    options: tuple[str, ...] = ()  # those that its user may give
-    takes_rule: bool = False  # of instantiation, as an option `rule`
-
-
-Tell = Callable[[int, int], None]  # (done, total): of the rounds before the first state
-
-
-def silent(done: int, total: int) -> None:
-    """The plainest Tell."""
-
-
-class Start(Protocol):
-    """Where chains begin; a module with this function will do."""
-
-    def begin(self, model: Any, engine: Engine, X: Any, init: Any, tell: Tell = silent) -> State: ...
-
-
-@dataclass(frozen=True)
-class Choices:
-    """What the chains of an estimator are put together from."""
-
-    atoms: str  # what they are called, in the plural; their number is the scalar n_<atoms> of the trace
-    assignments: str  # what Z is called on disk
-    likelihoods: tuple[type[Likelihood], ...]  # those that have a name
-    bound: type  # what a likelihood must be once it is bound to columns
-    samplers: Mapping[str, Sampler]  # by name
-    kernels: Mapping[str, Any]  # by device
-    start: Start
-
-
-class Option(NamedTuple):
-    """An option of `unbounded fit` that not all models have."""
-
-    kind: type
-    help: str
-
-
-@dataclass(frozen=True)
-class Command:
-    """What `unbounded fit` was asked, as its run directory keeps it."""
-
-    model: str  # by its name of the command line
-    data: str
-    holdout: float  # the share of the data that is held out
-    settings: Mapping[str, Any]  # of the estimator
-    own: Mapping[str, str | None]  # options of families that are not settings
-
-    @property
-    def seed(self) -> int:
-        return int(self.settings["random_state"])
-
-
-class Training(NamedTuple):
-    """What a command gives to `fit`."""
-
-    rows: Any
-    arguments: tuple[Any, ...] = ()  # after the rows
-    holdout: Any = None
-
-
-@dataclass(frozen=True)
-class WholeDraws:
-    """What a run directory has of the draws that were kept whole."""
-
-    config: Mapping[str, Any]
-    about: Mapping[str, Any]
-    draws: Sequence[tuple[Arrays, Mapping[str, float]]]  # snapshots with their scalars
-
-
-@dataclass(frozen=True)
-class Shown:
-    """The atoms of a run, as its report shows them."""
-
-    shares: Array  # of all rows, of each atom of the point estimate
-    content: str  # HTML: the details
-    notes: tuple[str, ...] = ()  # what the reader should know
-    words: tuple[str, ...] = ()  # what was found, and how sure that is: sentences
-    picture: str = ""  # HTML: what was found, at a glance
-
-
-@dataclass(frozen=True)
-class Family:
-    """A model's folder, as the estimator, the command line, the report and the progress bar see it."""
-
-    choices: Choices
-    measures: tuple[type[Measure[Any, Any]], ...]
-    estimators: Mapping[str, type]  # by the names of the command line
-    scored: str  # what a held-out score is the mean over: a row, a cell
-    captions: Mapping[str, str]  # scalars of the trace, with their units
-    units: Callable[[str], Mapping[str, str]]  # of a likelihood: what rows, columns and groups are called
-    summary: Callable[[Any], list[str]]  # a fitted estimator in words
-    show: Callable[[WholeDraws, Mapping[str, Any]], Shown]  # for the report, with what is at hand beside the run
-    table: Callable[[Any, Any], Any]  # what `predict` writes of new rows: a data frame
-    write: Callable[[Path, Any, Training, Command], None]  # files and pictures of a fit
-    training: Callable[[Command], Training]
-    at_hand: Callable[[Command], dict[str, Any]]  # what `show` can use, as far as it is still there
-    settings: Mapping[str, Option]  # of the command line: options of some of the estimators
-    options: Mapping[str, Option] = field(default_factory=dict)  # the same, of the command alone
-
-    @property
-    def atoms(self) -> str:
-        return self.choices.atoms
-
-    @property
-    def counted(self) -> str:
-        """The scalar that counts atoms."""
-        return f"n_{self.atoms}"

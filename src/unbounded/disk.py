@@ -1,11 +1,14 @@
-"""Files that are whole or not there, and large arrays in files that have no name."""
+"""Files that are whole or not there, limits for those of others, and large arrays in files that have no name."""
 
 from __future__ import annotations
 
+import json
+import math
 import mmap
 import os
 import tempfile
 import threading
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
@@ -15,7 +18,9 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-LARGE = 2**16  # bytes from which on an array that is kept for later does not stay in memory
+LONGEST = 2**26  # bytes of JSON; a manifest of a million pieces
+UNPACKED, TIMES = 2**26, 200  # bytes, and times the size of the archive: who unpacks to more of both is up to something
+LARGE = 2**16  # bytes; an array of this size or more that is kept for later does not stay in memory
 
 
 def write_whole(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
@@ -43,6 +48,27 @@ def tidy(folder: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+# ---- what others may have written
+
+
+def parsed(content: bytes | str) -> Any:
+    """What JSON says; a ValueError where it is none, or too long or too deep for anything that is written here."""
+    if len(content) > LONGEST:
+        raise ValueError("it is too long")
+    try:
+        return json.loads(content)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def check_unpacked(archive: zipfile.ZipFile) -> None:
+    """Before anything is unpacked: a ValueError where a small archive promises a huge content."""
+    entries = archive.infolist()
+    packed, unpacked = sum(entry.compress_size for entry in entries), sum(entry.file_size for entry in entries)
+    if unpacked > max(UNPACKED, TIMES * packed):  # mutant: unpacked
+        raise ValueError(f"{packed:,} bytes would unpack to {unpacked:,}")
+
+
 # ---- arrays that need not be in memory
 
 
@@ -57,7 +83,7 @@ def room(shape: tuple[int, ...], dtype: Any) -> Array:
     Where that folder has no room, the array is in memory, as any other.
     """
     dtype = np.dtype(dtype)
-    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    size = math.prod(shape) * dtype.itemsize
     if size >= LARGE:
         try:
             with tempfile.TemporaryFile() as file:

@@ -26,17 +26,18 @@ from unbounded import engines
 from unbounded.arrays import Array, checked_csr, is_csr
 from unbounded.categories import Categories, encoded, has_words
 from unbounded.chain import convergence, export
-from unbounded.chain.inference_data import Whole, inference_data
+from unbounded.chain.inference_data import KeptDraws, inference_data
 from unbounded.chain.lock import only_writer
-from unbounded.chain.outlets import told
+from unbounded.chain.outlets import told, waited_for
 from unbounded.chain.progress import Callback, Size
 from unbounded.chain.run import Chain, Length, Watch, run
 from unbounded.chain.several import AUTO, MAX_DRAWS, agree, run_all, stages
 from unbounded.chain.store import GROWS, ChainStore, RunError, RunStore
 from unbounded.chain.versions import versions
 from unbounded.columns import describe
-from unbounded.contracts import Choices, Engine, Likelihood, Model, Rule
+from unbounded.contracts import Engine, Likelihood, Model, Rule
 from unbounded.engines.local import available_cores
+from unbounded.family import Choices
 from unbounded.gpu.device import check as check_device
 from unbounded.gpu.device import resolve as resolve_device
 from unbounded.instantiation import resolve as resolve_rule
@@ -157,7 +158,9 @@ class ChainEstimator(BaseEstimator):
             if self.checkpoint and self.engine in engines.AFTER_A_DEATH:
                 print(engines.AFTER_A_DEATH[self.engine].format(path), file=sys.stderr, flush=True)
             there = store.n_draws() if store else 0
-            self._finish(*self._grown(model, X, held, store, [one for one in lengths if one.n_draws >= there]))
+            self._finish(
+                *self._run_until_agreed(model, X, held, store, [one for one in lengths if one.n_draws >= there])
+            )
             if store and self.checkpoint and isinstance(X, Source | Words):
                 store.save_shards(self._choices.assignments, self._row_estimates(), model.recipe(X).edges)
         return self
@@ -166,7 +169,7 @@ class ChainEstimator(BaseEstimator):
         each = max(1, self.n_snapshots // self.n_chains)
         return Length(self.n_warmup, n_draws, self.thin, each, self.keep_assignments)
 
-    def _grown(
+    def _run_until_agreed(
         self, model: Model[Any], X: Any, held: Any, store: RunStore | None, lengths: Sequence[Length]
     ) -> tuple[list[Chain], Length]:
         """The chains at the first of the lengths at which they agree, or at the last one."""
@@ -248,7 +251,8 @@ class ChainEstimator(BaseEstimator):
             raise KeyboardInterrupt("interrupted before the first snapshot; resume from the run directory.")
         self.exact_ = all(chain.exact for chain in chains)
         self._kept = [sorted(chain.snapshots) for chain in chains]
-        self._estimate(chains)
+        with waited_for("estimating from the draws", self.progress):
+            self._estimate(chains)
         self.posterior_ = export.to_dataset(chains)
         self.convergence_ = convergence.check(self.posterior_)
         convergence.warn(self.convergence_, stacklevel=4)  # to whoever called fit
@@ -310,11 +314,19 @@ class ChainEstimator(BaseEstimator):
         50
         """
         check_is_fitted(self, "posterior_")
-        if X is None and not posterior_predictive:
-            return inference_data(self.posterior_)
         data: Any = None if X is None else self._check_new(X)
-        if data is not None and data.shape[0] != self._n_rows:
-            raise ValueError(f"X has {data.shape[0]} rows, but the fit had {self._n_rows}; give those of the fit.")
+        if data is not None:
+            self._check_size(data.shape[0])
+        return self._for_arviz(data, posterior_predictive, random_state)
+
+    def _check_size(self, n_rows: int) -> None:
+        if n_rows != self._n_rows:
+            raise ValueError(f"X has {n_rows} {self._unit()}, but the fit had {self._n_rows}; give those of the fit.")
+
+    def _for_arviz(self, data: Any, posterior_predictive: bool, random_state: Any) -> Any:
+        """data: the rows of the fit, as it read them, or None."""
+        if data is None and not posterior_predictive:
+            return inference_data(self.posterior_)
         rng, _ = self._sampling(1, random_state)
         which, likelihood, predictive = range(len(self._snapshots)), None, None
         if data is not None:
@@ -322,15 +334,21 @@ class ChainEstimator(BaseEstimator):
         if posterior_predictive:
             predictive = np.stack([self._new_rows(s, self._n_rows, rng) for s in which])
         observed = data[:] if isinstance(data, Source) else data.toarray() if is_csr(data) else data
-        return inference_data(self.posterior_, Whole(self._kept, likelihood, predictive, observed))
+        return inference_data(
+            self.posterior_, KeptDraws(self._kept, likelihood, predictive, observed, self._row_groups())
+        )
 
     def _log_likelihood(self, s: int, X: Any, rng: np.random.Generator) -> Array:
         """Of the rows under a whole draw, their assignments summed out."""
-        raise ValueError(f"{type(self).__name__} has no log likelihood of single rows; leave X out.")
+        raise NotImplementedError
 
     def _new_rows(self, s: int, n: int, rng: np.random.Generator) -> Array:
-        """From the predictive distribution of a whole draw."""
-        raise ValueError(f"{type(self).__name__} has no rows to sample; leave posterior_predictive out.")
+        """From the predictive distribution of a whole draw, as many as these."""
+        raise NotImplementedError
+
+    def _row_groups(self) -> Array | None:
+        """The group of each row, where rows have groups."""
+        return None
 
     def report(
         self,
@@ -365,7 +383,7 @@ class ChainEstimator(BaseEstimator):
         if n_samples < 1:
             raise ValueError(f"n_samples must be at least 1, got {n_samples}.")
         chosen = self.random_state if random_state is None else random_state
-        rng = generator(_drawn_seed(chosen), "sample")
+        rng = generator(drawn_seed(chosen), "sample")
         return rng, rng.integers(len(self._snapshots), size=n_samples)
 
     # ---- checks
@@ -426,7 +444,8 @@ class ChainEstimator(BaseEstimator):
 
     def _bind(self, X: Any, training: bool) -> Any:
         """The likelihood bound to the rows' columns, which checks their values."""
-        columns = describe(X)
+        with waited_for("looking at the columns", self.progress):
+            columns = describe(X)
         empty = columns.holes == X.shape[0]
         if training and empty.any():
             raise ValueError(f"column {int(np.flatnonzero(empty)[0])} has no observed value; drop it.")
@@ -510,10 +529,11 @@ class ChainEstimator(BaseEstimator):
         store = None if self.checkpoint is None else RunStore(self.checkpoint)
         if store and store.exists() and "seed" in store.config():
             return int(store.config()["seed"])
-        return _drawn_seed(self.random_state)
+        return drawn_seed(self.random_state)
 
     def _open_store(self, store: RunStore, X: Any, held: Any, model: Model[Any]) -> RunStore:
-        config = self._config(X, held, model.seed)
+        with waited_for("looking at the rows", self.progress):
+            config = self._config(X, held, model.seed)
         if store.exists():
             saved, asked = ({"device": "cpu"} | one for one in (store.config(), config))
             free = GROWS if model.exact else ()  # published schedules depend on the length of the run
@@ -586,7 +606,7 @@ def _categorical_columns(likelihood: Any, names: Sequence[str] | None) -> set[in
     return {int(c) for part, group in placed.parts if isinstance(resolve_likelihood(part), Categorical) for c in group}
 
 
-def _drawn_seed(state: Any) -> int:
+def drawn_seed(state: Any) -> int:
     """A seed from whatever scikit-learn and NumPy call a source of random numbers."""
     if isinstance(state, np.random.Generator):
         return int(state.integers(2**31 - 1))

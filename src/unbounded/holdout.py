@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from unbounded import datasets
-from unbounded.contracts import Command
+from unbounded.family import Command
 from unbounded.sources import Source
 
 
-def load(command: Command) -> Any:
-    """The data of a command; in memory where some of them are held out."""
-    X = datasets.load(command.data)
+def load(command: Command, columns: Sequence[str] | None = None) -> Any:
+    """The data of a command, or some of their columns; in memory where some of them are held out."""
+    X = datasets.load(command.data, columns)
     return in_memory(X, "--holdout") if command.holdout > 0 else X
 
 

@@ -1,17 +1,20 @@
 """Which atoms are instantiated in a round, and which shards may create atoms (docs/sampler.md).
 
 A rule makes a `Plan` for each round from what it may know: the round's number, sizes, and randomness of its own. It
-never sees Z: that is what keeps the chain exact.
+never sees Z: that is what keeps the chain exact. What follows from a plan is here, too: the roles of atoms, and the
+codes of labels in the round.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
 from unbounded.arrays import Array
+from unbounded.compiled.jit import jit
 from unbounded.contracts import Plan, Rule
 
 SEVERAL = "several"
@@ -48,10 +51,26 @@ class Ghosts:
             raise ValueError(f"spread must be a number of at least 1, got {self.spread!r}.")
 
     def plan(self, round_: int, n_rounds: int, n_rows: int, n_shards: int, rng: np.random.Generator) -> Plan:
+        """What is instantiated in a round of n_rounds, and which shards may create atoms.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> plan = ub.Ghosts().plan(0, 100, 1_000, 4, np.random.default_rng(0))
+        >>> plan.ghosts, plan.open.tolist()
+        (1000, [True, True, True, True])
+        """
         most = _count(self.ghosts, n_rows, n_shards)
         return Plan(max(round(most * self.spread ** -rng.random()), min(most, 1)), np.ones(n_shards, bool))
 
     def settled(self, n_rounds: int) -> int:
+        """The first round whose draws may be kept.
+
+        Examples
+        --------
+        >>> ub.Ghosts().settled(100)
+        0
+        """
         return 0
 
 
@@ -71,10 +90,25 @@ class OneOpen:
     exact: ClassVar[bool] = True
 
     def plan(self, round_: int, n_rounds: int, n_rows: int, n_shards: int, rng: np.random.Generator) -> Plan:
+        """What is instantiated in a round of n_rounds, and which shards may create atoms.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> int(ub.OneOpen().plan(0, 100, 1_000, 4, np.random.default_rng(0)).open.sum())
+        1
+        """
         lone = int(rng.integers(n_shards))
         return Plan(_count(self.ghosts, 3 * n_rows, n_shards), np.arange(n_shards) == lone, lone=lone)
 
     def settled(self, n_rounds: int) -> int:
+        """The first round whose draws may be kept.
+
+        Examples
+        --------
+        >>> ub.OneOpen().settled(100)
+        0
+        """
         return 0
 
 
@@ -112,11 +146,26 @@ class AsPublished:
         return 1
 
     def plan(self, round_: int, n_rounds: int, n_rows: int, n_shards: int, rng: np.random.Generator) -> Plan:
+        """What is instantiated in a round of n_rounds, and which shards may create atoms.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> rng = np.random.default_rng(0)
+        >>> [int(ub.AsPublished("warm").plan(r, 80, 1_000, 4, rng).open.sum()) for r in (0, 9, 10)]
+        [4, 4, 1]
+        """
         chosen = rng.permutation(n_shards)[: self._n_open(round_, n_rounds, n_shards)]
         return Plan(0, np.isin(np.arange(n_shards), chosen), published=True, j=self.j)
 
     def settled(self, n_rounds: int) -> int:
-        """The first round whose draws may be kept: those of a warm start are discarded."""
+        """The first round whose draws may be kept: those of a warm start are discarded.
+
+        Examples
+        --------
+        >>> ub.AsPublished("warm").settled(80)
+        10
+        """
         last = {"warm": n_rounds / 8, "decreasing": n_rounds * 5 / 8}.get(self.schedule, 0)
         return int(np.ceil(last))
 
@@ -151,4 +200,70 @@ def classify(ghosts: Array, owner: Array, plan: Plan) -> tuple[Array, Array, Arr
     """Positions of mobile, frozen and private atoms; a lone open shard may use frozen ones, which cannot die."""
     is_mobile = ghosts > 0  # mutant: classify is mobile
     is_private = ~is_mobile & ((owner == plan.lone) if plan.lone >= 0 else (owner >= 0))  # mutant: classify is private
-    return tuple(np.flatnonzero(mask) for mask in (is_mobile, ~is_mobile & ~is_private, is_private))  # type: ignore[return-value]
+    return tuple(mask.nonzero()[0] for mask in (is_mobile, ~is_mobile & ~is_private, is_private))  # type: ignore[return-value]
+
+
+# ---- codes of labels
+
+
+class Coded(Protocol):
+    """A state between rounds: the table has the atoms that all shards share, then each shard's private ones.
+
+    Labels of a shard are codes: 0 .. n_shared - 1 for shared atoms, in the order of the table, then its private ones.
+    """
+
+    @property
+    def n_shared(self) -> int: ...
+
+    @property
+    def n_private(self) -> Array:
+        """[P]"""
+
+
+class Places(NamedTuple):
+    """Atoms of a round by their role, as places in the table; `n_extra` atoms besides are held by ghosts alone."""
+
+    mobile: Array
+    frozen: Array
+    private: Array
+    n_extra: int
+    lone: bool = False  # whether there is a shard that may use frozen atoms, too
+
+
+def by_code(state: Coded, values: Array, p: int) -> Array:
+    """Values of all atoms of the table, as shard p looks them up: by its codes."""
+    first = state.n_shared + int(state.n_private[:p].sum())
+    return np.concatenate([values[: state.n_shared], values[first : first + int(state.n_private[p])]])
+
+
+def new_codes(state: Coded, places: Places, owner: Array) -> Iterator[tuple[Array, Array]]:
+    """For every shard: which of the private atoms it owns, and the new code of each of its old codes.
+
+    The order of shared atoms is mobile, ghost-only, frozen. owner: the shard of each private atom. Shards that have
+    none, and had none, are many: they share an array.
+    """
+    n_mobile, n_frozen = len(places.mobile) + places.n_extra, len(places.frozen)
+    code = np.full(state.n_shared + int(state.n_private.sum()), -1, np.int32)
+    code[places.mobile] = np.arange(len(places.mobile))
+    code[places.frozen] = n_mobile + np.arange(n_frozen)
+    none, common = places.private[:0], code[: state.n_shared]
+    busy = set(np.flatnonzero(state.n_private).tolist()) | set(owner.tolist())
+    for p in range(len(state.n_private)):
+        if p not in busy:
+            yield none, common
+            continue
+        mine, own = (owner == p).nonzero()[0], code.copy()
+        own[places.private[mine]] = n_mobile + n_frozen + np.arange(len(mine))
+        yield mine, by_code(state, own, p)
+
+
+@jit
+def relabel(labels: Array, codes: Array) -> None:
+    """labels[i] = codes[labels[i]]; nothing is read where all codes stay (those below 0 have no rows)."""
+    changed = False
+    for k in range(codes.size):
+        changed |= codes[k] != k and codes[k] >= 0
+    if not changed:
+        return
+    for i in range(labels.size):
+        labels[i] = codes[labels[i]]

@@ -29,13 +29,35 @@ class Gamma:
 
     @property
     def mean(self) -> float:
+        """Its expectation.
+
+        Examples
+        --------
+        >>> ub.Gamma(2.0, 4.0).mean
+        0.5
+        """
         return self.shape / self.rate
 
     def log_density(self, x: float) -> float:
+        """The log of its density at x.
+
+        Examples
+        --------
+        >>> ub.Gamma(1.0, 1.0).log_density(2.0)
+        -2.0
+        """
         power = self.shape * math.log(self.rate) - math.lgamma(self.shape)
         return power + (self.shape - 1.0) * math.log(x) - self.rate * x  # mutant: gamma density
 
     def draw(self, rng: np.random.Generator) -> float:
+        """A number from it.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> ub.Gamma(2.0, 4.0).draw(np.random.default_rng(0)) > 0.0
+        True
+        """
         return float(rng.gamma(self.shape, 1.0 / self.rate))
 
 
@@ -58,12 +80,34 @@ class Beta:
 
     @property
     def mean(self) -> float:
+        """Its expectation.
+
+        Examples
+        --------
+        >>> ub.Beta(1.0, 3.0).mean
+        0.25
+        """
         return self.a / (self.a + self.b)
 
     def log_density(self, x: float) -> float:
+        """The log of its density at x.
+
+        Examples
+        --------
+        >>> abs(ub.Beta(1.0, 1.0).log_density(0.3))  # flat
+        0.0
+        """
         return (self.a - 1.0) * math.log(x) + (self.b - 1.0) * math.log1p(-x) - float(betaln(self.a, self.b))
 
     def draw(self, rng: np.random.Generator) -> float:
+        """A number from it.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> 0.0 < ub.Beta(1.0, 3.0).draw(np.random.default_rng(0)) < 1.0
+        True
+        """
         return float(rng.beta(self.a, self.b))
 
 
@@ -101,12 +145,33 @@ class InverseGamma:
             )
 
     def log_density(self, x: float) -> float:
+        """The log of its density at x.
+
+        Examples
+        --------
+        >>> ub.InverseGamma(1.0, 2.0).log_density(1.0) > ub.InverseGamma(1.0, 2.0).log_density(9.0)
+        True
+        """
         power = self.shape * math.log(self.scale) - math.lgamma(self.shape)
         return power - (self.shape + 1.0) * math.log(x) - self.scale / x
 
     def draw(self, rng: np.random.Generator) -> float:
+        """A number from it.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> ub.InverseGamma(3.0, 2.0).draw(np.random.default_rng(0)) > 0.0
+        True
+        """
         return self.scale / max(float(rng.standard_gamma(self.shape)), 1e-300)
 
     def given(self, count: int, squares: float) -> InverseGamma:
-        """After `count` normal numbers with mean zero and this variance, whose squares sum up to `squares`."""
+        """After `count` normal numbers with mean zero and this variance, whose squares sum up to `squares`.
+
+        Examples
+        --------
+        >>> ub.InverseGamma(1.0, 1.0).given(4, 6.0)
+        InverseGamma(shape=3.0, scale=4.0)
+        """
         return InverseGamma(self.shape + 0.5 * count, self.scale + 0.5 * squares)  # mutant: given squares

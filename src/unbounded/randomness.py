@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,8 +22,9 @@ def _digest(size: int, seed: int, purpose: str, words: tuple[int, ...]) -> bytes
     return hashlib.blake2b(packed, digest_size=size, key=purpose.encode()).digest()
 
 
+@lru_cache(256)
 def key(seed: int, purpose: str, *words: int) -> np.uint64:
-    """A 64-bit key for compiled counter-based streams."""
+    """A 64-bit key for compiled counter-based streams; the shards of a process ask for the same ones."""
     return np.uint64(int.from_bytes(_digest(8, seed, purpose, words), "little"))
 
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
 
-from unbounded.contracts import Engine, Model, StateT, Tell, silent
+from unbounded.contracts import Engine, Model, StateT
+from unbounded.family import Tell, silent
 
 # In the order in which a run meets them; `local` is the sweeps on all shards and the sum of what they report.
 PHASES = ("start", "jump", "global", "local", "gather", "score", "record", "checkpoint")
@@ -39,7 +40,7 @@ def rounds(model: Model[StateT], engine: Engine, state: StateT, clock: Clock | N
         with clock.phase("jump"):
             state = model.jump(state, engine)
         with clock.phase("global"):
-            message = model.global_step(state, engine.spread)
+            message = model.global_step(state, engine.parallel)
         with clock.phase("local"):
             gathered = engine.run(model.local_step, message)
         with clock.phase("gather"):
@@ -57,7 +58,7 @@ def advanced(
     before: int = 0,
     all_: int = 0,
 ) -> StateT:
-    """The state some rounds later. Whoever waits is told: `before` of `all_` rounds were done by earlier calls."""
+    """The state some rounds later. `tell` hears how far it is: `before` of `all_` rounds were done by earlier calls."""
     for done, after in enumerate(islice(rounds(model, engine, state), n_rounds), 1):
         state = after
         tell(before + done, all_)

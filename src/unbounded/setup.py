@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Generic, Self, TypeVar
 
-from unbounded.contracts import Model, Rule, Sampler
+from unbounded.contracts import Model, Rule
+from unbounded.family import Sampler
 
 MeasureT = TypeVar("MeasureT")
 LikelihoodT = TypeVar("LikelihoodT")

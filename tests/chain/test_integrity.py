@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from runs import WARMUP, at_round, cut_the_power, everything, model, rows, stopped
 
-from unbounded import RunError
+from unbounded import BetaBernoulliFeatures, PitmanYorMixture, RunError
+from unbounded.arrays import unpacked_entries
 from unbounded.chain import store
 from unbounded.chain.store import RunWarning, read_arrays, write_arrays
 from unbounded.report import view
@@ -131,7 +132,7 @@ def test_files_that_are_nobodys_business(run):
     undisturbed = everything(model().fit(X))
     (run / "notes.txt").write_text("do not touch")
     (run / "chain-0" / "snapshots" / "notes.txt").write_text("do not touch")
-    for content in ("{", '{"rounds": null, "seconds": {"start": "x", "warm-up": []}}', '{"seconds": 3}'):
+    for content in ("{", "[" * 100_000, '{"rounds": null, "seconds": {"start": "x", "warm-up": []}}', '{"seconds": 3}'):
         (run / "chain-0" / "timing.json").write_text(content)
         view.read(run)
     (run / "about.json").unlink()
@@ -170,6 +171,36 @@ def test_checkpoints_that_know_of_no_files_are_read(run):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert everything(model(run).fit(X)) == everything(model().fit(X))
+
+
+def as_version_1(run):
+    """Matrices Z as bytes, labels in four of them, and the line that says so."""
+    digests = {}
+    for path in [*run.rglob("snapshots/*.ub"), *run.rglob("checkpoint.ub")]:
+        arrays = read_arrays(path)
+        for name in [name for name in arrays if name.rpartition("/")[2] == "bits"]:
+            shape = name.removesuffix("bits") + "shape"
+            arrays[name.removesuffix("bits") + "Z"] = unpacked_entries(
+                {"bits": arrays.pop(name), "shape": arrays.pop(shape)}
+            )
+        for name in [name for name in arrays if name.rpartition("/")[2] == "labels"]:
+            arrays[name] = arrays[name].astype(np.int32)
+        if "files" in arrays:
+            files = json.loads(arrays["files"].tobytes())
+            files["whole"] |= digests
+            arrays["files"] = np.frombuffer(json.dumps(files).encode(), np.uint8)
+        digests[f"snapshots/{path.name}"] = write_arrays(path, arrays)
+        path.write_bytes(path.read_bytes().replace(b"unbounded 2", b"unbounded 1", 1))
+
+
+@pytest.mark.parametrize("kind", [PitmanYorMixture, BetaBernoulliFeatures])
+def test_runs_of_version_1_go_on(tmp_path, kind):
+    brief = {"n_shards": 2, "n_warmup": 3, "n_chains": 1, "n_snapshots": 4, "n_workers": 1, "random_state": 9}
+    kind(checkpoint=tmp_path, n_draws=6, **brief).fit(X)
+    as_version_1(tmp_path)
+    later, straight = (kind(checkpoint=where, n_draws=12, **brief).fit(X) for where in (tmp_path, None))
+    assert later.posterior_.to_dict() == straight.posterior_.to_dict()
+    np.testing.assert_array_equal(later.score_samples(X), straight.score_samples(X))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])

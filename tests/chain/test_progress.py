@@ -21,9 +21,12 @@ from rich.console import Console
 from sklearn.base import clone
 
 import unbounded as ub
+from unbounded import datasets, estimator
 from unbounded.chain import outlets
 from unbounded.chain.outlets import Bar, Paced, told
 from unbounded.chain.progress import Progress, Size, Teller, duration
+from unbounded.cli import runs
+from unbounded.cli.commands import app
 from unbounded.compiled.watch import watch_compilation
 from unbounded.models.families import FAMILIES
 
@@ -197,13 +200,41 @@ def test_a_clock_speaks_where_chains_are_silent(monkeypatch, capsys):
     assert "unbounded: stopped, round 0/100" in capsys.readouterr().err
 
 
+def slow(monkeypatch, owner, name):
+    """Time that large data take, outside of the rounds."""
+    real = getattr(owner, name)
+
+    def waiting(*given, **options):
+        time.sleep(0.2)
+        return real(*given, **options)
+
+    monkeypatch.setattr(owner, name, waiting)
+
+
+def test_what_takes_long_before_and_after_the_rounds_is_told(monkeypatch, capfd, tmp_path):
+    np.savetxt(tmp_path / "table.csv", X, delimiter=",")
+    for owner, name in ((runs, "_write_results"), (estimator, "describe"), (estimator, "fingerprint"),
+                        (ub.DirichletProcessMixture, "_estimate"), (datasets, "load")):  # fmt: skip
+        slow(monkeypatch, owner, name)
+    fit = ["fit", "dp", str(tmp_path / "table.csv"), "--shards", "2", "--warmup", "2", "--draws", "3", "--out"]
+    for soon, told_of in ((0.05, 1), (100.0, 0)):
+        monkeypatch.setattr(outlets, "SOON", soon)
+        app([*fit, str(tmp_path / f"run{told_of}")], standalone_mode=False)
+        said = capfd.readouterr().err
+        for words in ("reading ", "looking at the columns, ", "looking at the rows, ", "estimating from the draws, ",
+                      "writing to "):  # fmt: skip
+            found = re.findall(rf"^unbounded: {words}.*0 s so far$", said, re.M)
+            assert bool(found) == told_of, words
+
+
 FIT = """
 import numpy as np, sys
 from unbounded.chain import outlets
 outlets.EVERY = float(sys.argv[1])
 import unbounded as ub
 X = np.random.default_rng(0).normal(size=(int(sys.argv[2]), 2))
-ub.DirichletProcessMixture(n_warmup=5, n_draws=int(sys.argv[3]), n_chains=1, random_state=0, progress=True).fit(X)
+settings = {"n_warmup": 5, "n_draws": int(sys.argv[3]), "n_chains": 1, "random_state": 0, "progress": True}
+ub.DirichletProcessMixture(**settings, callback=lambda now: now.seconds > float(sys.argv[4])).fit(X)
 """
 
 
@@ -227,7 +258,7 @@ def redirected(folder: Path, *arguments: float) -> list[tuple[float, str]]:
 
 
 def test_the_log_of_a_redirected_fit(tmp_path):
-    lines = [line for _, line in redirected(tmp_path, 0.05, 200, 400)]
+    lines = [line for _, line in redirected(tmp_path, 0.05, 200, 400, 1e9)]
     assert re.fullmatch(r"unbounded: start, 200 rows, 1 x 405 rounds, \d+ s so far", lines[0])
     assert re.fullmatch(r"unbounded: done, round 405/405, .* clusters .*, .* rows/s, .* in all", lines[-1])
     assert any(re.search(r"round \d+/405, \d+ clusters \(\d+ above 1%\), [\d,]+ rows/s, \d+ s left", x) for x in lines)
@@ -235,10 +266,12 @@ def test_the_log_of_a_redirected_fit(tmp_path):
 
 
 @pytest.mark.long
-def test_the_log_has_a_line_every_half_minute(tmp_path):
-    times = [at for at, _ in redirected(tmp_path, 30, 20_000, 15_000)]
+def test_the_log_has_a_line_every_half_minute(tmp_path, monkeypatch):
+    """Also where nothing is compiled yet."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "compiled"))
+    times = [at for at, _ in redirected(tmp_path, 30, 20_000, 10**6, 100)]
     assert times[0] < 40
-    assert len(times) > 3
+    assert len(times) == 5
     assert all(29 < later - earlier < 35 for earlier, later in pairwise(times[:-1]))
 
 

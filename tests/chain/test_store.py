@@ -62,7 +62,7 @@ def test_no_pickles(tmp_path):
     np.savez(payload, thing=np.array([{"a": 1}], dtype=object))
     digest = store.hashlib.sha256(payload.getvalue()).hexdigest().encode()
     (tmp_path / "b.ub").write_bytes(store._MAGIC + digest + b"\n" + payload.getvalue())
-    with pytest.raises(ValueError, match=r"[Pp]ickle|[Oo]bject"):
+    with pytest.raises(RunError, match=r"[Pp]ickle|[Oo]bject"):
         read_arrays(tmp_path / "b.ub")
 
 
@@ -263,12 +263,17 @@ def test_a_torn_last_line_is_made_again(run):
     assert everything(model(run).fit(X)) == everything(model().fit(X))
 
 
-@pytest.mark.parametrize("content", ["", "{", "[1, 2]", "\x00"])
+@pytest.mark.parametrize("content", ["", "{", "[1, 2]", "\x00", pytest.param("[" * 100_000, id="deep")])
 def test_a_damaged_configuration(run, content):
     (run / "run.json").write_text(content)
     with pytest.raises(RunError, match=r"run\.json") as error:
         model(run).fit(X)
     sentence(error)
+
+
+def test_draws_are_those_of_the_longest_chain(run, tmp_path):
+    assert RunStore(run).n_draws() == max(len(chain.read_text().splitlines()) for chain in run.rglob("trace.jsonl"))
+    assert RunStore(tmp_path / "none").n_draws() == 0
 
 
 def test_an_unwritable_directory(tmp_path):

@@ -205,12 +205,21 @@ def test_a_file_that_cannot_be_read_is_compiled_again(toy, run):
 
 def test_where_nothing_can_be_written_a_temporary_folder_serves(toy, run, tmp_path):
     """No package folder, no home: as if Numba knew no place."""
-    settings = {"NUMBA_CACHE_LOCATOR_CLASSES": "IPythonCacheLocator", "TMPDIR": str(tmp_path)}
+    settings = {"NUMBA_CACHE_DIR": "", "NUMBA_CACHE_LOCATOR_CLASSES": "IPythonCacheLocator", "TMPDIR": str(tmp_path)}
     assert run(toy, **settings) == (BEFORE, {"gauss", "counts"})
     (folder,) = tmp_path.glob("unbounded-*")
     assert len(list(folder.glob("*.nbc"))) == 2
     folder.chmod(0o777)
     assert run(toy, **settings) == (BEFORE, {"gauss", "counts"}), "a folder that others can write to is not trusted"
+
+
+def test_copies_of_the_package_share_the_folder_that_the_user_named(toy, run, tmp_path):
+    """A wheel, a checkout, a copy with a planted mistake: what is the same in them is compiled once."""
+    for package in ("unbounded", "toy"):
+        shutil.copytree(toy / package, tmp_path / package)
+    shutil.copy(toy / "main.py", tmp_path)
+    edit(tmp_path / "toy" / "gauss.py", "2.0", "5.0")
+    assert run(tmp_path, NUMBA_CACHE_DIR=str(toy / "cache")) == (BEFORE | {"gauss": 30.0}, {"gauss"})
 
 
 def test_files_that_nobody_uses_go(tmp_path):
@@ -247,3 +256,41 @@ def test_slices_are_constants():
     """Since Python 3.14 the code of `a[:]` contains one."""
     texts = {_constant((slice(None),)), _constant((slice(1, None),)), _constant((slice(None, 1),)), _constant((None,))}
     assert len(texts) == 4
+
+
+DIGESTS = """
+import json
+import numpy as np
+from numba import typeof
+from unbounded import Gaussian, Poisson
+from unbounded.columns import describe
+from unbounded.compiled.contents import contents
+from unbounded.models.mixtures.kernel import local_step
+
+columns = describe(np.arange(12.0).reshape(6, 2))
+bounds = {"gaussian": Gaussian().bind(columns), "poisson": Poisson().bind(columns)}
+kinds = {name: (typeof(bound.family()), typeof(bound.tail(2, 8))) for name, bound in bounds.items()}
+print(json.dumps({name: contents(local_step.py_func, own) for name, own in kinds.items()}))
+"""
+
+
+def test_of_the_package_itself_comments_compile_nothing_and_a_likelihood_only_itself(tmp_path):
+    """The digests that name what is on disk, of the package and of copies of it."""
+    package = tmp_path / "unbounded"
+    shutil.copytree(Path(unbounded.compiled.__file__).parents[1], package, ignore=shutil.ignore_patterns("__pycache__"))
+
+    def digests() -> dict[str, str]:
+        environment = {**os.environ, "PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+        done = subprocess.run(
+            [sys.executable, "-c", DIGESTS], env=environment, capture_output=True, text=True, check=True, cwd=tmp_path
+        )
+        return json.loads(done.stdout)
+
+    before = digests()
+    for path in package.rglob("*.py"):
+        path.write_text("# A comment.\n" + path.read_text() + "\n# And another one.\n")  # in progress.py, too
+    assert digests() == before
+    edit(package / "likelihoods" / "poisson.py", "- x * log_next", "- 2.0 * x * log_next")
+    after = digests()
+    assert after["gaussian"] == before["gaussian"]
+    assert after["poisson"] != before["poisson"]

@@ -155,7 +155,7 @@ def _multinomial_posterior(prior: Multinomial, X: Any) -> dict[str, Array]:
 
 
 def _parts(bound: Any, parameters: dict[str, Array]) -> list[tuple[str, Any, dict[str, Array]]]:
-    names = ("gaussian", "bernoulli", "categorical")
+    names = ("gaussian", "categorical", "bernoulli")
     own = [{name[2:]: v for name, v in parameters.items() if name.startswith(f"{i}/")} for i in range(len(names))]
     return list(zip(names, bound.parts, own, strict=True))
 
@@ -245,7 +245,7 @@ EXAMPLES: dict[str, Example] = {
         (np.arange(3.0), np.ones(3)),
     ),
     "multinomial": Example(
-        Multinomial(concentration=2.0, centre=[3, 2, 2, 2, 1]),
+        Multinomial(concentration=2.5, centre=[3, 2, 2, 2, 1]),
         _words.astype(float),
         _multinomial_log_density,
         _multinomial_moments,
@@ -281,7 +281,7 @@ MORE: dict[str, Example] = {
         None,
     ),
     "product": Example(
-        Product((_GAUSSIAN, [0, 2]), (Bernoulli(yes=0.8, no=0.7), [1]), (Categorical(1.5, levels=[3]), [3])),
+        Product((_GAUSSIAN, [0, 2]), (Categorical(1.5, levels=[3]), [3]), (Bernoulli(yes=0.8, no=0.7), [1])),
         _mixed,
         _product_log_density,
         _product_moments,

@@ -155,6 +155,39 @@ def test_logits_are_log_weight_plus_log_likelihood(subject):
     check_logits(subject.bound, parameters, np.log([0.5, 0.3, 0.2]), subject.rows)
 
 
+def float32_losses(bound, parameters, X):
+    """By row: what log odds of atoms that are not hopeless lose where terms and parameters are in single precision."""
+    bias, eta = bound.natural(parameters)
+    terms = bound.terms(X)
+    exact = bias + terms @ eta.T
+    single = bias.astype(np.float32) + terms.astype(np.float32) @ eta.astype(np.float32).T
+    off, near = single - exact, exact > exact.max(1, keepdims=True) - 30.0
+    return np.where(near, off, -np.inf).max(1) - np.where(near, off, np.inf).min(1)
+
+
+def test_single_precision_loses_no_more_than_is_said(subject):
+    _, counts, sums = thirds(subject)
+    parameters = subject.bound.draw(counts, sums, np.random.default_rng(3))
+    assert float32_losses(subject.bound, parameters, subject.rows).max() <= subject.bound.float32_error(parameters)
+
+
+@pytest.mark.parametrize("likelihood", [Gaussian, DiagonalGaussian])
+@pytest.mark.parametrize("narrow", [1.0, 1e-2, 1e-4])
+def test_single_precision_loses_no_more_than_is_said_of_narrow_columns(likelihood, narrow):
+    """A direction in which all rows are near each other; clusters in one place or apart, and a few rows far off."""
+    rng = np.random.default_rng(4)
+    for size, apart in ((2, 0.0), (2, 3.0), (8, 0.0), (8, 3.0)):
+        labels, turn = np.arange(2000) % 4, np.linalg.qr(rng.normal(size=(size, size)))[0]
+        rows = rng.normal(size=(2000, size)) + apart * rng.normal(size=(4, size))[labels]
+        rows[:3] *= 30.0
+        X = rows * np.append(narrow, np.ones(size - 1)) @ turn
+        bound = likelihood().bind(describe(X))
+        terms, counts = bound.terms(X), np.bincount(labels).astype(float)
+        sums = np.stack([terms[labels == k].sum(0) for k in range(4)])
+        parameters = bound.draw(counts, sums, rng)
+        assert float32_losses(bound, parameters, X).max() <= bound.float32_error(parameters)
+
+
 def check_logits(bound, parameters, log_weights, X):
     bias, eta = bound.natural(parameters)
     expected = (log_weights + bias)[:, None] + eta @ bound.terms(X).T

@@ -6,8 +6,10 @@ from itertools import islice
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from unbounded.models.mixtures.measures import MEASURES
+from unbounded.priors import Beta, Gamma, InverseGamma, slice_within
 
 N = 5
 
@@ -127,3 +129,36 @@ def test_hyper_parameters(measure):
     assert (np.abs(seen.mean(0) - prior.mean(0)) <= 5 * error).all()
     assert measure.restore(np.array(hyper)) == hyper
     assert set(measure.scalars(hyper)) <= set(hyper._fields)
+
+
+@pytest.mark.parametrize(
+    ("prior", "law"),
+    [
+        (Gamma(0.7, 0.8), stats.gamma(0.7, scale=1.25)),
+        (Beta(0.6, 0.9), stats.beta(0.6, 0.9)),
+        (InverseGamma(0.7, 0.4), stats.invgamma(0.7, scale=0.4)),
+    ],
+    ids=["gamma", "beta", "inverse gamma"],
+)
+def test_priors_are_what_they_are_called(prior, law):
+    """Densities with all their constants, which log joints have, and draws; any positive number will do."""
+    at = np.linspace(0.1, 0.9, 5)
+    np.testing.assert_allclose([prior.log_density(float(x)) for x in at], law.logpdf(at), rtol=1e-12)
+    rng = np.random.default_rng(7)
+    assert stats.kstest([prior.draw(rng) for _ in range(1000)], law.cdf).pvalue > 1e-6
+
+
+def test_variances_given_squares():
+    """Prior times likelihood of numbers around zero, but for a constant."""
+    prior, numbers = InverseGamma(3.5, 2.5), np.array([0.3, -1.2, 0.7])
+    posterior = prior.given(len(numbers), float(numbers @ numbers))
+    both = [prior.log_density(v) + stats.norm(0.0, v**0.5).logpdf(numbers).sum() for v in (0.2, 1.0, 3.0)]
+    constant = np.array(both) - [posterior.log_density(v) for v in (0.2, 1.0, 3.0)]
+    np.testing.assert_allclose(constant, constant[0], rtol=1e-12)
+
+
+def test_slices_keep_the_density():
+    """Hyper-parameters of all models move by them: draws of a density are draws of it after a move, too."""
+    rng, density = np.random.default_rng(6), Beta(2.0, 3.0)
+    moved = [slice_within(density.log_density, density.draw(rng), 0.0, 1.0, rng) for _ in range(3000)]
+    assert stats.kstest(moved, stats.beta(2.0, 3.0).cdf).pvalue > 1e-6

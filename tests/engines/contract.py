@@ -91,6 +91,6 @@ def _spreads(engine):
         with lock:
             done.append((i, n))
 
-    engine.spread(part)
+    engine.parallel(part)
     (n,) = {n for _, n in done}
     assert sorted(done) == [(i, n) for i in range(n)]

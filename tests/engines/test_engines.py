@@ -25,14 +25,16 @@ from unbounded.models.mixtures.measure import DirichletProcess
 from unbounded.round import rounds
 from unbounded.setup import Setup
 
-WAYS = [("threads", 2), ("processes", 1), ("processes", 2), ("processes", 4)]
+WAYS = [("threads", 2), ("processes", 4)]
+FEWER = [("processes", 1), ("processes", 2)]
 
 
 @pytest.mark.parametrize("name", FITS)
 def test_engines_and_workers_change_no_bit(name, serial, nothing_compiled):
-    """Nor do workers compile anything that the driver has compiled."""
+    """Nor do workers compile anything that the driver has compiled. How a sum is shared among workers has nothing to do
+    with what is added (`test_tree.py` has every way): one model is enough for their number."""
     with nothing_compiled():
-        for engine, workers in WAYS:
+        for engine, workers in WAYS + (FEWER if name == "mixture" else []):
             assert everything(FITS[name](engine=engine, n_workers=workers)) == serial[name]
 
 

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from unbounded.engines.tree import Sum, routes
+from unbounded.engines.local import Sum
+from unbounded.engines.routes import routes
 
 
 def plain(parts):

@@ -76,10 +76,18 @@ class Fragile:
 
     def __add__(self, other):
         shards = self.shards + other.shards
-        if shards == self.deadly and self.path.exists():
-            self.path.unlink()
+        if shards == self.deadly and _taken(self.path):
             os.kill(os.getpid(), signal.SIGKILL)
         return Fragile(self.path, self.value + other.value, shards, self.deadly)
+
+
+def _taken(path):
+    """Whether the file was there. Several workers may try at once; one of them takes it."""
+    try:
+        path.unlink()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def advance_fragile(shard, shared, own):

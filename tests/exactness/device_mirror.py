@@ -10,13 +10,16 @@ from itertools import pairwise
 from typing import Any
 from unittest import mock
 
+import feature_truth
 import numpy as np
 import torch
 from answers import Answers, asked
 from enumeration import Run, Verdict, check
+from feature_problems import problem as feature_problem
+from feature_truth import FeatureRun
 from problems import problem as named
 
-from unbounded.gpu import forms, sets
+from unbounded.gpu import bits, forms, sets
 from unbounded.gpu.device import found
 from unbounded.models.mixtures import device
 from unbounded.randomness import stream, uniforms
@@ -112,6 +115,67 @@ def cut(rows: Any, by_set: Any, cuts: Any, codes: Any, soft: bool) -> tuple[Any,
     return torch.from_numpy(share), torch.from_numpy(totals), torch.from_numpy(log_q)
 
 
+# ---- 0/1 entries
+
+
+def entries_of(values: np.ndarray, size: int) -> np.ndarray:
+    return (values[None] >> np.arange(size)[:, None]) & 1
+
+
+def sweep_bits(rows: Any, columns: Any, births: Any) -> None:
+    """All sweeps of `gpu/bits.py`, a row at a time, from the density of the row."""
+    usable, shared, sweeps = columns.sizes.tolist()
+    order, sources, A = columns.order.tolist(), columns.sources.numpy(), columns.loadings.numpy()
+    keys, (first, noise, more, slack) = births.keys.numpy().view(np.uint64).reshape(-1, 3), births.numbers.tolist()
+    odds = columns.odds.numpy().astype(float)[:usable] + 0.5 * (A[:usable] ** 2).sum(1) / noise
+    for p, begin, end in rows.blocks.tolist():
+        for at in range(begin, end) if not births.away[p] else ():
+            number, x = np.array([at + int(births.offsets[p])]), rows.cells.numpy()[:, at].astype(float)
+            old = int(rows.bits[at])
+            z = np.array([(old >> s) & 1 if s >= 0 else 0 for s in sources[p]], float)
+            for s in range(sweeps):
+                for some in [order[q : q + 2] for q in range(0, usable, 2)]:
+                    cases = ((0, 0), (1, 0), (0, 1), (1, 1)) if len(some) == 2 else ((1,), (0,))
+                    logs = []
+                    for case in cases:
+                        z[some] = case
+                        logs.append(odds[some] @ case - 0.5 * ((x - z @ A) ** 2).sum() / noise)
+                    sums = np.cumsum(np.exp(np.array(logs) - max(logs)))
+                    u = uniforms(stream(keys[s, 0], some[0]), number)[0]
+                    z[some] = cases[min(int((sums <= u * sums[-1]).sum()), len(cases) - 1)]
+                u = uniforms(keys[s, 2], number)[0]
+                own = stream(stream(keys[s, 1], int(number[0])), 0)
+                square, zero = ((x - z @ A) ** 2).sum(), np.array([0])
+                log_ratio = 0.5 * (square / noise - square / more - len(x) * np.log(more / noise))
+                plain = u < births.single[p] and uniforms(stream(own, 1), zero)[0] < first
+                refused = plain and np.log(uniforms(own, zero)[0]) >= log_ratio + slack
+                if u >= births.none[p] and not refused:
+                    births.proposed[p] = 1
+            rows.moved[at] = int(z @ 2 ** np.arange(shared))
+
+
+def sum_bits(rows: Any, chunks: Any, units: Any, n_columns: int) -> Any:
+    wide, total = bits.padded(n_columns), []
+    for p in range(chunks.n_sets):
+        at = [i for q, begin, end in rows.blocks.tolist() for i in range(begin, end) if q == p]
+        Z = entries_of(rows.moved.numpy()[at], wide).astype(float)
+        total.append(np.concatenate([(rows.cells.numpy()[:, at].astype(float) @ Z.T).ravel(), (Z @ Z.T).ravel()]))
+    return torch.from_numpy(np.array(total))
+
+
+@contextmanager
+def mirrored_bits(slack: float = bits.SLACK):
+    """Kernels of 0/1 entries replaced by their mirrors; slack: how many refusals are left to the host."""
+    with mock.patch.multiple(bits, sweep=sweep_bits, sums=sum_bits, SLACK=slack):
+        yield
+
+
+def pooled(case: str, law: str, run: FeatureRun) -> Verdict:
+    """Enumeration of features, kernels mirrored."""
+    with mirrored_bits():
+        return feature_truth.check(feature_problem(case, law, 3), run)
+
+
 @contextmanager
 def mirrored(open_rows: float = 0.6, boost: float = 0.3):
     """Kernels replaced by their mirrors; few rows are open, so that most of them move in bulk."""
@@ -145,12 +209,12 @@ def problem(quadratic, double, n_atoms, n=70, d=5):
     kind = np.float64 if double else np.float32
     matrix = rng.normal(size=(n_atoms, d, d) if quadratic else (n_atoms, d)).astype(kind)
     offset = rng.normal(size=(n_atoms, d)).astype(kind) if quadratic else None
-    atoms = forms.Atoms(matrix, offset, rng.normal(size=n_atoms).astype(kind))
+    atoms = forms.AtomForms(matrix, offset, rng.normal(size=n_atoms).astype(kind))
     usable = n_atoms - 1
     shape = forms.shape_of(atoms, usable)
     labels = rng.integers(0, n_atoms + 4, n).astype(np.int32)
     rows = device.pick.PickRows(
-        there(rng.normal(size=(n, d)).astype(np.float32)), there(labels), there(rng.normal(size=n)),
+        there(rng.normal(size=(n, d)).astype(np.float32).astype(float)), there(labels), there(rng.normal(size=n)),
         torch.zeros(n, dtype=torch.int8, device=WHERE), n, d, 11,
     )  # fmt: skip
     keys = there(rng.integers(0, 2**62, (2, 3)))
@@ -162,7 +226,7 @@ def cut_problem(quadratic):
     """(rows, sets, cuts, codes, labels): some rows are anchors, the last of a set goes, some halves are given."""
     rng = np.random.default_rng(3)
     n, d, m = 90, 5, 3
-    rows = sets.SetRows(there(rng.normal(size=(n, d)).astype(np.float32)), d)
+    rows = sets.SetRows(there(rng.normal(size=(n, d))), d)
     which = there(rng.integers(0, m + 2, n).astype(np.int32))
     by_set = sets.sets_of(which, m)
     matrix = np.zeros((m, 16, 16))

@@ -25,6 +25,7 @@ from unbounded.models.features.measures import BetaBernoulli
 from unbounded.setup import Setup
 
 LEAST = 0.01  # of the rounds
+_NONE = launch.Terms(np.empty((0, 3)), np.empty(0))  # no loadings and no weights, of three columns of data
 RARE = 0.02
 
 # Deaths, absorptions, discoveries, multiples.
@@ -49,6 +50,7 @@ class Moves:
     ahead: float = 0.5
     tries: int = 1
     folds: int = 0
+    few: bool = False  # launches consider few counts one by one, and larger ones by a geometric law
     engine: str = "serial"
     chains: int = 40
     rounds: int = 40
@@ -75,6 +77,9 @@ def check(problem: Problem, moves: Moves) -> Verdict:
     40 rounds, so that one of 120 rounds sees a rare state either never or all the time; with 300 chains, such states
     were up to 7 standard errors off in one of three runs, each time others, and so they are left out.
     """
+    if moves.few:
+        with mock.patch.multiple(launch, LARGEST=(0, 1, 1, 1, 1, 1, 1, 1, 1), MORE=np.log(0.3)):
+            return check(problem, replace(moves, few=False))
     asked, made = questions(problem), 0
     seen = np.zeros((moves.chains, len(asked.names)))
     setup = Setup(problem.law.measure, problem.bound, problem.n, moves.n_shards, 0)
@@ -124,15 +129,19 @@ def _numbers(here: Any) -> list[float]:
 
 
 def choices(size: int = 4, tries: int = 1500) -> Verdict:
-    """How often discoveries choose each set of columns to replace, in its order, against what they say of it."""
+    """How often deaths choose each column, and discoveries each set of columns to replace, in its order, against what
+    they say of it."""
     rng = np.random.default_rng(8)
     Z = (rng.random((40, size)) < [0.2, 0.4, 0.6, 0.8]).astype(int)
     X = Z @ rng.normal(0.0, 1.0, (size, 3)) + 0.5 * rng.normal(size=(40, 3))
     model = HybridFeatures(Setup(BetaBernoulli(1.0, 1.0), LinearGaussian(0.5, 1.0).bind(describe(X)), 40, 1, 0))
     engine = build("serial", model.recipe(X))
     here = launch.place(model, model.begin(engine, Z))
-    pool = launch.look(model, here.state, engine, np.arange(40))
-    names, seen, said = [], [], []
+    pool = launch.fetch(model, here.state, engine, np.arange(40))
+    names = [f"death of {k}" for k in range(size)]
+    dead = [_death(here, rng) for _ in range(tries)]
+    seen: list[Any] = [[change.gone[0] == k for change in dead] for k in range(size)]
+    said = [np.exp(jump._log_chance(here, dead[0]._replace(gone=np.array([k])))) for k in range(size)]
     for k, ahead in ((2, True), (3, True), (2, False), (3, False)):
         guide = launch.Guide(np.zeros((k, 3)), np.ones(k), (np.ones(k), np.ones(k)))
         with mock.patch.multiple(jump, FITS=((k, k),), CHANCES=(1.0,), fit=lambda *_, guide=guide: guide):
@@ -145,9 +154,13 @@ def choices(size: int = 4, tries: int = 1500) -> Verdict:
     return judge(names, np.array(seen, float).T, np.array(said))
 
 
+def _death(here: Any, rng: np.random.Generator) -> Any:
+    change = jump.Change(jump.DEATH, True, np.empty(0, int), _NONE, _NONE, 1.0)
+    return change._replace(gone=jump._choose(here, change, rng))
+
+
 def _discovery(here: Any, pool: Any, ahead: bool, rng: np.random.Generator) -> Any:
-    none = launch.Terms(np.empty((0, pool.rows.shape[1])), np.empty(0))
-    return jump._discover(here, pool, jump.Change(jump.DISCOVERY, ahead, np.empty(0, int), none, none, 1.0), rng)
+    return jump._discover(here, pool, jump.Change(jump.DISCOVERY, ahead, np.empty(0, int), _NONE, _NONE, 1.0), rng)
 
 
 def _log_choice(here: Any, change: Any) -> float:

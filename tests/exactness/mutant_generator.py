@@ -16,6 +16,11 @@ SOURCE = ROOT / "src" / "unbounded"
 
 # The longest prefix of a path of the package says which tests are its own.
 TESTED_BY = {
+    "arrays.py": "tests/models/features tests/chain/test_store.py",
+    "categories.py": "tests/test_conventions.py",
+    "cli/": "tests/test_cli.py",
+    "contracts.py": "tests/engines/test_together.py tests/engines/test_conformance.py",
+    "setup.py": "tests/models/mixtures/test_mixture_input.py tests/models/mixtures/test_mixtures.py",
     "chain/": "tests/chain",
     "chain/convergence.py": "tests/chain/test_convergence.py",
     "chain/diagnostics.py": "tests/chain/test_convergence.py",
@@ -29,7 +34,14 @@ TESTED_BY = {
     "priors.py": "tests/conformance/test_measures.py tests/exactness/test_geweke.py",
     "randomness.py": "tests/conformance/test_measures.py tests/exactness/test_enumeration.py",
     "instantiation.py": "tests/conformance/test_rules.py tests/exactness/test_enumeration.py",
-    "datasets.py": "tests/test_datasets.py",
+    "datasets/": "tests/test_datasets.py",
+    "holdout.py": "tests/test_datasets.py",
+    "shares.py": "tests/test_datasets.py",
+    "disk.py": "tests/chain/test_store.py tests/chain/test_lock.py",
+    "round.py": "tests/chain/test_resume.py tests/exactness/test_enumeration.py",
+    "estimator.py": "tests/models/mixtures/test_mixtures.py tests/chain",
+    "report/": "tests/report/test_page.py tests/report/test_plots.py",
+    "compiled/": "tests/compiled tests/conformance/test_kernels.py",
     "engines/": "tests/engines",
     "gpu/": "tests/gpu",
     "likelihoods/": "tests/conformance/test_likelihoods.py tests/exactness/test_enumeration.py",

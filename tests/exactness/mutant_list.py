@@ -78,6 +78,11 @@ MUTANTS = [
         'safe = dtype == "float32"', "tests/models/mixtures/test_mixtures.py",
     ),
     Mutant(
+        "single precision is judged at the centres of clusters", "float32 reach",
+        "return np.abs(mean) + width",
+        "tests/conformance/test_likelihoods.py::test_single_precision_loses_no_more_than_is_said_of_narrow_columns",
+    ),
+    Mutant(
         "whole draws are the first ones only", "snapshots",
         "return draw < self.n_snapshots", "kept",
     ),
@@ -183,7 +188,7 @@ MUTANTS = [
     ),
     Mutant(
         "the chance of the pair left out of a merge", "merge ratio",
-        "log_ratio = -_log_ratio(edit, a, b, -gain, -turn.log_cut) + log_way", "coins",
+        "log_ratio = -_log_ratio(edit, a, b, -gain, -attempt.log_cut) + log_way", "coins",
     ),
     Mutant(
         "the chance of a cut left out of a merge", "merge ratio",
@@ -195,7 +200,7 @@ MUTANTS = [
     ),
     Mutant(
         "seeds drawn from either half", "seeds of the smaller",
-        "if turn.seeds and turn.u[2] < 0.5:", "seeds",
+        "if attempt.seeds and attempt.u[2] < 0.5:", "seeds",
     ),
     Mutant(
         "the choice of the half with seeds left out", "seeds log order",
@@ -211,7 +216,7 @@ MUTANTS = [
     ),
     Mutant(
         "what seeds say of the halves left out of a merge", "merge seeds",
-        "_by_seeds(table, turn, (a, b))", "seeds",
+        "_by_seeds(pending, attempt, (a, b))", "seeds",
     ),
     Mutant(
         "what seeds say of the halves left out of a cut", "cut by seeds",
@@ -228,12 +233,12 @@ MUTANTS = [
     ),
     Mutant(
         "top weights without room for new topics", "sit weights",
-        "logs, _ = model.measure.sticks(state.hyper, state.table.tables[live].astype(float), seed.rng('seating'))\n"
+        "logs, _ = model.measure.sticks(state.hyper, table.tables.astype(float), rng)\n"
         "logs -= np.logaddexp.reduce(logs[:-1])", "sits",
     ),
     Mutant(
         "a seating with beta in the place of gamma beta", "sit masses",
-        "seating = Seating(np.exp(logs[:-1]), seed.key('seats'))", "sits",
+        "masses = beta", "sits",
     ),
     Mutant(
         "tables as rows of a process with the concentration of groups", "jump alpha",
@@ -425,7 +430,7 @@ MUTANTS = [
     ),
     Mutant(
         "the same numbers on every shard", "sweep rows",
-        "rows = Rows(shard.data, shard.labels, 0)", "dp",
+        "rows = LabelRows(shard.data, shard.labels, 0)", "dp",
     ),
     Mutant(
         "labels and births share numbers", "sweep keys",
@@ -457,7 +462,7 @@ MUTANTS = [
     ),
     Mutant(
         "features: a row's own atoms never replaced", "visit condition",
-        "if turn.born[r] > 0:", "buffet",
+        "if draws.born[r] > 0:", "buffet",
     ),
     Mutant(
         "features: private columns in storage order", "visit order[i]",
@@ -473,12 +478,12 @@ MUTANTS = [
     ),
     Mutant(
         "features: every atom mobile (J = K) under ghosts", "global step mobile 2",
-        "mobile, held, private = classify(ghosts + 1, owner, plan)", "ghosts",
+        "mobile, frozen, private = classify(ghosts + 1, owner, plan)", "ghosts",
     ),
     Mutant(
         "features: ghost-only atoms dropped", "global step mobile 2",
         "extra = extra[:0]\n"
-        "mobile, held, private = classify(ghosts, owner, plan)", "ghosts",
+        "mobile, frozen, private = classify(ghosts, owner, plan)", "ghosts",
     ),
     Mutant(
         "features: loadings drawn one by one", "draw precision",
@@ -518,11 +523,17 @@ MUTANTS = [
     ),
     Mutant(
         "features: the pool decides twice", "jump decision",
-        "if not math.log(rng.random()) < log_ratio:", "promises",
+        "if not math.log(rng.random()) < log_ratio:",
+        "tests/exactness/test_feature_jumps.py::test_what_the_pool_has_promised_is_taken_back",
+    ),
+    Mutant(
+        "features: the pool decides twice on folds", "fold decision",
+        "if math.log(rng.random()) >= log_ratio:",
+        "tests/exactness/test_feature_jumps.py::test_what_the_pool_has_promised_is_taken_back",
     ),
     Mutant(
         "features: any atom as likely to die", "death choice",
-        "return value - math.log(here.size)", "deaths",
+        "return value - math.log(here.size)", "choices",
     ),
     Mutant(
         "features: one size of proposed loadings counted for all", "any spread",
@@ -575,6 +586,63 @@ MUTANTS = [
     Mutant(
         "features: loadings grow, and their volume does not", "multiple volume",
         "return 0.0", "multiples",
+    ),
+    Mutant(
+        "features: a shard finds the private atoms of the one before", "shards renew",
+        "pass", "tests/models/features/test_shards_together.py",
+    ),
+    Mutant(
+        "features: a shard finds the members of the one before", "shards members",
+        "for slot in range(0):", "tests/models/features/test_shards_together.py",
+    ),
+    Mutant(
+        "features: of several shards, the first alone is swept", "shards row",
+        "pass", "tests/models/features/test_shards_together.py",
+    ),
+    Mutant(
+        "features: sums are lost where slots run out", "shards sums",
+        "for new, done in ():", "tests/models/features/test_shards_together.py",
+    ),
+    Mutant(
+        "features: rows are added up in single precision", "sums in double",
+        "row[j] += np.float32(data[start + r, j])",
+        "tests/models/features/test_shards_together.py",
+    ),
+    Mutant(
+        "features: compiled jumps overlook the columns that stay", "pass pull",
+        "linear[c, r] -= 0.0", "tests/models/features/test_passes.py",
+    ),
+    Mutant(
+        "features: compiled jumps read counts as bits", "pass pattern",
+        "pattern = pattern * 2 + z", "tests/models/features/test_passes.py",
+    ),
+    Mutant(
+        "features: compiled jumps do not count how much larger an entry was", "pass old beyond",
+        "pass", "tests/models/features/test_passes.py",
+    ),
+    Mutant(
+        "features: compiled jumps do not count how much larger an entry gets", "pass new beyond",
+        "pass", "tests/models/features/test_passes.py",
+    ),
+    Mutant(
+        "features: jumps do not count how much larger an entry was", "launch old beyond",
+        "pass", "beyond",
+    ),
+    Mutant(
+        "features: jumps do not count how much larger an entry gets", "launch new beyond",
+        "pass", "beyond",
+    ),
+    Mutant(
+        "features: compiled jumps have the same numbers on every shard", "pass numbers",
+        "aim, running, chosen = uniform(key, start + begin + r) * total[r], 0.0, 0", "tests/models/features/test_passes.py",
+    ),
+    Mutant(
+        "features: compiled jumps count the last pattern only", "pass log q",
+        "found.log_q[1] = values[chosen, r] - top[r] - lane_log(total[r])", "tests/models/features/test_passes.py",
+    ),
+    Mutant(
+        "features: compiled jumps without the intercept", "pass always",
+        "others[j, r] = 0.0", "tests/models/features/test_passes.py",
     ),
     Mutant(
         "features: jumps without the factors of counts", "jump counts",
@@ -657,7 +725,7 @@ MUTANTS = [
         "new_times[n] = times[i] if a <= b else more_times[j]", "shared",
     ),
     Mutant(
-        "hierarchical: held topics smooth no shard", "sweep sums",
+        "hierarchical: frozen topics smooth no shard", "sweep sums",
         "sums = np.column_stack([topics.smooth[:, 0], words.base])", "lone",
     ),
     Mutant(
@@ -792,7 +860,7 @@ MUTANTS = [
     ),
     Mutant(
         "asynchronous: rows counted, their statistics not", "tail state",
-        "state = self.likelihood.pack(counts.astype(float), 0.0 * statistics, lanes)", "gossip",
+        "state = self.likelihood.pack(counts.astype(float), 0.0 * statistics, len(work.top))", "gossip",
     ),
     Mutant(
         "asynchronous: atoms without the discount", "sweeps law",
@@ -829,6 +897,32 @@ MUTANTS = [
     Mutant(
         "GPU: births get the slots of atoms that are there", "device slots of births",
         "labels[born] = part.n_shared + np.arange(born.sum())", "bulk bulk-twins",
+    ),
+    Mutant(
+        "GPU: two features of a row are drawn as if they did not overlap", "device pair",
+        "both = a + b", "tests/gpu/test_gpu_features.py::test_the_chain_is_that_of_the_cpu",
+    ),
+    Mutant(
+        "GPU: births are never reported", "device births heard",
+        "if False:", "tests/gpu/test_gpu_features.py::test_the_chain_is_that_of_the_cpu",
+    ),
+    Mutant(
+        "GPU: shards with births keep what the device drew", "device host shards",
+        "hosts = np.flatnonzero(away).tolist()", "tests/gpu/test_gpu_features.py::test_the_chain_is_that_of_the_cpu",
+    ),
+    Mutant(
+        "GPU: sums without their last digits", "device digits",
+        "total = (b.to(tl.float64) / DIGIT + a.to(tl.float64)) * unit[:, None]",
+        "tests/gpu/test_gpu_features.py::test_sums_are_exact_in_any_order",
+    ),
+    Mutant(
+        "GPU: the last pattern of a launch is never drawn", "device pattern",
+        "takes = (drawn < 0) & ((below >= u) | (j == n_patterns - 2))",
+        "tests/gpu/test_gpu_features.py::test_launches_are_those_of_the_cpu",
+    ),
+    Mutant(
+        "GPU: folds count the coins of before", "device coins",
+        "coin = coin + 0", "tests/gpu/test_gpu_features.py::test_folds_are_those_of_the_cpu",
     ),
     Mutant(
         "lines behind the checkpoint stay", "rewind cut",
@@ -926,6 +1020,11 @@ MUTANTS = [
         "tests/sources/test_source_errors.py::test_a_manifest_that_means_harm",
     ),
     Mutant(
+        "small archives may hold anything", "unpacked",
+        "if False:",
+        "tests/sources/test_source_errors.py::test_a_small_archive_with_a_huge_content",
+    ),
+    Mutant(
         "other pieces of the same shape are the same data", "pieces digest",
         "pass",
         "tests/sources/test_sources.py::test_other_data_have_another_fingerprint",
@@ -941,8 +1040,8 @@ MUTANTS = [
         "tests/sources/test_sources.py::test_rows_are_those_of_the_array",
     ),
     Mutant(
-        "a word counts once in a document", "words of documents",
-        "return counts.indices.astype(np.int32)",
+        "words have each other's counts", "words of documents",
+        "return np.repeat(counts.indices, np.sort(counts.data).astype(np.int64)).astype(np.int32)",
         "tests/sources/test_fits.py::test_the_chain_of_a_source_is_that_of_its_rows",
     ),
     Mutant(
@@ -993,7 +1092,7 @@ MUTANTS = [
     Mutant(
         "slices at the height of the density", "slice level",
         "level = log_density(x)",
-        "sampled joint",
+        "tests/conformance/test_measures.py::test_slices_keep_the_density",
     ),
     Mutant(
         "all rows count as yes", "bernoulli posterior",
@@ -1033,11 +1132,11 @@ MUTANTS = [
     Mutant(
         "columns of counts without their concentration", "bnb atom",
         "value: Array = betaln(counts, c + n * self.failures)",
-        "tests/conformance/test_feature_measures.py::test_log_prob_is_a_poisson_process",
+        "tests/conformance/test_feature_measures.py::test_rates_of_all_columns_add_up_to_the_number_of_atoms",
     ),
     Mutant(
-        "ghost-only atoms of overspread counts as if there were no rows", "bnb ghosts",
-        "first = own_r / (c + all_r) / (digamma(c + all_r) - digamma(c))",
+        "ghost-only atoms of overspread counts as if ghosts were no rows", "bnb ghosts",
+        "first = own_r / (c + n * self.failures) / (digamma(c + all_r) - digamma(c + n * self.failures))",
         "tests/conformance/test_feature_measures.py::test_ghosts_are_further_rows",
     ),
     Mutant(
@@ -1061,6 +1160,21 @@ MUTANTS = [
         "tests/models/mixtures/test_mixtures.py::test_predictions_are_averages_over_draws tests/models/mixtures/test_mixtures.py::test_density_integrates_to_one_on_a_line",
     ),
     Mutant(
+        "new rows of a group stand in the order of their atoms", "order of new rows",
+        "labels.append(drawn)",
+        "tests/models/groups/test_simulate.py::test_pairs_of_words_of_new_groups",
+    ),
+    Mutant(
+        "every new row that belongs to no known atom has one of its own", "rows of new atoms",
+        "atoms[atoms == n_atoms] += np.arange(int(np.concatenate(rest).sum()))",
+        "tests/models/groups/test_simulate.py::test_pairs_of_words_of_new_groups",
+    ),
+    Mutant(
+        "shares of groups forget what the group has", "shares of groups",
+        "shapes = np.zeros((len(counts), len(masses))) + masses",
+        "tests/models/groups/test_simulate.py::test_words_of_groups_that_have_rows tests/models/groups/test_simulate.py::test_likelihoods_average_to_the_predictive_density",
+    ),
+    Mutant(
         "new rows are as likely in any cluster", "predictive weights",
         "yield rows, part, log_predictive(likelihood, atoms, own, part) - np.log(len(weights))",
         "tests/models/mixtures/test_mixtures.py::test_predictions_are_averages_over_draws",
@@ -1071,9 +1185,23 @@ MUTANTS = [
         "tests/conformance/test_kernels.py::test_bounds_follow_an_atom_that_a_row_has_left",
     ),
     Mutant(
+        "features: rows that are far away go unsaid", "far said",
+        "far = np.empty(0, int)", "tests/models/features/test_offsets.py::test_a_far_row_is_said",
+    ),
+    Mutant(
         "features: single precision that never falls back", "features float32",
-        "kind = np.float32 if dtype == \"float32\" else np.float64",
+        'safe = dtype == "float32"',
         "tests/models/features/test_offsets.py::test_single_precision_falls_back_where_it_would_lose",
+    ),
+    Mutant(
+        "features: single precision overlooks what is drawn for holes", "features float32 holes",
+        "pass",
+        "tests/models/features/test_offsets.py::test_single_precision_knows_of_holes",
+    ),
+    Mutant(
+        "features: counts in single precision", "precision of counts",
+        "dtype = self.setup.dtype",
+        "tests/models/features/test_offsets.py::test_counts_are_never_in_single_precision",
     ),
     Mutant(
         "the likelihood of topics at the eta that they began with", "topics eta",
@@ -1094,11 +1222,11 @@ MUTANTS = [
         "coin = _coins(old[proposal.chosen])\n"
         "old[proposal.chosen] ^= moved\n"
         "return np.delete(old, proposal.folded, axis=0), coin, moved",
-        "folds", span=2,
+        "tests/exactness/test_feature_jumps.py::test_folds_have_the_coins_of_the_way_back", span=2,
     ),
     Mutant(
         "features: the chance of a set's size forgotten", "set size",
         "log_count = 0.0",
-        "folds",
+        "tests/exactness/test_feature_jumps.py::test_jumps_alone_agree_with_enumeration",
     ),
 ]  # fmt: skip

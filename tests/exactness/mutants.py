@@ -3,39 +3,50 @@
     python tests/exactness/mutants.py [part of a name ...] [-j 2]
     python tests/exactness/mutants.py --generate 100 --seed 0 [--only chain/store.py ...] [-j 2]
 
-Each mutant (mutant_list.py) is one edit of a copy of the package, at a marked place. Fast checks (enumeration and joint
-tests) or files of tests run on the copy in a fresh process until one fails: then the mutant is killed. Without an edit
-all checks must pass. A mutant that crashes a check counts as not killed: that would say nothing about the statistics.
+Each mutant (mutant_list.py) is one edit of a copy of the package, at a marked place. It names fast checks (enumeration
+and joint tests) or tests; these run on the copy, in a process of their own, until one fails: then the mutant is killed.
+Without an edit all checks must pass, and so must a test that has killed one, by itself. A mutant that crashes a check
+counts as not killed: that would say nothing about the statistics. Nor is one killed that runs out of time after it has
+passed checks; one that hangs in its first one is.
 
 Generated mutants (mutant_generator.py) are small edits at random places; the tests of their file must fail.
+
+Processes are forks of one that has imported what is not the package (tests/nursery.py), and compiled code is that of
+the tests: what a mutant does not change is compiled once.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import compileall
 import json
 import os
+import queue
 import shutil
-import subprocess
+import signal
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from mutant_list import MUTANTS, Mutant
-
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
+sys.path[:0] = [str(HERE), str(ROOT / "tests")]
+
+from mutant_list import MUTANTS, Mutant  # noqa: E402
+
+from nursery import Nursery, nurseries, serve  # noqa: E402
+
 SOURCE = ROOT / "src" / "unbounded"
 MARK = "# mutant: "
 TESTS = "tests/"  # how checks begin that are run by pytest
-PATIENCE = 900  # seconds: a mutant that hangs is one that was noticed
+PATIENCE = 900  # seconds: a mutant that hangs in its first check is one that was noticed
 
 
 # ---- in the fresh process
@@ -156,7 +167,7 @@ def battery() -> dict[str, Callable[[], Any]]:
         "turns": moved("gaussian-intercept", "bb-2", 3, Moves("death", ahead=0.75, chains=80, rounds=60)),
         "level": lambda: feature_geweke.check(feature_geweke.Joint("bb", "level", Ghosts(), 2, replicates=60)),
         "multiples": moved("gaussian-3", "gp-2", 2, Moves("multiple", 1, chains=160, rounds=100)),
-        "promises": moved("sharp", "bb-1", 3, Moves("death", 2, 2, strict=True, rounds=100)),
+        "beyond": moved("gaussian-3", "gp-2", 2, Moves("multiple", 2, chains=160, rounds=100, few=True)),
         "sweeps": columns("gaussian-3", "bb-2", 3, FeatureRun(Ghosts(30), 2, 3, rounds=100)),
         "factors": columns("poisson", "bb-1", 3, FeatureRun(Ghosts(), 2)),
         "collapsed": cells("bernoulli", "py", Run(Ghosts(0))),
@@ -185,23 +196,45 @@ def battery() -> dict[str, Callable[[], Any]]:
     }
 
 
-def run_checks(first: list[str], to_the_end: bool, package: str) -> None:
-    """Run checks, the named ones first; print one line of JSON for each, stop at the first failure."""
+def server() -> None:
+    """Imports what checks need beside the package."""
+    import numba  # noqa: F401
+    import pandas  # noqa: F401
+    import pytest  # noqa: F401
+    import scipy.stats  # noqa: F401
+    import sklearn.base  # noqa: F401
+
+    serve(run_checks)
+
+
+def run_checks(package: str, checks: str) -> None:
+    """Run checks on a copy of the package; print one line of JSON for each, stop at the first failure. None: all."""
+    _use(package)
+    names = checks.split()
+    if tests := [name for name in names if name.startswith(TESTS)]:
+        print(json.dumps({"check": "pytest", "failures": _failed_tests(tests), "largest": 0.0, "rms": 0.0}), flush=True)
+        return
+    known = battery()
+    for name in names or known:
+        verdict = known[name]()
+        line = {"check": name, "failures": verdict.failures, "largest": verdict.largest, "rms": verdict.rms}
+        print(json.dumps(line), flush=True)
+        if not verdict.passed and names:
+            return
+
+
+def _use(package: str) -> None:
+    """Import the package from here, and so does whatever is started."""
+    import numba
+
+    home = str(Path(package).parent)
+    os.environ |= {"PYTHONPATH": home, "NUMBA_CACHE_DIR": str(ROOT / ".numba_cache")}
+    numba.config.reload_config()
+    sys.path.insert(0, home)
     import unbounded
 
     if Path(unbounded.__file__).parent != Path(package):
         raise SystemExit(f"the package comes from {unbounded.__file__}, not from {package}")
-    tests = [name for name in first if name.startswith(TESTS)]
-    if tests:
-        print(json.dumps({"check": "pytest", "failures": _failed_tests(tests), "largest": 0.0, "rms": 0.0}), flush=True)
-        return
-    checks = battery()
-    for name in [*first, *(name for name in checks if name not in first)]:
-        verdict = checks[name]()
-        line = {"check": name, "failures": verdict.failures, "largest": verdict.largest, "rms": verdict.rms}
-        print(json.dumps(line), flush=True)
-        if not verdict.passed and not to_the_end:
-            return
 
 
 def _failed_tests(tests: list[str]) -> list[str]:
@@ -263,7 +296,7 @@ def _blocks(tree: ast.AST) -> Iterator[list[ast.stmt]]:
 
 @dataclass(frozen=True)
 class Outcome:
-    verdict: str  # killed, survived, crashed, or stale: the marker is not there
+    verdict: str  # killed, survived, crashed, or unsound: what has killed it also fails without it
     check: str
     largest: float
     rms: float
@@ -272,24 +305,24 @@ class Outcome:
     tail: str = ""
 
 
-def examine(package: Path, cache: Path, checks: str, to_the_end: bool = False) -> Outcome:
+def examine(package: Path, checks: str, nursery: Nursery) -> Outcome:
     """Run the checks on a copy of the package in a process of its own."""
     begin = time.perf_counter()
-    environment = os.environ | {
-        "PYTHONPATH": str(package.parent), "NUMBA_CACHE_DIR": str(cache), "OPENBLAS_NUM_THREADS": "1",
-    }  # fmt: skip
-    command = [sys.executable, str(HERE / "mutants.py"), "--package", str(package), *checks.split()]
+    session = nursery.start([str(package), checks], f"{package}.log")
+    late = False
     try:
-        done = subprocess.run(
-            command + ["--all"] * to_the_end, env=environment, capture_output=True, text=True, check=False,
-            timeout=None if to_the_end else PATIENCE,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        return Outcome("killed", "patience", 0.0, 0.0, time.perf_counter() - begin, "it hangs")
-    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+        status, words = session.end(PATIENCE if checks else None)
+    except queue.Empty:
+        late = True
+        os.killpg(session.pid, signal.SIGKILL)
+        status, words = session.end(None)
     seconds = time.perf_counter() - begin
-    if done.returncode:
-        return Outcome("crashed", lines[-1]["check"] if lines else "-", 0.0, 0.0, seconds, tail=done.stderr[-600:])
+    lines = [json.loads(line) for line in words.splitlines() if line.startswith('{"check"')]
+    if late:  # who has passed checks is slow, and does not hang
+        verdict, said = ("survived", f"out of time after {len(lines)} checks") if lines else ("killed", "it hangs")
+        return Outcome(verdict, "patience", 0.0, 0.0, seconds, said)
+    if status:
+        return Outcome("crashed", lines[-1]["check"] if lines else "-", 0.0, 0.0, seconds, tail=words[-600:])
     worst = max(lines, key=lambda line: (len(line["failures"]) > 0, line["largest"]))
     verdict = "killed" if worst["failures"] else "survived"
     return Outcome(verdict, worst["check"], worst["largest"], worst["rms"], seconds, " ".join(worst["failures"]))
@@ -315,22 +348,36 @@ def planted(mutant: Mutant) -> Edit:
 
 def hunt(edits: list[Edit], report: Callable[[str, Outcome], None], at_once: int = 1) -> list[tuple[str, Outcome]]:
     """Every edit in a copy of its own; compiled code is shared, since it is known by what it contains."""
-    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        pristine, cache = Path(folder) / "pristine", Path(folder) / "cache"
+    idle: queue.Queue[Nursery] = queue.Queue()
+    sound: dict[str, bool] = {}  # tests that have killed: whether they pass without an edit
+    with (
+        tempfile.TemporaryDirectory(prefix="mutants-") as folder,
+        nurseries(at_once, str(HERE / "mutants.py"), "--server") as opened,
+        ThreadPoolExecutor(at_once) as pool,
+    ):
+        pristine = Path(folder) / "pristine" / "unbounded"
         shutil.copytree(SOURCE, pristine, ignore=shutil.ignore_patterns("__pycache__"))
+        compileall.compile_dir(pristine, quiet=1)  # copies have it, too
+        for nursery in opened:
+            idle.put(nursery)
 
         def examined(number: int) -> tuple[str, Outcome]:
-            edit, package = edits[number], Path(folder) / str(number) / "unbounded"
+            edit, package, nursery = edits[number], Path(folder) / str(number) / "unbounded", idle.get()
             shutil.copytree(pristine, package)
             if edit.path is not None:
                 (package / edit.path.relative_to(SOURCE)).write_text(edit.text)
-            outcome = examine(package, cache, edit.checks, to_the_end=edit.path is None)
-            shutil.rmtree(package.parent)
+            outcome = examine(package, edit.checks, nursery)
+            if outcome.check == "pytest" and outcome.verdict == "killed":
+                test = outcome.failures.split("[")[0]
+                if test not in sound:
+                    sound[test] = examine(pristine, test, nursery).verdict == "survived"
+                outcome = outcome if sound[test] else replace(outcome, verdict="unsound")
+            idle.put(nursery)
+            shutil.rmtree(package.parent, ignore_errors=True)
             report(edit.name, outcome)
             return edit.name, outcome
 
-        with ThreadPoolExecutor(at_once) as pool:
-            return list(pool.map(examined, range(len(edits))))
+        return list(pool.map(examined, range(len(edits))))
 
 
 def show(name: str, outcome: Outcome) -> None:
@@ -350,11 +397,10 @@ def main() -> int:
     parser.add_argument("--generate", type=int, default=0, metavar="N", help="N mutants at random places instead")
     parser.add_argument("--seed", type=int, default=0, help="of the random places")
     parser.add_argument("--only", nargs="*", default=[], help="files or folders of the package to generate them in")
-    parser.add_argument("--package", help=argparse.SUPPRESS)
-    parser.add_argument("--all", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--server", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.package:
-        run_checks(options.words, options.all, options.package)
+    if options.server:
+        server()
         return 0
     if options.generate:
         from mutant_generator import generated
@@ -374,5 +420,4 @@ def as_it_should(name: str, outcome: Outcome) -> bool:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(HERE))
     sys.exit(main())

@@ -54,7 +54,7 @@ BERNOULLI = Bernoulli(yes=[0.8, 0.6, 1.0, 0.5], no=[0.7, 0.9, 0.5, 0.6])
 CATEGORICAL = Categorical(concentration=1.5, levels=[3, 4])
 POISSON = Poisson(shape=[0.8, 1.3], mean=[2.0, 3.0])
 MULTINOMIAL = Multinomial(concentration=1.6, centre=[0.3, 0.2, 0.3, 0.2])
-MIXED = Product((GAUSS_2, [0, 2]), (Bernoulli(yes=0.8, no=0.7), [1]), (Categorical(levels=3), [3]))
+MIXED = Product((GAUSS_2, [0, 2]), (Categorical(levels=3), [3]), (Bernoulli(yes=0.8, no=0.7), [1]))
 
 # name: (rows, likelihood). Four are crossed with everything; the others with a few ways to run.
 CASES: dict[str, tuple[Any, Any]] = {

@@ -1,4 +1,4 @@
-"""Mixtures on a GPU against brute force: the same comparison as on the CPU, with few open rows and with many.
+"""Mixtures and features on a GPU against brute force: the same comparison as on the CPU, with few and many open rows.
 
 In `make test` the kernels are those of device_mirror.py, which tests/gpu compares with the real ones; in `make
 exactness` they are Triton's, in its interpreter, and in `make gpu-test` they run on the GPU.
@@ -7,13 +7,17 @@ exactness` they are Triton's, in its interpreter, and in `make gpu-test` they ru
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="the kernels of GPUs need torch: pip install -e '.[dev]'")
 
-from device_mirror import few_open, mirrored  # noqa: E402
+from device_mirror import few_open, mirrored, mirrored_bits  # noqa: E402
 from enumeration import Run, check  # noqa: E402
+from feature_problems import problem as feature_problem  # noqa: E402
+from feature_truth import FeatureRun  # noqa: E402
+from feature_truth import check as check_features  # noqa: E402
 from geweke import Joint  # noqa: E402
 from geweke import check as check_joint  # noqa: E402
 from jumps import Moves  # noqa: E402
@@ -59,6 +63,29 @@ def test_chains_agree_with_enumeration(parameters):
     case, measure, n, run, opened = parameters
     with mirrored(opened) if not ON_GPU else few_open(opened):
         verdict = check(problem(case, measure, n), run)
+    assert verdict.passed, str(verdict)
+
+
+FEATURES = [
+    ("gaussian-3", "bb-2", 3, FeatureRun(Ghosts(), 2, chains=24, rounds=25, device="cuda"), 0.01),
+]
+MORE_FEATURES = [
+    ("gaussian-3", "bb-1", 3, FeatureRun(Ghosts(30), 3, 2, chains=40, rounds=40, device="cuda"), 0.01),
+    ("sharp", "bb-1", 3, FeatureRun(Ghosts(), 1, chains=40, rounds=40, device="cuda"), 1e9),
+    ("gaussian-intercept", "bb-1", 3, FeatureRun(OneOpen(), 3, chains=40, rounds=40, device="cuda"), 0.01),
+    ("gaussian-holes", "bb-2", 3, FeatureRun(Ghosts(1), 2, chains=40, rounds=40, device="cuda"), 0.01),
+    ("gaussian-2", "bb-2", 3, FeatureRun(Ghosts(30), 2, dtype="float32", chains=40, rounds=40, device="cuda"), 0.01),
+]
+
+
+@pytest.mark.parametrize(
+    "parameters", [*FEATURES, *(pytest.param(each, marks=pytest.mark.long) for each in MORE_FEATURES)], ids=names
+)
+def test_features_agree_with_enumeration(parameters):
+    """Shards on the device and on the host by turns; slack: of births that the device leaves to the host."""
+    case, law, n, run, slack = parameters
+    with mirrored_bits(slack) if not ON_GPU else nullcontext():
+        verdict = check_features(feature_problem(case, law, n), run)
     assert verdict.passed, str(verdict)
 
 

@@ -10,13 +10,19 @@ from feature_jumps import Moves, check, choices, flipped
 from feature_problems import problem
 from scipy import integrate
 
+from unbounded.engines import build
+from unbounded.models.features import fold, jump
+from unbounded.models.features.hybrid import HybridFeatures
 from unbounded.models.features.jump import Jumps
 from unbounded.models.features.measure import FeatureHyper
 from unbounded.models.features.measures import BetaBernoulli, BetaNegativeBinomial, GammaPoisson
+from unbounded.setup import Setup
 
 SHORT = [
     ("gaussian-3", "bb-2", 3, Moves("all", 2, ahead=0.6, folds=1)),
+    ("gaussian-3", "bb-2", 3, Moves("fold", 1, tries=0, folds=4, chains=24)),
     ("gaussian-holes-intercept", "gp-1", 2, Moves("all", 1, chains=30, rounds=30)),
+    ("gaussian-3", "gp-2", 2, Moves("multiple", 2, few=True)),
 ]
 WAYS = [
     ("gaussian-3", "bb-1", 3, Moves("fold", 2, tries=0, folds=4)),
@@ -28,13 +34,14 @@ WAYS = [
     ("gaussian-holes-intercept", "bnb-1", 2, Moves("all", 2, ahead=0.7)),
     ("sharp", "bb-1", 3, Moves("all", 1, ahead=0.8, engine="threads")),
     ("gaussian-3", "gp-5", 3, Moves("all", 3, 2, strict=True)),
+    ("gaussian-3", "bnb-6", 3, Moves("all", 2, few=True)),
 ]
 LONG = [(*way[:3], replace(way[3], chains=300, rounds=120, seed=1)) for way in WAYS]
 
 
 def names(parameters: tuple) -> str:
     case, law, n, moves = parameters
-    return f"{case}-{law}-n{n}-{moves.kind}-P{moves.n_shards}"
+    return f"{case}-{law}-n{n}-{moves.kind}-P{moves.n_shards}{'-few' * moves.few}"
 
 
 @pytest.mark.parametrize(
@@ -47,11 +54,41 @@ def test_jumps_alone_agree_with_enumeration(parameters):
     assert verdict.passed, str(verdict)
 
 
+@pytest.mark.parametrize("kind", ["death", "fold"])
+@pytest.mark.parametrize("promised", [0.0, 1e6])
+def test_what_the_pool_has_promised_is_taken_back(kind, promised, monkeypatch):
+    """By the second decision: a promise that everybody believes is kept by no rows."""
+    tries, folds = (0, 8) if kind == "fold" else (8, 0)
+    tiny, moves = problem("gaussian-3", "bb-2", 3), Moves(kind, 1, tries=tries, folds=folds)
+    for module in (fold, jump):
+        monkeypatch.setattr(module, "promise", lambda gain, doubt: promised)
+    model = HybridFeatures(Setup(tiny.law.measure, tiny.bound, 3, 1, 0), jumps=moves.jumps)
+    engine = build("serial", model.recipe(tiny.X.copy()))
+    state, made = model.begin(engine, np.array([[1, 0], [1, 1], [0, 1]])), 0
+    for round_ in range(40):
+        after = model.jump(state, engine)
+        made += after is not state
+        state = replace(after, round=round_ + 1)
+    assert (made > 0) is (promised == 0.0)
+
+
 @pytest.mark.parametrize("law", ["bb-2", "gp-5", "bnb-6"])
 def test_a_flip_changes_what_the_driver_says(law):
     """Statistics that are worked out without rows are those of the rows after a flip, and so is the log joint."""
     verdict = flipped(law)
     assert verdict.passed, str(verdict)
+
+
+@pytest.mark.parametrize("chosen", [[], [1], [0, 2], [0, 1, 2, 3, 4]])
+def test_folds_have_the_coins_of_the_way_back(chosen):
+    """Whoever unfolds looks at columns that the fold has left: what it says of its way back is about these."""
+    Z, rows = np.random.default_rng(3).integers(0, 2, (6, 200)).astype(np.uint8), np.arange(200)
+    away = fold.Proposal(5, np.array(chosen, int), np.empty(0), None)
+    folded, coin, moved = fold._moved(away, Z.copy(), rows)
+    back = fold.Proposal(-1, away.chosen, np.ones(2**fold.PATTERN), 0)
+    np.testing.assert_array_equal(fold._moved(back, folded.copy(), rows)[1], coin)
+    folded[chosen] ^= moved
+    np.testing.assert_array_equal(np.vstack([folded, moved]), Z)
 
 
 def test_columns_are_chosen_as_often_as_is_said():

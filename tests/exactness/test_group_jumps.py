@@ -14,9 +14,8 @@ from franchise_truth import GroupedRun, check
 
 from unbounded import HierarchicalDirichletProcess, datasets
 from unbounded.columns import describe
-from unbounded.contracts import restore, state_of
 from unbounded.engines import build
-from unbounded.engines.local import Serial
+from unbounded.engines.local import Serial, restore, state_of
 from unbounded.instantiation import Ghosts, OneOpen
 from unbounded.likelihoods import Gaussian
 from unbounded.models.groups import jump

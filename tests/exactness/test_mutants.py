@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import ast
+import builtins
+import symtable
 
 import pytest
-from mutant_generator import generated
+from mutant_generator import TESTED_BY, generated
 from mutants import MARK, MUTANTS, ROOT, SOURCE, TESTS, WHOLE, as_it_should, battery, edited, hunt, planted, show
+
+
+def undefined(text):
+    """Names that functions take from the module, and that it does not have."""
+    top = symtable.symtable(text, "", "exec")
+    tables, known = top.get_children(), {*dir(builtins), *top.get_identifiers()}
+    for table in tables:
+        tables.extend(table.get_children())
+    return {one.get_name() for table in tables for one in table.get_symbols() if one.is_global()} - known
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_mutant_fits_the_sources(mutant):
     path, text = edited(mutant)
     compile(text, path, "exec")
+    assert undefined(text) <= undefined(path.read_text()), "it speaks of names that the code does not have any more"
     assert ast.dump(ast.parse(text)) != ast.dump(ast.parse(path.read_text())), "the mutant is what it replaces"
     for check in mutant.checks.split():
         if check.startswith(TESTS):
@@ -38,7 +50,9 @@ def test_every_mutant_is_killed():
 
 
 def test_generated_mutants_are_small_changes_that_compile():
-    """One place each, the same ones for the same seed, with tests that are there."""
+    """One place each, the same ones for the same seed, with tests that are there, of files that are there."""
+    names = [str(path.relative_to(SOURCE)) for path in SOURCE.rglob("*.py")]
+    assert [prefix for prefix in TESTED_BY if not any(name.startswith(prefix) for name in names)] == []
     edits = list(generated(40, 1))
     assert edits == list(generated(40, 1))
     assert len({name for name, *_ in edits}) == 40

@@ -110,7 +110,7 @@ def test_other_atoms_above_a_slice_have_their_law():
 
 def test_a_discount_that_takes_too_many_atoms_is_refused():
     measure = PitmanYor(1.0, 0.9)
-    with pytest.raises(RuntimeError, match="a large discount"):
+    with pytest.raises(RuntimeError, match="large discounts"):
         measure.rest_weights(measure.start(), 5, 1e-12, np.random.default_rng(0))
 
 

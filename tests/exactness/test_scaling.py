@@ -234,15 +234,15 @@ def test_without_data_the_posterior_is_the_prior(flat):
 
 def test_a_sweep_may_make_more_atoms_than_it_has_room_for(monkeypatch):
     """With a high concentration the tail must grow within a sweep."""
-    grown, compiled = 0, kernel.sweep
+    grown, compiled = 0, kernel.local_step
 
-    def counted(families, rows, *rest):
+    def counted(families, rows, finite, scope, tail, keys, *rest):
         nonlocal grown
-        row = compiled(families, rows, *rest)
-        grown += row < len(rows.labels)
-        return row
+        done = compiled(families, rows, finite, scope, tail, keys, *rest)
+        grown += done < len(keys) * len(rows.labels)
+        return done
 
-    monkeypatch.setattr(kernel, "sweep", counted)
+    monkeypatch.setattr(kernel, "local_step", counted)
     verdict = flat_check(Flat(1000.0, 0.0, 1000, Ghosts(250), chains=30, rounds=8))
     assert grown > 20
     assert verdict.passed, str(verdict)

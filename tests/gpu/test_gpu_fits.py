@@ -7,8 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the kernels of GPUs need torch: pip install -e '.[dev]'")
 
-from unbounded import BetaBernoulliFeatures as Features  # noqa: E402
-from unbounded import DirichletProcessMixture, Gaussian, LinearGaussian  # noqa: E402
+from unbounded import DiagonalGaussian, DirichletProcessMixture, Gaussian, HierarchicalDirichletProcess  # noqa: E402
 from unbounded.columns import describe  # noqa: E402
 from unbounded.models.labelled.halves import Cuts, Sides  # noqa: E402
 from unbounded.models.mixtures.kernels import build_kernel, kernel_for_few  # noqa: E402
@@ -55,7 +54,20 @@ def test_what_does_not_run_there_is_refused_in_a_sentence(options, X, sentence):
 
 def test_other_models_say_where_they_run():
     with pytest.raises(ValueError, match=r"device must be one of .*'reference'.*, got 'cuda'"):
-        Features(LinearGaussian(), device="cuda").fit(ROWS)
+        HierarchicalDirichletProcess(device="cuda").fit(ROWS, np.arange(24) % 3)
+
+
+@pytest.mark.parametrize("likelihood", [Gaussian(), DiagonalGaussian()], ids=["full", "diagonal"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_rows_on_the_device_are_those_of_the_host(likelihood, dtype):
+    """Clusters may be a millionth as wide as a column reaches, where single precision would not tell rows apart."""
+    rows = ROWS * 1e-6 + np.array([[0.0, 1.0]])
+    bound = likelihood.bind(describe(np.append(rows, [[5.0, -5.0]], 0)))
+    kernel = build_kernel("cuda", bound, dtype)
+    shard = RowShards(rows, bound, 1, kernel.shard)(0)
+    shard.put(np.arange(24) % 3)
+    there, here = kernel.count(shard, 3), kernel.totals(rows, shard.seen(), 3)
+    np.testing.assert_allclose(there.statistics, here.statistics, rtol=1e-13, atol=1e-13)
 
 
 def test_labels_are_where_they_were_written_last():

@@ -17,7 +17,7 @@ from unbounded.models.mixtures.model import Mixture
 
 KINDS = ("mixture", "approximate", "interrupted", "topics", "features", "estimator")
 BRIEF = ["--shards", "2", "--chains", "1", "--workers", "1", "--quiet", "--warmup", "10", "--draws", "30"]
-NASTY = ["<script>alert(1)</script>", 'a&b"c', "x" * 60]
+NASTY = ["<script>alert(1)</script>", 'a&b"c', "x" * 60, "\x1b[31mred", "$\\frac{$"]
 
 
 def ok(*words: Any, status: int = 0) -> str:
@@ -37,10 +37,10 @@ def write_data(folder: Path) -> None:
     np.save(folder / "rows.npy", rows())
     np.save(folder / "glyphs.npy", cambridge(200, noise=0.4, seed=1).X)
     phi = rng.dirichlet(np.full(25, 0.2), 3)
-    phi = 0.7 * phi + 0.3 * np.repeat([1 / 3, 0.0], [3, 22])  # the nasty words are common in every topic
+    phi = 0.6 * phi + 0.4 * np.repeat([1 / 5, 0.0], [5, 20])  # the nasty words are common in every topic
     docs = np.stack([rng.multinomial(40, phi[d % 3]) for d in range(60)])
     sparse.save_npz(folder / "docs.npz", sparse.csr_matrix(docs.astype(float)))
-    (folder / "words.txt").write_text("\n".join([*NASTY, *(f"word{w}" for w in range(22))]) + "\n")
+    (folder / "words.txt").write_text("\n".join([*NASTY, *(f"word{w}" for w in range(20))]) + "\n")
 
 
 def interrupted(patch: Any, when: int) -> None:

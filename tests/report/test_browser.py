@@ -136,21 +136,26 @@ def test_words_are_shown_and_not_obeyed(browser, runs):
     shown = browser.evaluate("document.body.innerText")
     assert "<script>alert(1)</script>" in shown
     assert 'a&b"c' in shown
+    assert r"\x1b[31mred" in shown
     assert browser.evaluate("document.querySelectorAll('script').length") == 0
 
 
 def test_names_are_shown_and_not_obeyed(browser, runs, tmp_path):
-    """Of a run's folder, of columns and of what a mixed table is made of."""
-    hostile = "<img src=x onerror=alert(1)>\"'&"
-    table = pd.DataFrame(rows(), columns=[f"{hostile}{j}" for j in range(rows().shape[1])])
+    """Of a run's folder, and of columns: tags, what turns writing round, and what is no character at all."""
+    table = pd.DataFrame(
+        rows(), columns=["<img src=x onerror=alert(1)>\"'&", "</style><svg onload=alert(3)>\ud800", "\u202e"]
+    )
     folder = tmp_path / "<img src=x onerror=alert(2)>"
     brief = {"n_chains": 1, "n_warmup": 2, "n_draws": 4, "init": "one", "random_state": 0}
     DirichletProcessMixture(**brief, checkpoint=folder).fit(table).report(tmp_path / "page.html", table)
     browser.open(tmp_path / "page.html")
     assert browser.evaluate("[...document.images].filter(e => !e.src.startsWith('data:')).length") == 0
-    assert browser.evaluate("document.querySelectorAll('[onerror], script').length") == 0
+    assert browser.evaluate("document.querySelectorAll('[onerror], [onload], script').length") == 0
     assert browser.complaints() == []
-    assert "onerror=alert(2)" in browser.evaluate("document.body.innerText")
+    shown = browser.evaluate("document.body.innerText")
+    assert all(
+        words in shown for words in ("onerror=alert(1)", "onerror=alert(2)", r"<svg onload=alert(3)>\ud800", r"\u202e")
+    )
 
 
 def test_features_have_images_of_their_shape(browser, runs):

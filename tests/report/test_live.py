@@ -169,19 +169,21 @@ def test_it_follows_a_fit_in_a_browser(browser, tmp_path, width, scheme):
     """The page changes by itself, while the fit runs, until it has ended; and it is as legible as a report."""
     stop = threading.Event()
     model = ub.DirichletProcessMixture(
-        n_shards=2, n_warmup=2, n_draws=100_000, random_state=0, checkpoint=tmp_path / "run",
+        n_shards=2, n_warmup=2, n_draws=100_000, random_state=0, checkpoint=tmp_path / NASTY,
         callback=lambda now: stop.is_set(),
     )  # fmt: skip
     fit = threading.Thread(target=model.fit, args=(rows(),), kwargs={"holdout": rows()[:20]})
     fit.start()
     try:
-        while not (tmp_path / "run" / "chain-1" / "trace.jsonl").exists():
+        while not (tmp_path / NASTY / "chain-1" / "trace.jsonl").exists():
             time.sleep(0.05)
-        with served(tmp_path / "run") as server:
+        with served(tmp_path / NASTY) as server:
             browser.open(live.address(server), width, scheme)
             done = "Number(document.querySelector('progress').value)"
             first = browser.evaluate(done)
+            browser.page.locator("summary", has_text="What the names mean").click()
             browser.page.wait_for_function(f"() => {done} > {first}")
+            assert browser.evaluate("[...document.querySelectorAll('details')].map(e => e.open)") == [True, False]
             assert "rows/s" in browser.evaluate("document.querySelector('.now').innerText")
             stop.set()
             fit.join()
@@ -189,6 +191,8 @@ def test_it_follows_a_fit_in_a_browser(browser, tmp_path, width, scheme):
             found = faults(browser, width)
             assert found.pop("script", []) != []  # its own, the only one
             assert {name for name in found if name != "missing section"} == set()
+            assert NASTY in browser.evaluate("document.body.innerText")
+            assert browser.evaluate("document.querySelectorAll('[onerror]').length") == 0
         browser.page.wait_for_function("() => !document.getElementById('gone').hidden")  # and it says when it cannot
     finally:
         stop.set()

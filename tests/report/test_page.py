@@ -83,7 +83,7 @@ def test_exactness_is_at_the_top(runs, kind):
     assert ('badge good">EXACT' in head) == (kind != "approximate")
     assert "TOO SHORT TO JUDGE" in head
     rule = "the published rule" if kind == "approximate" else "ghosts"
-    assert f"hybrid sampler, finite part chosen by {rule}" in text
+    assert f"hybrid sampler with {rule}" in text
     assert "None" not in re.sub('<style>.*?</style>|data:image[^"]*', "", text)  # plain words, no Python
 
 
@@ -103,11 +103,17 @@ def test_the_answer_comes_first(runs, kind):
     assert text.count("<summary>") >= 5  # help inside the page
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_name_of_the_trace_is_explained(runs, kind):
+    names = json.loads((runs[kind] / "chain-0" / "trace.jsonl").read_text().splitlines()[0])
+    said = content(runs[kind]).partition("What the names mean</summary>")[2].partition("</details>")[0]
+    assert len(names) > 4
+    assert [name for name in names if f"{name}: " not in said] == ["draw"]
+
+
 def test_what_was_fitted(runs):
     assert "Gaussian likelihood, 180 rows, 3 columns" in content(runs["mixture"])
-    assert re.search(
-        r"tokens likelihood, 2,160 tokens, 25 words in the vocabulary, 54 documents", content(runs["topics"])
-    )
+    assert "<p>2,160 words, 25 different words, 54 documents" in content(runs["topics"])
     assert "linear Gaussian likelihood, 200 rows, 36 columns" in content(runs["features"])
     text = content(runs["mixture"])
     for said in (
@@ -207,6 +213,16 @@ def test_topics_without_their_vocabulary(copy):
     text = copy("topics", lambda run: _edit(run / "command.json", vocabulary=str(run / "gone.txt")))
     assert "alert(1)" not in text
     assert re.search(r'class="text wide">(\d+ ){9}\d+<', text)
+
+
+def test_terminals_are_not_obeyed(runs, tmp_path):
+    """Names of words and of files are written out: no escape sequence, no markup of the console."""
+    for name in ("summary.txt", "topics.txt"):
+        words = (runs["topics"] / name).read_text()
+        assert "\x1b" not in words
+        assert r"\x1b[31mred" in words
+    said = ok("report", runs["topics"], "--out", tmp_path / "[red].html")
+    assert "[red].html" in said.replace("\n", "")
 
 
 def test_python_and_command_line(runs, tmp_path):

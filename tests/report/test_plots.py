@@ -10,6 +10,7 @@ import pytest
 import xarray as xr
 
 from unbounded.models.features import plots as feature_plots
+from unbounded.models.groups import plots as topic_plots
 from unbounded.models.mixtures import plots as cluster_plots
 from unbounded.report import plots
 
@@ -88,6 +89,14 @@ def test_axes_are_named_after_columns_or_components() -> None:
     assert axis_names(1) == ("length (cm)", "rows per bin")
     assert axis_names(2) == ("length (cm)", "width (cm)")
     assert all(name.startswith("principal component") for name in axis_names(3))
+
+
+def test_names_are_not_mathematics() -> None:
+    names = ["$\\frac{$", "a\x1b$b$"]
+    figure = cluster_plots.clusters(np.zeros((3, 2)), np.zeros(3, int), names)
+    saved(figure)
+    assert [figure.axes[0].get_xlabel(), figure.axes[0].get_ylabel()] == [r"\$\frac{\$", r"a\x1b\$b\$"]
+    saved(topic_plots.topics(np.full((3, 2), 0.5), names))
 
 
 @pytest.mark.parametrize("n_columns", [1, 2])

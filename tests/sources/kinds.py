@@ -7,6 +7,7 @@ import pandas as pd
 from scipy import sparse
 
 import unbounded as ub
+from unbounded import sources
 
 rng = np.random.default_rng(5)
 DENSE = rng.normal(size=(1000, 7)).astype(np.float32).astype(np.float64) * rng.gamma(1.0, 9.0, 7)
@@ -126,13 +127,13 @@ def named_csv(folder):
 
 def manifest(folder):
     np.save(folder / "x.npy", DENSE)
-    ub.sources.shard(ub.open_source(folder / "x.npy"), folder / "pieces", 6)
+    sources.shard(ub.open_source(folder / "x.npy"), folder / "pieces", 6)
     return folder / "pieces", DENSE
 
 
 def sparse_manifest(folder):
     sparse.save_npz(folder / "x.npz", SPARSE)
-    ub.sources.shard(ub.open_source(folder / "x.npz"), folder / "pieces", 6)
+    sources.shard(ub.open_source(folder / "x.npz"), folder / "pieces", 6)
     return folder / "pieces", SPARSE
 
 

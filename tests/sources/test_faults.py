@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import unbounded as ub
+from unbounded import sources
 from unbounded.chain.run import run
 from unbounded.chain.store import RunError
 from unbounded.models.mixtures.hybrid import HybridMixture
@@ -23,7 +24,7 @@ X = np.random.default_rng(0).normal(size=(600, 2)) + 5.0 * (np.arange(600) % 3)[
 @pytest.fixture
 def pieces(tmp_path):
     np.save(tmp_path / "x.npy", X)
-    return ub.sources.shard(ub.open_source(tmp_path / "x.npy"), tmp_path / "pieces", 4)
+    return sources.shard(ub.open_source(tmp_path / "x.npy"), tmp_path / "pieces", 4)
 
 
 @pytest.fixture(scope="module")
@@ -77,10 +78,10 @@ def at_round_three(monkeypatch, disturb):
     """Do something in the driver when three rounds are done and, since every one of them is, in the checkpoint."""
     step = HybridMixture.global_step
 
-    def disturbed(self, state, spread):
+    def disturbed(self, state, parallel):
         if self.n_shards == 4 and state.round == 3:
             disturb()
-        return step(self, state, spread)
+        return step(self, state, parallel)
 
     monkeypatch.setattr(HybridMixture, "global_step", disturbed)
     monkeypatch.setitem(run.__kwdefaults__, "checkpoint_seconds", 0.0)

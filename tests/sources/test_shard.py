@@ -13,7 +13,7 @@ from scipy import sparse
 from typer.testing import CliRunner
 
 import unbounded as ub
-from unbounded import disk
+from unbounded import disk, sources
 from unbounded.arrays import is_csr
 from unbounded.cli.commands import app
 from unbounded.sources import writing
@@ -95,7 +95,7 @@ def test_sparse_pieces_are_balanced_by_stored_values(tmp_path):
     indptr = np.r_[0, np.cumsum(lengths)]
     X = sparse.csr_matrix((np.ones(indptr[-1]), np.concatenate([np.arange(k) for k in lengths]), indptr), (1000, 100))
     sparse.save_npz(tmp_path / "x.npz", X)
-    source = ub.sources.shard(ub.open_source(tmp_path / "x.npz"), tmp_path / "out", 5)
+    source = sources.shard(ub.open_source(tmp_path / "x.npz"), tmp_path / "out", 5)
     work = [source[a:b].nnz + b - a for a, b in zip(source._edges[:-1], source._edges[1:], strict=True)]
     assert max(work) - min(work) <= 200  # two of the longest rows
 
@@ -106,7 +106,7 @@ def test_every_sparse_piece_has_a_row(tmp_path, lengths):
     X = sparse.csr_matrix((np.ones(indptr[-1]), np.concatenate([np.arange(k) for k in lengths]), indptr), (4, 100))
     sparse.save_npz(tmp_path / "x.npz", X)
     for pieces in (1, 2, 3, 4):
-        source = ub.sources.shard(ub.open_source(tmp_path / "x.npz"), tmp_path / str(pieces), pieces)
+        source = sources.shard(ub.open_source(tmp_path / "x.npz"), tmp_path / str(pieces), pieces)
         assert min(piece.n_rows for piece in source.pieces) >= 1
         np.testing.assert_array_equal(source[:].toarray(), X.toarray())
 
@@ -200,9 +200,9 @@ def test_data_that_break_under_way(tmp_path):
     source = ub.open_source(pattern)
     (tmp_path / "2.npy").unlink()
     with pytest.raises(ub.SourceError, match=r"2\.npy does not exist or has disappeared"):
-        ub.sources.shard(source, tmp_path / "out", 8)
+        sources.shard(source, tmp_path / "out", 8)
     np.save(tmp_path / "2.npy", DENSE[500:750])
-    np.testing.assert_array_equal(ub.sources.shard(ub.open_source(pattern), tmp_path / "out", 8)[:], DENSE)
+    np.testing.assert_array_equal(sources.shard(ub.open_source(pattern), tmp_path / "out", 8)[:], DENSE)
 
 
 @pytest.mark.parametrize("make", [manifest, memory])

@@ -77,6 +77,16 @@ def test_sparse_rows_that_point_elsewhere(tmp_path, part):
             estimator.fit(X)
 
 
+def test_a_small_archive_with_a_huge_content(tmp_path, monkeypatch):
+    """Noticed before it is unpacked; the limit is a smaller one here."""
+    monkeypatch.setattr("unbounded.disk.UNPACKED", 2**20)
+    same = np.zeros(2**20, np.int32)
+    sparse.save_npz(tmp_path / "x.npz", sparse.csr_matrix((same.astype(float), same, [0, len(same)]), (1, 4)))
+    refused(lambda: ub.open_source(tmp_path / "x.npz")[:], "x.npz", "would unpack to")
+    with pytest.raises(ValueError, match="would unpack to"):
+        ub.datasets.load(tmp_path / "x.npz")
+
+
 def test_nothing_there(tmp_path):
     refused(lambda: ub.open_source(tmp_path / "no.npy"), "no.npy", "does not exist")
     refused(lambda: ub.open_source(tmp_path / "no"), "does not exist")

@@ -147,14 +147,14 @@ def test_a_file_is_mapped_and_not_copied(tmp_path):
     assert isinstance(ub.open_source(folder).rows(131, 640).base, np.memmap)  # a whole piece
 
 
-def test_one_piece_is_held_until_its_end(tmp_path):
+def test_one_piece_is_open_until_its_end(tmp_path):
     source = ub.open_source(parquet_folder(tmp_path)[0])
     source.rows(0, 50)
-    assert source._held[0] == 0
+    assert source._open_piece[0] == 0
     source.rows(200, 300)
-    assert source._held[0] == 3
+    assert source._open_piece[0] == 3
     source.rows(300, 640)
-    assert source._held == (-1, None)
+    assert source._open_piece == (-1, None)
 
 
 def test_threads_share_a_source(tmp_path):

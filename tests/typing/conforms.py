@@ -10,24 +10,12 @@ from typing import Any
 
 from unbounded import likelihoods
 from unbounded.arrays import Array
-from unbounded.contracts import (
-    Bound,
-    Engine,
-    Family,
-    Kernel,
-    Likelihood,
-    Measure,
-    Model,
-    Recipe,
-    Rule,
-    Sampler,
-    Shard,
-    State,
-)  # fmt: skip
+from unbounded.contracts import Bound, Engine, Kernel, Likelihood, Measure, Model, Recipe, Rule, Shard, State
 from unbounded.engines.local import Serial, Threads
 from unbounded.engines.mpi import Mpi
 from unbounded.engines.processes import Processes
 from unbounded.engines.ray import Ray
+from unbounded.family import Family, Sampler
 from unbounded.instantiation import AsPublished, Ghosts, OneOpen
 from unbounded.likelihoods import Product
 from unbounded.models.families import FAMILIES

@@ -12,6 +12,7 @@ import html
 import os
 import posixpath
 import re
+import struct
 import sys
 from pathlib import Path
 
@@ -24,15 +25,23 @@ from mkdocs.utils import get_relative_url
 sys.path.insert(0, str(Path(__file__).parent))
 
 import pages
+import runner
 
 ROOT = pages.ROOT
 DOCS = ROOT / "docs"
+WIDEST, LEGIBLE = 7, 65  # inches; pixels an inch, at which letters of ten points have nine pixels
 FETCHED, WORKER = "https://unpkg.com/iframe-worker/shim", "assets/iframe-worker.js"
 OF_THE_ROOT = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 LINK = re.compile(r"(\]\()([^)#\s]+)(#[^)\s]*)?(\))")
 FORMULA = re.compile(r'<(span|div) class="arithmatex">(?:\\\(|\\\[)(.*?)(?:\\\)|\\\])</\1>', re.S)
 WITHOUT_WARNINGS = "<!-- without warnings -->"  # on pages whose fits are short, and that say so
 MENTION = re.compile(r"(?<![\w/])docs/([a-z]+)\.md")
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Not `repo_url`: with it, pages would ask GitHub for stars, and this site asks nobody for anything."""
+    config.extra["social"] = [{"icon": "fontawesome/brands/github", "link": pages.repository(), "name": "The source"}]
+    return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -59,7 +68,7 @@ def _with_outcomes(uri: str, config: MkDocsConfig) -> str:
     """The page with what its blocks leave below each of them, and without those that nobody sees."""
     path = DOCS / uri
     text, shown, at = path.read_text(), [], 0
-    _, left = pages.outcomes(path)
+    folder, left = pages.outcomes(path)
     for block, outcome in zip(pages.blocks(text), left, strict=True):
         words = _without_warnings(outcome.text) if WITHOUT_WARNINGS in text else outcome.text
         shown.append(text[at : block.start if block.hidden else block.end])
@@ -70,9 +79,15 @@ def _with_outcomes(uri: str, config: MkDocsConfig) -> str:
             shown.append(f'\n\n<div class="output" markdown="0">{outcome.table}</div>\n')
         for picture, title in outcome.pictures:
             where = posixpath.relpath(_address(uri, picture), posixpath.dirname(uri) or ".")
-            shown.append(f"\n\n![{title}]({where}){{ .picture }}\n")
+            shown.append(f"\n\n![{title}]({where}){{ .picture{_wide(folder / picture)} }}\n")
     body = "".join([*shown, text[at:]])
     return re.sub(r"\A---\n.*?\n---\n", "", body, flags=re.S)
+
+
+def _wide(picture: Path) -> str:
+    """How wide a picture has to be on a phone, if its letters would be too small where it is as wide as the page."""
+    inches = struct.unpack(">I", picture.read_bytes()[16:20])[0] / runner.DOTS  # which the head of a PNG says
+    return f' .wide style="--wide: {inches * LEGIBLE:.0f}px"' if inches > WIDEST else ""
 
 
 def _without_warnings(text: str) -> str:
@@ -95,7 +110,7 @@ def _linked(found: re.Match[str], uri: str, config: MkDocsConfig, files: Files) 
     elif inside.startswith("docs/") and _is_page(files.get_file_from_path(inside.removeprefix("docs/"))):
         page = inside.removeprefix("docs/")
     elif (ROOT / inside).exists():
-        return f"{before}{config.extra['repository']}/blob/main/{inside}{anchor}{after}"
+        return f"{before}{pages.repository()}/blob/main/{inside}{anchor}{after}"
     else:
         return found[0]  # MkDocs says what is wrong with it
     return f"{before}{posixpath.relpath(page, posixpath.dirname(uri) or '.')}{anchor}{after}"

@@ -16,10 +16,12 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = ROOT / "build" / "pages"
@@ -74,21 +76,23 @@ def run(pages: Sequence[Path]) -> list[Path]:
     due = [page for page in pages if not known(page)] if not os.environ.get("DRAFT") else []
     if not due:
         return due
-    works = []
-    for page in due:
-        folder = _folder(page)
-        folder.mkdir(parents=True, exist_ok=True)
-        for old in folder.iterdir():
-            old.unlink()
-        code = [(block.code, block.line) for block in blocks(page.read_text())]
-        name = page.resolve().relative_to(ROOT).as_posix()
-        works.append({"page": name, "folder": str(folder), "digest": _digest(page), "blocks": code})
+    works = [work(page, _folder(page)) for page in due]
     done = subprocess.run(
         [sys.executable, str(RUNNER)], input=json.dumps(works), env=_environment(), stderr=subprocess.PIPE, text=True
     )
     if done.returncode != 0:
         raise PageError(done.stderr.strip()[-3000:])
     return due
+
+
+def work(page: Path, folder: Path) -> dict[str, Any]:
+    """What the runner is given of a page; the folder, for what it leaves, is made, and empty."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.iterdir():
+        old.unlink()
+    code = [(block.code, block.line) for block in blocks(page.read_text())]
+    name = page.resolve().relative_to(ROOT).as_posix()
+    return {"page": name, "folder": str(folder), "digest": _digest(page), "blocks": code}
 
 
 def known(page: Path) -> bool:
@@ -126,12 +130,20 @@ def _code_of_the_package() -> str:
     return digest.hexdigest()
 
 
+def repository() -> str:
+    """Where the sources are published: pyproject.toml says it; README, which is read without a build, repeats it."""
+    address: str = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Homepage"]
+    return address
+
+
 def _environment() -> dict[str, str]:
-    """Pages find the package that this process finds, from another folder, and draw without a screen."""
+    """Pages find the package that this process finds, from another folder, draw without a screen, and have the compiled
+    code of the tests."""
     paths = os.pathsep.join(
         os.path.abspath(path) for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path
     )
-    return os.environ | {"PYTHONPATH": paths, "MPLBACKEND": "agg", "OPENBLAS_NUM_THREADS": "1", "COLUMNS": "100"}
+    compiled = {"NUMBA_CACHE_DIR": str(ROOT / ".numba_cache")} | os.environ
+    return compiled | {"PYTHONPATH": paths, "MPLBACKEND": "agg", "OPENBLAS_NUM_THREADS": "1", "COLUMNS": "100"}
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """How far draws can be trusted, in numbers: rank-normalised split R-hat and effective sample sizes (Vehtari
 et al. 2021).
 
-ArviZ has the same numbers, to which tests compare these. It has no R-hat of a single chain, though, complains on the
-log where there is none, and takes a second to import, which would be a second of every fit.
+ArviZ has the same numbers, to which tests compare these. It has no R-hat of a single chain, though, logs a
+complaint where there is none, and takes a second to import, which would be a second of every fit.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Diagnostics(NamedTuple):
 
 def diagnose(draws: Array) -> Diagnostics:
     """draws: [chains, draws], finite. Chains that never move are fine if they agree; else R-hat is infinite."""
-    if np.ptp(draws) <= 1e-12 * np.abs(draws).max():  # rounding is no movement
+    if np.ptp(draws) <= 1e-12 * np.abs(draws).max():  # rounding is not movement
         return Diagnostics(True, 1.0, float(draws.size), float(draws.size), 0.0, 0.0)
     if draws.shape[1] < LEAST:
         return Diagnostics(False, np.inf, 0.0, 0.0, 0.0, np.inf)
@@ -40,7 +40,7 @@ def diagnose(draws: Array) -> Diagnostics:
 
 
 def r_hat(draws: Array) -> float:
-    """Of the halves of all chains, which one chain has, too: the larger of that of ranks and that of their spread."""
+    """R-hat of the halves of all chains (one chain has two): the larger of those of ranks and of folded ranks."""
     halves = _halves(draws)  # mutant: halves
     folded = np.abs(halves - np.median(halves))
     return max(_r_hat(_normal(halves)), _r_hat(_normal(folded)))  # mutant: spread of ranks

@@ -15,16 +15,17 @@ VARIABLE = "rows"  # what observations are called
 _STATISTICS = {"log_joint": "lp", "log_likelihood": "log_likelihood", "holdout": "holdout"}
 
 
-class Whole(NamedTuple):
+class KeptDraws(NamedTuple):
     """What is to be said of the draws that were kept whole, chain after chain."""
 
     draws: Sequence[Sequence[int]]  # their numbers, of every chain
     log_likelihood: Array | None = None  # [whole draws, rows]
-    predictive: Array | None = None  # [whole draws, rows, columns]
-    observed: Array | None = None  # [rows, columns]
+    predictive: Array | None = None  # [whole draws, rows, columns]; of words, [whole draws, rows]
+    observed: Array | None = None  # [rows, columns]; of words, [rows]
+    groups: Array | None = None  # [rows]: where rows have groups, which
 
 
-def inference_data(posterior: xr.Dataset, whole: Whole | None = None) -> Any:
+def inference_data(posterior: xr.Dataset, whole: KeptDraws | None = None) -> Any:
     """Scalars of all draws; with something to say of whole draws, of those alone: ArviZ wants groups of one length.
 
     Assignments stay out, since labels mean nothing between draws. Statistics of the sampler are in a group of their
@@ -47,7 +48,7 @@ def inference_data(posterior: xr.Dataset, whole: Whole | None = None) -> Any:
 _ORDER = ("posterior", "posterior_predictive", "log_likelihood", "sample_stats", "observed_data")
 
 
-def _of_whole_draws(whole: Whole, n_draws: int) -> dict[str, xr.Dataset]:
+def _of_whole_draws(whole: KeptDraws, n_draws: int) -> dict[str, xr.Dataset]:
     starts = np.cumsum([0, *map(len, whole.draws)])[:-1]
     chosen = np.stack([start + np.arange(n_draws) for start in starts])
     groups = {}
@@ -57,18 +58,19 @@ def _of_whole_draws(whole: Whole, n_draws: int) -> dict[str, xr.Dataset]:
         groups["posterior_predictive"] = _dataset(whole.predictive[chosen], ("chain", "draw", "row", "column"))
     if whole.observed is not None:
         groups["observed_data"] = _dataset(whole.observed, ("row", "column"))
+    if whole.groups is not None:
+        groups = {name: data.assign_coords(group=("row", whole.groups)) for name, data in groups.items()}
     return groups
 
 
 def _dataset(values: Array, dims: tuple[str, ...]) -> xr.Dataset:
-    return xr.Dataset(
-        {VARIABLE: (dims, values)}, {dim: np.arange(n) for dim, n in zip(dims, values.shape, strict=True)}
-    )
+    sizes = dict(zip(dims, values.shape, strict=False))  # words have no columns
+    return xr.Dataset({VARIABLE: (tuple(sizes), values)}, {dim: np.arange(n) for dim, n in sizes.items()})
 
 
 def assembled(groups: Mapping[str, xr.Dataset]) -> Any:
     """In the form that the ArviZ that is installed takes."""
-    build: Any = getattr(arviz(), "InferenceData", None)
-    if build is not None:
-        return build(**groups)
+    library = arviz()
+    if library.__version__.startswith("0."):  # later versions have the name still, and mean a DataTree
+        return library.InferenceData(**groups)
     return xr.DataTree.from_dict(dict(groups))

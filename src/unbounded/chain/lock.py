@@ -1,4 +1,4 @@
-"""One writer at a time for a run directory: a lock that names its owner, and that a crash leaves open.
+"""One writer at a time for a run directory: a lock that names its owner, and that a crash releases.
 
 Where the file system has locks, the system itself frees that of a dead process. Some shared file systems have none, or
 none that other machines see; there, an owner counts as gone when it has given no sign of life for a while.
@@ -27,28 +27,28 @@ except ImportError:  # Windows
 
 NAME = "lock.json"
 BEAT = 5.0  # seconds between signs of life
-SILENT = 60.0  # without one for so long, an owner whose lock cannot be seen is gone
+SILENT = 60.0  # without one for so long, an owner whose lock cannot be seen counts as gone
 
-_held: dict[str, int] = {}  # by directory: the thread that writes there
+_writing: dict[str, int] = {}  # by directory: the thread that writes there
 
 
 @contextmanager
 def only_writer(folder: Path) -> Iterator[None]:
     """Hold the directory; a thread that does already may ask again."""
     where, thread = os.path.abspath(folder), threading.get_ident()
-    if _held.get(where) == thread:
+    if _writing.get(where) == thread:
         yield
         return
     is_new = not folder.exists()
     descriptor, done = _claimed(folder), threading.Event()
     beats = threading.Thread(target=_beat, args=(folder / NAME, descriptor, done), daemon=True, name="unbounded-lock")
     beats.start()
-    _held[where] = thread
+    _writing[where] = thread
     try:
         tidy(folder)  # mutant: tidy
         yield
     finally:
-        del _held[where]
+        del _writing[where]
         done.set()
         beats.join()
         _release(folder, descriptor)

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from unbounded.chain.progress import DONE, STOPPED, Callback, Outlet, Progress, Size, Teller
+from unbounded.chain.progress import DONE, STOPPED, Callback, Outlet, Progress, Size, Teller, duration
 from unbounded.chain.store import RunError, write_json
 from unbounded.compiled.watch import watch_compilation
 
@@ -23,6 +23,7 @@ LOGGER = logging.getLogger("unbounded")
 LOGGER.addHandler(logging.NullHandler())  # nothing is shown unless somebody asks for it
 
 EVERY = 30.0  # seconds between two lines
+SOON = 5.0  # seconds after which something is said of what comes before and after the rounds
 FILE, _FILE_EVERY = "progress.json", 2.0
 _OFTEN = 0.5  # seconds between two changes of a notebook's output
 _LOOK = 0.25  # seconds between two looks at what is going on
@@ -50,6 +51,30 @@ def told(size: Size, wanted: bool, callback: Callback | None, folder: Path | Non
             outlet.end(now)
 
 
+@contextmanager
+def waited_for(what: str, wanted: bool) -> Iterator[None]:
+    """Say what takes long before the rounds begin, or after them; of what is soon over, nothing is said."""
+    say = _say_in_log if _is_logged() else _say_to_stderr if wanted else None
+    if say is None:
+        yield
+        return
+    over, began = threading.Event(), time.monotonic()
+
+    def watch() -> None:
+        pause = SOON
+        while not over.wait(pause):
+            say(f"{what}, {duration(time.monotonic() - began)} so far")
+            pause = EVERY
+
+    clock = threading.Thread(target=watch, daemon=True, name="unbounded-waiting")
+    clock.start()
+    try:
+        yield
+    finally:
+        over.set()
+        clock.join()
+
+
 def _watch(teller: Teller, outlets: Sequence[Outlet], over: threading.Event) -> None:
     while True:
         now = teller.now()
@@ -60,15 +85,20 @@ def _watch(teller: Teller, outlets: Sequence[Outlet], over: threading.Event) -> 
 
 
 def _outlets(wanted: bool, folder: Path | None) -> list[Outlet]:
-    logged = LOGGER.isEnabledFor(logging.INFO) and _somebody_listens()
-    outlets: list[Outlet] = [Paced(_log, EVERY)] if logged else []
+    logged = _is_logged()
+    outlets: list[Outlet] = [Paced(_say_in_log, EVERY)] if logged else []
     if wanted:
-        shown = _notebook() or _bar() or (None if logged else Paced(_to_stderr, EVERY))  # or lines would be there twice
+        lines = None if logged else Paced(_say_to_stderr, EVERY)  # or they would be there twice
+        shown = _notebook() or _bar() or lines
         outlets += [] if shown is None else [shown]
     return outlets + ([] if folder is None else [Paced(partial(_to_file, path=folder / FILE), _FILE_EVERY)])
 
 
-def _somebody_listens() -> bool:
+def _is_logged() -> bool:
+    return LOGGER.isEnabledFor(logging.INFO) and _has_listeners()
+
+
+def _has_listeners() -> bool:
     logger: logging.Logger | None = LOGGER
     while logger:
         if any(not isinstance(handler, logging.NullHandler) for handler in logger.handlers):
@@ -92,11 +122,11 @@ class Paced:
         self._say(now)
 
 
-def _log(now: Progress) -> None:
+def _say_in_log(now: object) -> None:
     LOGGER.info("%s", now)
 
 
-def _to_stderr(now: Progress) -> None:
+def _say_to_stderr(now: object) -> None:
     with suppress(OSError, ValueError):  # a log that is gone is no reason to stop a fit
         print(f"unbounded: {now}", file=sys.stderr, flush=True)
 

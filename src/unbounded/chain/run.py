@@ -16,8 +16,9 @@ import numpy as np
 from unbounded.arrays import Array
 from unbounded.chain.progress import Report
 from unbounded.chain.store import ChainStore, RunError, warn_of_other_versions
-from unbounded.contracts import Engine, Model, State, StateT, Tell, silent
+from unbounded.contracts import Engine, Model, State, StateT
 from unbounded.disk import put_away
+from unbounded.family import Tell, silent
 from unbounded.round import Clock, rounds
 
 
@@ -69,7 +70,7 @@ class Watch:
 
     report: Report | None = None
     starting: Tell = silent  # so much of the first state is done
-    stopped: threading.Event | None = None  # set by whoever wants the chain to stop; None: by Ctrl-C
+    stopped: threading.Event | None = None  # set by those who want the chain to stop; None: by Ctrl-C
 
 
 NOBODY = Watch()

@@ -32,7 +32,7 @@ import numpy as np
 
 from unbounded.arrays import Array, Arrays, packed_entries, unpacked_entries
 from unbounded.chain.versions import versions
-from unbounded.disk import put_away, room, write_whole
+from unbounded.disk import check_unpacked, parsed, put_away, room, write_whole
 from unbounded.round import PHASES, Clock
 
 GROWS = ("n_draws", "max_draws")  # what may change when a run goes on
@@ -66,7 +66,7 @@ def write_arrays(path: Path, arrays: Arrays) -> str:
 
 
 class _Digested:
-    """A file that can only be written on, and what is written is digested."""
+    """A write-only file that digests whatever passes through it."""
 
     def __init__(self, file: IO[bytes], digest: Any):
         self._file, self._digest = file, digest
@@ -76,7 +76,7 @@ class _Digested:
         return self._file.write(content)
 
     def read(self, size: int = -1) -> bytes:
-        """By this NumPy knows a file."""
+        """Never called; NumPy takes only what has it for a file."""
         raise OSError("it can only be written on")
 
     def flush(self) -> None: ...
@@ -98,7 +98,7 @@ def write_json(path: Path, content: Any) -> None:
 def read_json(path: Path) -> dict[str, Any]:
     """A file that only informs: empty where it is missing or damaged."""
     try:
-        content = json.loads(path.read_text())
+        content = parsed(path.read_bytes())
     except (OSError, ValueError):
         return {}
     return content if isinstance(content, dict) else {}
@@ -111,9 +111,12 @@ def read_arrays(path: Path) -> dict[str, Array]:
             _check_content(path, file)
             file.seek(len(_MAGIC) + 65)
             with np.load(file, allow_pickle=False) as content:
+                check_unpacked(content.zip)
                 return {name.replace("|", "/"): put_away(content[name]) for name in content.files}
     except OSError as error:
         raise RunError(f"could not read {path}: {error.strerror or error}.") from error
+    except ValueError as error:
+        raise RunError(f"{path} is damaged: {error}; restore it from a backup or fit again.") from error
 
 
 def _check_content(path: Path, file: IO[bytes]) -> None:
@@ -151,7 +154,7 @@ class RunStore:
 
     def config(self) -> dict[str, Any]:
         try:
-            config = json.loads((self.path / "run.json").read_text())
+            config = parsed((self.path / "run.json").read_bytes())
         except FileNotFoundError:
             raise RunError(f"{self.path} holds no run (run.json is missing).") from None
         except (OSError, ValueError) as error:
@@ -302,7 +305,7 @@ class ChainStore:
         """The first `count` draws of the trace, or all complete lines."""
         lines = self._lines(count)
         try:
-            draws = [json.loads(line) for line in lines]
+            draws = [parsed(line) for line in lines]
         except ValueError as error:
             raise RunError(f"{self.path / 'trace.jsonl'} is damaged: {error}.") from error
         if not all(isinstance(draw, dict) for draw in draws):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
+from unbounded.disk import parsed
 from unbounded.engines.recovery import EngineError
 
 COMMAND = "command.json"  # in a run directory: what was asked
@@ -39,5 +39,5 @@ def engine_of(words: Sequence[str]) -> str | None:
     if not given and words[:1] == ["resume"]:
         for word in words[1:]:
             with suppress(OSError, ValueError, TypeError, KeyError):
-                given.append(json.loads((Path(word) / COMMAND).read_text())["settings"]["engine"])
+                given.append(parsed((Path(word) / COMMAND).read_bytes())["settings"]["engine"])
     return given[-1] if given else None

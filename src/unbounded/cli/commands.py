@@ -22,18 +22,19 @@ from unbounded import datasets, sources
 from unbounded.chain.several import AUTO, MAX_DRAWS
 from unbounded.chain.store import RunError, RunStore
 from unbounded.cli import COMMAND, runs
-from unbounded.contracts import Command
 from unbounded.engines.recovery import EngineError
+from unbounded.family import Command
+from unbounded.likelihoods import named_columns
 from unbounded.models.families import FAMILIES, MODELS, family_named
 from unbounded.version import __version__
 
 app = typer.Typer(
     help="Exact, parallel MCMC for Bayesian nonparametric models.", no_args_is_help=True, add_completion=False
 )
-console = Console()
+console = Console(markup=False)  # a file name is not markup
 
 
-def _say_version(asked: bool) -> None:
+def _print_version(asked: bool) -> None:
     if asked:
         print(f"unbounded {__version__}")
         raise typer.Exit
@@ -42,7 +43,7 @@ def _say_version(asked: bool) -> None:
 @app.callback()
 def main(
     version: Annotated[
-        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version and stop.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and stop.")
     ] = False,
 ) -> None:
     pass
@@ -54,6 +55,10 @@ _DATA = (
 )
 _LIKELIHOODS = "; ".join(
     f"of {family.atoms} {', '.join(member.name for member in family.choices.likelihoods)}" for family in FAMILIES
+)
+
+_MIXED = (
+    "Of a table with columns of several kinds, as 'gaussian: height, weight; categorical: colour'; others are left out."
 )
 
 
@@ -96,7 +101,7 @@ def fit(
     model: Annotated[str, typer.Argument(help=f"One of {', '.join(MODELS)}.")],
     data: Annotated[str, typer.Argument(help=_DATA)],
     out: Annotated[Path, typer.Option(help="Run directory, made anew.")],
-    likelihood: Annotated[str | None, typer.Option(help=f"By name; {_LIKELIHOODS}.")] = None,
+    likelihood: Annotated[str | None, typer.Option(help=f"By name; {_LIKELIHOODS}. {_MIXED}")] = None,
     shards: Annotated[int, typer.Option(help="P, the number of shards.")] = 8,
     sweeps: Annotated[int, typer.Option(help="L, sweeps per round.")] = 1,
     warmup: int = 250,
@@ -187,7 +192,7 @@ def resume(
 
 def _run(run: Path, command: Command, quiet: bool) -> None:
     estimator = runs.perform(run, command, quiet)
-    print((run / "summary.txt").read_text(), end="")
+    print((run / "summary.txt").read_text(encoding="utf-8"), end="")
     if estimator.interrupted_:
         console.print(f"Interrupted; this is what there is so far. Go on with: unbounded resume {run}")
         raise typer.Exit(130)
@@ -201,7 +206,7 @@ def summary(run: Annotated[Path, typer.Argument(help="A run directory.")]) -> No
     path = run / "summary.txt"
     if not path.exists():
         raise RunError(f"{run} has no finished draws yet; resume it first.")
-    print(path.read_text(), end="")
+    print(path.read_text(encoding="utf-8"), end="")
 
 
 @app.command()
@@ -256,7 +261,8 @@ def predict(
         raise RunError(f"{run} is not finished; resume it first.")
     settings = {**command.settings, "engine": "threads", "n_workers": None}  # all draws are made
     estimator, _ = runs.fitted(run, replace(command, settings=settings), quiet=True)
-    table = family_named(command.model).table(estimator, datasets.load(data))
+    rows = datasets.load(data, named_columns(command.settings.get("likelihood")))
+    table = family_named(command.model).table(estimator, rows)
     table.to_csv(out)
     console.print(f"{len(table)} {table.index.name}s written to {out}")
 

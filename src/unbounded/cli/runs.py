@@ -10,14 +10,16 @@ from typing import Any
 
 from unbounded.chain.convergence import ConvergenceWarning
 from unbounded.chain.lock import only_writer
+from unbounded.chain.outlets import waited_for
 from unbounded.chain.run import Chain
 from unbounded.chain.several import MAX_DRAWS, complete
 from unbounded.chain.store import RunError, RunStore
 from unbounded.cli import COMMAND
-from unbounded.contracts import Command, Training
-from unbounded.disk import write_whole
+from unbounded.disk import parsed, write_whole
 from unbounded.estimator import ChainEstimator
+from unbounded.family import Command, Training
 from unbounded.models.families import FAMILIES, MODELS, family_named
+from unbounded.report.words import plain
 
 SETTINGS = {name: option for family in FAMILIES for name, option in family.settings.items()}
 OWN = {name: option for family in FAMILIES for name, option in family.options.items()}
@@ -50,7 +52,7 @@ def _fields(estimator: Any) -> Mapping[str, Any]:
 
 def read(run: Path) -> Command:
     try:
-        said = json.loads((run / COMMAND).read_text())
+        said = parsed((run / COMMAND).read_bytes())
     except FileNotFoundError:
         raise RunError(f"{run} is not a run directory of `unbounded fit`.") from None
     except ValueError as error:
@@ -83,7 +85,8 @@ def fitted(run: Path, command: Command, quiet: bool) -> tuple[ChainEstimator, Tr
     """The estimator, fitted or resumed, and what it was fitted to."""
     family = family_named(command.model)
     estimator = family.estimators[command.model](**command.settings, checkpoint=run, progress=not quiet)
-    training = family.training(command)
+    with waited_for(f"reading {plain(command.data)}", not quiet):
+        training = family.training(command)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the summary says it
         return estimator.fit(training.rows, *training.arguments, holdout=training.holdout), training
@@ -109,7 +112,8 @@ def _perform(run: Path, command: Command, quiet: bool) -> ChainEstimator:
     except (ValueError, TypeError):
         _put_back(path, before)
         raise
-    _write_results(run, estimator, training, command)
+    with waited_for(f"writing to {plain(run)}", not quiet):
+        _write_results(run, estimator, training, command)
     return estimator
 
 
@@ -128,6 +132,6 @@ def _write_results(run: Path, estimator: ChainEstimator, training: Training, com
 
     scalars = estimator.posterior_.drop_vars("assignments", errors="ignore")
     scalars.to_dataframe().to_csv(run / "draws.csv")
-    (run / "summary.txt").write_text(text(estimator))
+    (run / "summary.txt").write_text(text(estimator), encoding="utf-8")
     plots.traces(scalars).savefig(run / "traces.png", dpi=120)
     family_named(command.model).write(run, estimator, training, command)

@@ -51,8 +51,11 @@ class Cache:
 
     @cached_property
     def _folder(self) -> Path | None:
-        """Where Numba would put it; where neither the package nor the home can be written, a folder of the user's."""
+        """One folder for all copies of the package in the cache that the user named; else where Numba would put it;
+        where neither the package nor the home can be written, a folder of the user's."""
         try:
+            if numba.config.CACHE_DIR:
+                return _shared_folder(Path(numba.config.CACHE_DIR))
             return Path(CompileResultCacheImpl(self._function).locator.get_cache_path())
         except (RuntimeError, OSError):  # OSError: NUMBA_CACHE_DIR names a folder that cannot be made
             return _temporary_folder()
@@ -112,6 +115,15 @@ class Cache:
         for path in folder.glob(f"{self._stem}-*"):
             if path.stat().st_mtime < time.time() - _KEEP_DAYS * 86400:
                 path.unlink(missing_ok=True)
+
+
+@cache
+def _shared_folder(chosen: Path) -> Path:
+    """Names of files say what they contain, so it does not matter which copy of the package has put them there."""
+    folder = chosen / "unbounded"
+    folder.mkdir(parents=True, exist_ok=True)
+    tempfile.TemporaryFile(dir=folder).close()  # or an OSError: it cannot be written
+    return folder
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Products and inverses of matrices: calls of BLAS and LAPACK, and nothing else.
+"""Products and inverses of matrices: calls of BLAS and LAPACK, and what makes their arguments of one type.
 
 Numba's np.dot and np.linalg.inv make the same calls, but each comes with a dozen functions of checks and copies that
 take a second to compile.
@@ -10,6 +10,7 @@ from typing import Any
 
 from llvmlite import ir
 from numba.core import cgutils, types
+from numba.core.imputils import impl_ret_borrowed
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 from numba.np.linalg import (
@@ -82,3 +83,13 @@ def invert(typing: Any, matrix: Any, scratch: Any) -> Any:
         return context.get_dummy_value()
 
     return types.none(matrix, scratch), write
+
+
+@intrinsic
+def read_only(typing: Any, array: Any) -> Any:
+    """The same array, not to be written to: so that it may stand for one that never could be."""
+
+    def give(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return impl_ret_borrowed(context, builder, signature.return_type, values[0])
+
+    return array.copy(readonly=True)(array), give

@@ -1,4 +1,4 @@
-"""Who waits may know whether it is for the compiler."""
+"""Tells those who wait that they wait for the compiler."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Compiling = Callable[[bool, int], None]  # (whether something is being compiled,
 
 class _Listener(event.Listener):
     """Compilations nest (a kernel and what it calls) and run in several threads: "busy" lasts from the first to the
-    last of them, and every function that is done is told."""
+    last of them, and every finished function is reported."""
 
     def __init__(self, tell: Compiling) -> None:
         self._tell, self._depth, self._done, self._lock = tell, 0, 0, Lock()

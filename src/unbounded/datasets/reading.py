@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ NAMES = (*_OURS, *_OF_SCIKIT_LEARN)
 _H5AD = ".h5ad"
 
 
-def load(what: Any) -> Any:
+def load(what: Any, columns: Sequence[str] | None = None) -> Any:
     """Rows that every estimator takes, from a path, a name or an object.
 
     - a path: `.csv`, `.parquet`, `.feather` and `.arrow` become data frames, a `.npz` of scipy.sparse CSR. Of an
@@ -29,15 +29,36 @@ def load(what: Any) -> Any:
     - a name: one of `NAMES`, small sets that come with this library or with scikit-learn.
     - an object: a bunch of scikit-learn, an AnnData, a table of Arrow or any other data frame; arrays stay as they are.
 
+    columns: of a table, these alone, by their names; they may hold words, for `Categorical`.
+
     Examples
     --------
     >>> from unbounded import datasets
     >>> datasets.load("iris").shape
     (150, 4)
+    >>> datasets.load("penguins", ["bill_depth_mm", "body_mass_g"]).shape
+    (344, 2)
     >>> datasets.load(datasets.load_penguins()).columns[:2].tolist()
     ['bill_length_mm', 'bill_depth_mm']
     """
-    return _from_text(str(what)) if isinstance(what, str | Path) else _from_object(what)
+    if not isinstance(what, str | Path):
+        found = _from_object(what)
+    else:
+        found = _from_text(str(what))
+        if columns is None and hasattr(found, "iloc"):
+            check_numeric(found, what, ", or say which columns are of which kind (docs/start/data-in.md)")
+    return found if columns is None else _chosen(found, columns, what)
+
+
+def _chosen(found: Any, columns: Sequence[str], what: Any) -> Any:
+    called = what if isinstance(what, str | Path) else "the data"
+    if not hasattr(found, "iloc"):
+        raise ValueError(f"{called} has no names of columns; give the columns of a table, such as a .csv file.")
+    names = [str(name) for name in found.columns]
+    unknown = [name for name in columns if name not in names]
+    if unknown:
+        raise ValueError(f"{called} has no column {unknown[0]!r}; it has {', '.join(map(repr, names))}.")
+    return found.iloc[:, [names.index(name) for name in columns]]
 
 
 def located(what: str) -> str:
@@ -108,7 +129,6 @@ def _load_frame(path: Path) -> Any:
         raise ValueError(f'reading {path.suffix} needs pyarrow: pip install "unbounded[parquet]".') from None
     except Exception as error:
         raise ValueError(f"{path} cannot be read as a table: {error}.") from error
-    check_numeric(frame, path)
     return frame
 
 

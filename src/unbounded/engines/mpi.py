@@ -4,8 +4,8 @@
     mpiexec -n 4 python -m unbounded.engines.mpi script.py arguments
 
 An order travels once, by broadcast; own parts and answers go to and from rank 0, nodes of the tree from rank to rank.
-Whoever waits sleeps, so that ranks may
-be more than cores. When a rank dies, MPI ends the job: there is nothing to recover here, the run directory is enough.
+Ranks that wait sleep, so that there may be more of them than cores. When a rank dies, MPI ends the job: there is
+nothing to recover here, the run directory is enough.
 """
 
 from __future__ import annotations
@@ -25,11 +25,10 @@ from types import ModuleType
 from typing import Any, ClassVar
 
 from unbounded.arrays import Arrays
-from unbounded.contracts import Gathered, Message, Recipe, Step, restore, state_of
+from unbounded.contracts import BatchStep, Gathered, Message, Recipe, Step
 from unbounded.engines import post
-from unbounded.engines.local import Helpers, one_blas_thread
+from unbounded.engines.local import Helpers, Node, one_blas_thread, restore, state_of
 from unbounded.engines.recovery import EngineError
-from unbounded.engines.tree import Node
 from unbounded.engines.worker import (
     Add,
     Answer,
@@ -40,17 +39,15 @@ from unbounded.engines.worker import (
     Reduced,
     Run,
     Worker,
-    assign,
+    assign_blocks,
+    checked,
     failure,
     name_of,
     parts_of,
-    settled,
 )
 
-SHARED, LEFTOVERS = (
-    Path("/dev/shm"),
-    "mpich_sh*",
-)  # MPICH's memory that ranks of one machine share; a killed job's stays
+# Memory that ranks of one machine share under MPICH: that of a killed job stays.
+SHARED, LEFTOVERS = Path("/dev/shm"), "mpich_sh*"
 FRESH = 60.0  # seconds in which a job may not have mapped yet what it has made
 
 _SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")  # what launchers say
@@ -66,7 +63,7 @@ class _World:
             raise EngineError(
                 f"engine='mpi' needs mpi4py and an MPI library: pip install 'unbounded[mpi]' ({error})."
             ) from None
-        self.comm = MPI.COMM_WORLD.Dup()  # nobody else's messages
+        self.comm = MPI.COMM_WORLD.Dup()  # apart from messages of the user's script
         self.tree = self.comm.Dup()  # its messages are for those who add up
         self.rank, self.size = self.comm.rank, self.comm.size
         self.served = self.size == 1
@@ -114,7 +111,7 @@ class _World:
         self.tell(None)
 
     def serve(self) -> None:
-        """The life of a rank that is not the first. Ctrl-C is for rank 0 to hear, which decides what to do."""
+        """What every rank but the first does until the end. Ctrl-C is left to rank 0, which decides what to do."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         workers: defaultdict[int, Worker] = defaultdict(Worker)
         while True:
@@ -137,7 +134,7 @@ class _World:
     def add_up(self, worker: Worker, answer: Answer | Failure) -> Answer | Failure:
         """What a rank says of a step after it has received and sent its nodes of the tree.
 
-        Where a step has failed, empty nodes go their way, so that nobody waits for ever.
+        Where a step has failed, empty nodes are passed on, so that no rank waits for ever.
         """
         left, sending = dict(worker.route.leaving), list[Any]()
         told: Answer | Failure | None = answer
@@ -223,8 +220,8 @@ class Mpi:
     def __init__(self, recipe: Recipe, n_workers: int | None = None):
         self._limits = one_blas_thread()
         self._world, self._worker = world(), Worker()
-        self._routes = assign(recipe.n_shards, self._world.size)
-        self.spread = Helpers(self._world.size)
+        self._routes = assign_blocks(recipe.n_shards, self._world.size)
+        self.parallel = Helpers(self._world.size)
         self._number = next(self._world.engines)
         try:
             self._answers(Build(recipe), self._routes)
@@ -243,7 +240,7 @@ class Mpi:
         if n_workers not in (None, size):
             raise ValueError(f"n_workers is {n_workers}, but the number of MPI ranks is {size}.")
 
-    def run(self, step: Step, message: Message) -> Gathered:
+    def run(self, step: Step | BatchStep, message: Message) -> Gathered:
         answers = self._ask(Run(step, message.shared), message.own)
         return Gathered(answers[0].value.total, [part for answer in answers for part in answer.value.private])
 
@@ -259,7 +256,7 @@ class Mpi:
     def close(self) -> None:
         if not self._world.torn:
             self._world.tell((self._number, None))
-        self.spread.close()
+        self.parallel.close()
         self._limits.restore_original_limits()
 
     def _ask(self, order: Order, own: Sequence[Any] | None) -> list[Answer]:
@@ -267,7 +264,7 @@ class Mpi:
 
     def _answers(self, order: Order, own: Sequence[Any]) -> list[Answer]:
         answers = self._world.ask(self._number, order, own, lambda: self._here(order, own[0]))
-        return settled(name_of(order), answers, self._routes)
+        return checked(name_of(order), answers, self._routes)
 
     def _here(self, order: Order, own: Any) -> Answer | Failure:
         try:

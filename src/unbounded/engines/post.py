@@ -46,14 +46,14 @@ def attend(comm: Any) -> tuple[Any, Callable[[], tuple[Any, Any]]]:
 
 
 def send(comm: Any, thing: Any, rank: int) -> list[Any]:
-    """What is to be finished: nobody waits yet for the other rank."""
+    """Messages on their way, for `finish`: nobody waits for the other rank yet."""
     parts = _dump(thing)
     head = pickle.dumps(_sizes(parts))
     return [comm.Isend(head, rank), *(comm.Isend(chunk, rank) for chunk in _chunks(parts))]
 
 
 def receive(comm: Any) -> tuple[int, Any]:
-    """Whoever has sent us something, and what."""
+    """(a rank that has sent us something, what it sent)."""
     rank, sizes = _head(comm)
     parts = _room(sizes)
     finish([comm.Irecv(chunk, rank) for chunk in _chunks(parts)])

@@ -2,8 +2,8 @@
 
 Every message is a parcel (parcels.py) whose descriptor travels through a socket: the data once, the finite part of a
 round once for all workers. Nodes of the tree lie in the parcel of an answer; the driver passes its descriptor on, and
-the next worker opens it. Nothing has a name and nobody waits for a dead one: a worker that loses its driver ends, and
-the driver hears at once of a worker that ends, and of one that hangs when its heart has not beaten for a while.
+the next worker opens it. Nothing has a name, and no process waits for a dead one: a worker that loses its driver ends,
+and the driver learns at once of a worker that ends, and soon of one that gives no sign of life.
 
 Workers are forks of a server, a process that has imported what all of them need (server.py), and has done nothing else:
 a worker starts in the time of a fork, in the place of a dead one, too.
@@ -30,10 +30,10 @@ from unbounded.contracts import Recipe
 from unbounded.engines import parcels
 from unbounded.engines.local import available_cores
 from unbounded.engines.recovery import EngineError, Lost, Remote
-from unbounded.engines.worker import Add, Answer, Failure, Order, Worker, failure, settle
+from unbounded.engines.worker import Add, Answer, Failure, Order, Worker, adopt, failure
 
-BEAT = 1.0  # seconds between two beats
-STARTING = 60.0  # more seconds until the first beat: a new process imports the package, and the script
+BEAT = 1.0  # seconds between signs of life
+STARTING = 60.0  # more seconds until the first one: a new process imports the package, and the script
 CLOSING = 2.0
 DYING = (0.01, 0.1, 0.5, 2.0)  # seconds to wait for the end of a server that takes no orders
 _HEAD = struct.Struct("<I")  # of what the driver sends: which thing of the parcel is meant, if it is one
@@ -52,7 +52,7 @@ class Processes(Remote):
                 "put what it does under `if __name__ == '__main__':`."
             )
         if not hasattr(socket, "send_fds"):
-            raise EngineError("engine='processes' passes open files between processes, which this system has not.")
+            raise EngineError("engine='processes' passes open files between processes, which this system cannot do.")
         if not timeout > BEAT:
             raise ValueError(f"timeout must be more than {BEAT:g} seconds, got {timeout}.")
         n_workers = min(recipe.n_shards, n_workers or available_cores())
@@ -108,7 +108,7 @@ class _Crew:
         self._post(w, *node)
 
     def _post(self, w: int, parcel: parcels.Parcel, thing: int) -> None:
-        with suppress(OSError):  # its end is news of its own
+        with suppress(OSError):  # its end is reported by itself
             socket.send_fds(self._members[w].socket, [_HEAD.pack(thing)], [parcel.fd])
 
     def receive(self) -> tuple[int, Any]:
@@ -166,10 +166,10 @@ def _no_interrupts() -> Iterator[None]:
 
 
 def _serve(w: int, driver: socket.socket, environment: dict[str, str]) -> None:
-    """The life of a worker."""
+    """What a worker does until its driver closes the socket."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # the server may be one that others have started
     threading.Thread(target=_beat, args=(driver,), daemon=True).start()
-    settle(environment)
+    adopt(environment)
     worker = Worker()
     with suppress(ConnectionError):  # the driver has closed its end, for whatever reason
         while True:
@@ -200,7 +200,7 @@ def _opened(parcel: parcels.Parcel) -> Answer | Failure:
 
 
 def _beat(driver: socket.socket) -> None:
-    """A sign of life now and then; without a driver there is nothing to live for."""
+    """A sign of life now and then, as long as the driver is there."""
     parent = multiprocessing.parent_process()
     with suppress(OSError):
         while parent is None or parent.is_alive():

@@ -7,7 +7,7 @@ it and keeps what a new actor would have to repeat, so that no node but the driv
 and nodes, but not of an actor that hangs: while we wait, actors are asked for a sign of life, and one that gives none
 for a while counts as dead.
 
-A Ray that is started here is nobody else's business: its servers listen to this machine alone, and ask for its token
+A Ray that is started here is private: its servers listen to this machine alone, and ask for its token
 where this version of Ray has one.
 """
 
@@ -27,7 +27,7 @@ from typing import Any, ClassVar, NamedTuple
 from unbounded.contracts import Recipe
 from unbounded.engines.local import available_cores
 from unbounded.engines.recovery import EngineError, Lost, Remote
-from unbounded.engines.worker import Add, Answer, Failure, Order, Worker, failure, settle
+from unbounded.engines.worker import Add, Answer, Failure, Order, Worker, adopt, failure
 
 try:
     import ray
@@ -97,7 +97,7 @@ class _Member:
         self.answer, *self.leaving = told if leaving else [told]
 
     def silent(self) -> float:
-        """Seconds for which a sign of life has not come."""
+        """Seconds since a sign of life was asked for in vain."""
         if self.beat is None or ray.wait([self.beat], timeout=0)[0]:
             self.beat, self.asked = self.actor.beat.remote(), time.monotonic()
         return time.monotonic() - self.asked
@@ -137,13 +137,13 @@ class _Crew:
             for w in asked.values():
                 member = self._members[w]
                 if not ray.wait([member.ready], timeout=0)[0]:
-                    self._look_after(w)
+                    self._check_start(w)
                 elif (silent := member.silent()) > self._silence:
                     member.answer = None
                     return w, Lost(f"no sign of life for {silent:.0f} seconds")
 
-    def _look_after(self, w: int) -> None:
-        """Ray waits for a free CPU in silence, and for ever: a dead node may come back, but somebody should know."""
+    def _check_start(self, w: int) -> None:
+        """Ray waits for a free CPU in silence, and for ever: a dead node may come back, but users should know."""
         member, waited = self._members[w], time.monotonic() - self._members[w].began
         limit = self._timeout if member.warned else min(PATIENCE, self._timeout)
         if waited < limit:
@@ -160,7 +160,7 @@ class _Actor:
     """A worker that Ray can reach."""
 
     def __init__(self, environment: dict[str, str]) -> None:
-        settle(environment)
+        adopt(environment)
         self._worker = Worker()
 
     def handle(self, leaving: int, order: list[Any], own: list[Any]) -> Any:
@@ -213,7 +213,7 @@ def _connect(address: str, n_workers: int | None) -> bool:
         return False
     local = {"num_cpus": max(available_cores(), n_workers or 1), "include_dashboard": False}
     own = {"RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    with _at_home() if address == "local" else nullcontext(), _environment(**own):
+    with _on_loopback() if address == "local" else nullcontext(), _environment(**own):
         try:
             ray.init(address, log_to_driver=False, logging_level="error", **local if address == "local" else {})
         except ConnectionError as error:
@@ -230,8 +230,8 @@ def _end_all(members: dict[int, _Member], ours: bool) -> None:
 
 
 @contextmanager
-def _at_home() -> Iterator[None]:
-    """A Ray that starts now has the loopback address, to which its servers listen then, and to no other."""
+def _on_loopback() -> Iterator[None]:
+    """A Ray that starts now takes the loopback address, and its servers listen to no other."""
     before = ray_constants.ENABLE_RAY_CLUSTER  # what the variable said when Ray was imported
     ray_constants.ENABLE_RAY_CLUSTER = False
     try:

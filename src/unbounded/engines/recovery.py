@@ -2,8 +2,8 @@
 last recovery point says of them, does again what was asked since, and goes on. Since a step is a function of its shard
 and its message, the chain stays the same to the bit.
 
-What a step came to is added up by the workers (tree.py). The driver tells whom a node is for, and never opens it.
-Workers keep what they began with: where one is lost on the way, all begin anew.
+Workers add up the results of a step (routes.py). The driver says which worker a node is for, and never opens it.
+Workers keep what they began to add: where one of them is lost meanwhile, all begin again.
 
 How workers are started and reached is the crew's affair: each engine has its own.
 """
@@ -17,10 +17,10 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
 from unbounded.arrays import Arrays
-from unbounded.contracts import Gathered, Message, Recipe, Step, restore, state_of
+from unbounded.contracts import BatchStep, Gathered, Message, Recipe, Step
 from unbounded.disk import put_away
-from unbounded.engines.local import Helpers, one_blas_thread
-from unbounded.engines.tree import Route
+from unbounded.engines.local import Helpers, one_blas_thread, restore, state_of
+from unbounded.engines.routes import Route
 from unbounded.engines.worker import (
     Again,
     Answer,
@@ -29,10 +29,10 @@ from unbounded.engines.worker import (
     Map,
     Order,
     Run,
-    assign,
+    assign_blocks,
+    checked,
     name_of,
     parts_of,
-    settled,
     shards_of,
 )
 
@@ -97,22 +97,22 @@ class _Sums:
         self._total: Arrays | None = None
 
     def add_up(self, answers: Sequence[Answer]) -> Arrays | None:
-        """The total, from all workers' answers to a step; None where somebody was lost. Then nothing is under way."""
+        """The total, from all workers' answers to a step; None where a worker was lost. Then nothing is under way."""
         for w, answer in enumerate(answers):
-            self._hear(w, answer)
+            self._forward(w, answer)
         lost = False
         while self._busy:
             w, answer = self._crew.receive()
             self._busy.discard(w)
             if isinstance(answer, Answer) and not lost:
-                self._hear(w, answer)
+                self._forward(w, answer)
             elif isinstance(answer, Failure):
                 raise answer.error
             else:
                 lost = lost or isinstance(answer, Lost)
         return None if lost else self._total
 
-    def _hear(self, w: int, answer: Answer) -> None:
+    def _forward(self, w: int, answer: Answer) -> None:
         if answer.value.total is not None:
             self._total = answer.value.total
         for node, ticket in answer.nodes.items():
@@ -130,9 +130,9 @@ class Remote:
 
     def __init__(self, crew: Crew, recipe: Recipe, n_workers: int):
         self._limits = one_blas_thread()  # in the driver, too: the global step must not depend on the engine
-        self.spread = Helpers(n_workers)
+        self.parallel = Helpers(n_workers)
         self._crew = crew
-        self._routes = assign(recipe.n_shards, n_workers)
+        self._routes = assign_blocks(recipe.n_shards, n_workers)
         self._deaths = [0] * n_workers
         self._build = self._packed(Build(recipe), self._routes)
         self._again = self._entry(Again(), None)
@@ -147,7 +147,7 @@ class Remote:
             self.close()
             raise
 
-    def run(self, step: Step, message: Message) -> Gathered:
+    def run(self, step: Step | BatchStep, message: Message) -> Gathered:
         with self._remembered(Run(step, message.shared), message.own) as answers:
             private = [part for answer in answers for part in answer.value.private]
             return Gathered(self._total(answers), private)
@@ -168,7 +168,7 @@ class Remote:
 
     def close(self) -> None:
         self._crew.close()
-        self.spread.close()
+        self.parallel.close()
         self._limits.restore_original_limits()
 
     @contextmanager
@@ -190,7 +190,7 @@ class Remote:
             if total is not None:
                 return total
             answers = self._ask(self._again)
-        raise EngineError(f"workers were lost {DEATHS} times in a row while they added up what a step came to.")
+        raise EngineError(f"workers were lost {DEATHS} times in a row while they added up the results of a step.")
 
     def _entry(self, order: Order, own: Sequence[Any] | None) -> _Entry:
         return self._packed(order, parts_of(own, self._routes))
@@ -208,7 +208,7 @@ class Remote:
         return point
 
     def _past(self) -> list[_Entry]:
-        """What makes a new worker what the lost one was."""
+        """What brings a new worker to where the lost one was."""
         point = [] if self._point is None else [self._entry(Map(restore), self._point)]
         return [self._build, *point, *self._log]  # mutant: past
 
@@ -232,7 +232,7 @@ class Remote:
                 todo[w].popleft()
             if w in todo:
                 self._crew.send(w, todo[w][0].packet)
-        return settled(entry.name, [answers[w] for w in range(len(self._routes))], self._routes)
+        return checked(entry.name, [answers[w] for w in range(len(self._routes))], self._routes)
 
     def _count_death(self, w: int, name: str, reason: str) -> None:
         self._deaths[w] += 1

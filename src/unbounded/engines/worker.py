@@ -15,9 +15,9 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from unbounded.arrays import Arrays
-from unbounded.contracts import Recipe, Step
-from unbounded.engines.local import one_blas_thread
-from unbounded.engines.tree import Node, Route, Sum, routes
+from unbounded.contracts import BatchStep, Recipe, Step
+from unbounded.engines.local import Node, Sum, one_blas_thread, summaries
+from unbounded.engines.routes import Route, routes
 
 
 class Build(NamedTuple):
@@ -29,12 +29,12 @@ class Build(NamedTuple):
 class Run(NamedTuple):
     """A step; own parts by shard. The answer is Reduced, with nodes of the tree that leave at once."""
 
-    step: Step
+    step: Step | BatchStep
     shared: Any
 
 
 class Again(NamedTuple):
-    """What the last step came to, once more: somebody was lost while it was added up."""
+    """The result of the last step, once more: a worker was lost while results were added up."""
 
 
 class Add(NamedTuple):
@@ -60,14 +60,14 @@ class Reduced(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What is said to the driver, and nodes of the tree for other workers, or what stands for them on the way."""
+    """What the driver is told, and nodes of the tree for other workers (or handles of nodes that travel)."""
 
     value: Any
     nodes: Mapping[Node, Any]
 
 
 class Failure(NamedTuple):
-    """What an order came to that raised an exception."""
+    """The answer to an order that raised an exception."""
 
     error: Exception
 
@@ -80,7 +80,7 @@ class Worker:
         self.route = Route(range(0), {}, 0)
         self._shards: list[Any] = []
         self._sum = Sum(0)
-        self._held: dict[Node, Arrays] = {}  # of the last step, before anything of others was added
+        self._nodes: dict[Node, Arrays] = {}  # of the last step, before any nodes of other workers were added
         self._private: list[Arrays] = []
 
     def handle(self, order: Order, own: Any) -> Answer:
@@ -97,7 +97,7 @@ class Worker:
                 self._step(order, own)
                 return self._told(self._private)
             case Again():
-                self._sum.nodes = dict(self._held)
+                self._sum.nodes = dict(self._nodes)
                 return self._told(self._private)
             case Add():
                 self._sum.add(order.node, own)
@@ -107,12 +107,11 @@ class Worker:
         return enumerate(zip(self.route.block, self._shards, strict=True))
 
     def _step(self, order: Run, own: Sequence[Any]) -> None:
-        self._sum, self._held, self._private = Sum(self._sum.n_shards), {}, []
-        for i, (p, shard) in self._numbered():
-            summary = _named(p, order.step, shard, order.shared, own[i])
-            self._sum.add((p, p + 1), summary.shared)
-            self._private.append(summary.private)
-        self._held = dict(self._sum.nodes)
+        self._sum, self._nodes, self._private = Sum(self._sum.n_shards), {}, []
+        shards = zip(self.route.block, self._shards, own, strict=True)
+        for p, summary in summaries(order.step, order.shared, shards):
+            self._private.extend(self._sum.add_report(p, summary))
+        self._nodes = dict(self._sum.nodes)
 
     def _told(self, private: list[Arrays]) -> Answer:
         nodes = self._sum.nodes
@@ -120,14 +119,14 @@ class Worker:
         return Answer(Reduced(private, nodes.get((0, self._sum.n_shards))), leaving)
 
 
-def settle(environment: Mapping[str, str]) -> None:
+def adopt(environment: Mapping[str, str]) -> None:
     """Take over the driver's environment, in a process that may have been started in another one."""
     os.environ.update(environment)
     if "numba" in sys.modules:
         sys.modules["numba"].config.reload_config()
 
 
-def assign(n_shards: int, n_workers: int) -> list[Route]:
+def assign_blocks(n_shards: int, n_workers: int) -> list[Route]:
     """Contiguous shards for each worker, as equal in number as can be, and where their sums go."""
     edges = [w * n_shards // n_workers for w in range(n_workers + 1)]
     return routes(n_shards, [range(*edge) for edge in pairwise(edges)])
@@ -138,7 +137,7 @@ def parts_of(own: Sequence[Any] | None, ways: Sequence[Route]) -> list[Any]:
     return [None if own is None else list(own[way.block.start : way.block.stop]) for way in ways]
 
 
-def settled(name: str, answers: Sequence[Any], ways: Sequence[Route]) -> list[Answer]:
+def checked(name: str, answers: Sequence[Any], ways: Sequence[Route]) -> list[Answer]:
     """All workers' answers, in their order; where one has failed, its exception is raised."""
     for w, (answer, route) in enumerate(zip(answers, ways, strict=True)):
         if isinstance(answer, Failure):
@@ -151,7 +150,7 @@ def name_of(order: Order) -> str:
     """What an order is called in messages."""
     if not isinstance(order, Run | Map):
         return "the recipe" if isinstance(order, Build) else "the sum over workers"
-    function: Any = order[0]
+    function: Any = order[0].steps if isinstance(order[0], BatchStep) else order[0]
     while isinstance(function, partial):
         function = function.func
     return str(getattr(function, "__qualname__", type(function).__name__))

@@ -38,7 +38,7 @@ class Scored(NamedTuple):
     usable: int
 
 
-class Atoms(NamedTuple):
+class AtomForms(NamedTuple):
     """The same as it travels: matrix [K, F] or [K, D, D], offset [K, D] or none, bias [K]."""
 
     matrix: Array
@@ -46,7 +46,7 @@ class Atoms(NamedTuple):
     bias: Array
 
 
-def shape_of(atoms: Atoms, usable: int) -> Shape:
+def shape_of(atoms: AtomForms, usable: int) -> Shape:
     """Tiles for so many atoms."""
     double = atoms.matrix.dtype == "float64"
     columns = max(LEAST, triton.next_power_of_2(atoms.matrix.shape[1]))
@@ -56,7 +56,7 @@ def shape_of(atoms: Atoms, usable: int) -> Shape:
     return Shape(columns, max(1, 64 // columns), tile, double)
 
 
-def scored(atoms: Atoms, usable: int, shape: Shape, device: Any) -> Scored:
+def scored(atoms: AtomForms, usable: int, shape: Shape, device: Any) -> Scored:
     """Atoms on the device, padded to whole tiles; those that are not usable have no weight."""
     n_atoms = max(1, -(-usable // shape.tile)) * shape.tile
     matrix, bias = torch.from_numpy(atoms.matrix[:usable]).to(device), torch.from_numpy(atoms.bias[:usable]).to(device)
@@ -112,9 +112,7 @@ def load_rows(cells, rows, ok, first, width, COLUMNS: tl.constexpr, DOUBLE: tl.c
     js = first + tl.arange(0, COLUMNS)
     at = cells + rows[:, None].to(tl.int64) * width + js[None, :]
     x = tl.load(at, mask=ok[:, None] & (js < width)[None, :], other=0.0)
-    if DOUBLE:
-        x = x.to(tl.float64)
-    return x
+    return x.to(tl.float64 if DOUBLE else tl.float32)
 
 
 @triton.jit

@@ -105,19 +105,24 @@ def _add_products(rows, sets, share, out, SETS: tl.constexpr, COLUMNS: tl.conste
 
 @triton.jit
 def _gather(parts, sets, out, width, WIDTH: tl.constexpr):
-    """The chunks of a set, one after another."""
+    """The chunks of a set, some at a time."""
+    SOME: tl.constexpr = 16
     m = tl.program_id(0)
     js = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
     total = tl.zeros((WIDTH,), tl.float64)
-    for c in range(tl.load(sets.chunks + m), tl.load(sets.chunks + m + 1)):
-        total += tl.load(parts + c * width + js, mask=js < width, other=0.0)
+    end = tl.load(sets.chunks + m + 1)
+    for first in range(tl.load(sets.chunks + m), end, SOME):
+        cs = first + tl.arange(0, SOME)
+        there = (cs < end)[:, None] & (js < width)[None, :]
+        total += tl.sum(tl.load(parts + cs[:, None] * width + js[None, :], mask=there, other=0.0), 0)
     tl.store(out + m.to(tl.int64) * width + js, total, mask=js < width)
 
 
-def _gathered(parts: Any, sets: Sets) -> Any:
+def gathered(parts: Any, sets: Any) -> Any:
+    """[M, F]: sums over the chunks of every set."""
     out = torch.empty((sets.n_sets, parts.shape[1]), dtype=torch.float64, device=parts.device)
     if sets.n_sets:
-        wide = min(256, triton.next_power_of_2(parts.shape[1]))
+        wide = min(64, triton.next_power_of_2(parts.shape[1]))
         _gather[(sets.n_sets, triton.cdiv(parts.shape[1], wide))](parts, sets, out, parts.shape[1], wide)
     return out
 
@@ -133,13 +138,13 @@ def sums(rows: SetRows, sets: Sets, share: Any, quadratic: bool) -> Any:
         warps = 4 if columns <= 32 else 8
         if most:
             _add_products[(most,)](rows, sets, share, parts, padded, columns, BLOCK, num_warps=warps)
-        return _upper(_gathered(parts, sets), columns, rows.width)
+        return _upper(gathered(parts, sets), columns, rows.width)
     parts = torch.empty((most, rows.width), dtype=torch.float64, device=rows.cells.device)
     columns = min(columns, 128)
     if most:
         grid = (most, triton.cdiv(rows.width, columns))
         _add_linear[grid](rows, sets, share, parts, padded, columns, BLOCK)
-    return _gathered(parts, sets)
+    return gathered(parts, sets)
 
 
 def _upper(padded: Any, columns: int, width: int) -> Any:
@@ -249,5 +254,5 @@ def cut(rows: SetRows, sets: Sets, cuts: CutForms, codes: CutLabels, soft: bool)
     if most:
         padded = triton.next_power_of_2(max(sets.n_sets, 1))
         _cut[(most,)](rows, sets, cuts, codes, CutSums(share, parts), padded, columns, soft)
-    total = _gathered(parts, sets)
+    total = gathered(parts, sets)
     return share, total[:, 0], total[:, 1]

@@ -17,7 +17,9 @@ MEMBERS = (Gaussian, DiagonalGaussian, Bernoulli, Categorical, Multinomial, Pois
 
 
 def resolve(likelihood: Any, members: tuple[Any, ...] = MEMBERS) -> Any:
-    """A likelihood from its name, or the object itself."""
+    """A likelihood from its name, or the object itself; of columns of several kinds "gaussian: a, b; poisson: c"."""
+    if isinstance(likelihood, str) and ":" in likelihood and Gaussian in members:
+        return Product.parse(likelihood)
     if isinstance(likelihood, str):
         names = {member.name: member for member in members}
         if likelihood not in names:
@@ -26,6 +28,14 @@ def resolve(likelihood: Any, members: tuple[Any, ...] = MEMBERS) -> Any:
     if isinstance(likelihood, type) or not hasattr(likelihood, "bind"):
         raise ValueError(f"likelihood must be a name or an object such as Gaussian(), got {likelihood!r}.")
     return likelihood
+
+
+def named_columns(likelihood: Any) -> list[str] | None:
+    """The columns of a likelihood that was given in such words, where all of them are names."""
+    if not isinstance(likelihood, str) or ":" not in likelihood:
+        return None
+    columns = [column for _, group in Product.parse(likelihood).parts for column in group]
+    return [str(column) for column in columns] if all(isinstance(column, str) for column in columns) else None
 
 
 __all__ = [
@@ -38,5 +48,6 @@ __all__ = [
     "Multinomial",
     "Poisson",
     "Product",
+    "named_columns",
     "resolve",
 ]

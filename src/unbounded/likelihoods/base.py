@@ -10,8 +10,10 @@ import numpy as np
 
 from unbounded.arrays import Array, Arrays
 from unbounded.columns import Columns
+from unbounded.contracts import Parallel
 
 Parameters = Arrays
+WIDTHS = 4.0  # standard deviations within which rows are looked for around the mean of an atom
 
 
 class Bound(ABC):
@@ -39,7 +41,7 @@ class Bound(ABC):
 
     @abstractmethod
     def log_base(self, X: Array) -> Array:
-        """[n]: the part of log f(x | atom) that no atom changes; the kernels leave it out."""
+        """[n]: the part of log f(x | atom) that is the same for all atoms; kernels leave it out."""
 
     @abstractmethod
     def log_marginal(self, counts: Array, statistics: Array) -> Array:
@@ -58,12 +60,18 @@ class Bound(ABC):
     def draw(self, counts: Array, statistics: Array, rng: np.random.Generator) -> Parameters:
         """One draw of every atom's parameters given its members."""
 
+    def draw_in_parallel(
+        self, counts: Array, statistics: Array, rng: np.random.Generator, parallel: Parallel
+    ) -> Parameters:
+        """The same draw, to the bit, by several threads: for likelihoods whose draws take long."""
+        return self.draw(counts, statistics, rng)
+
     @abstractmethod
     def centre(self, counts: Array, statistics: Array) -> Parameters:
-        """The middle of what `draw` may give; counts need not be whole."""
+        """The centre of what `draw` samples from; counts need not be whole."""
 
     def coarse(self) -> tuple[Bound, Array]:
-        """A likelihood with no more terms than a few for each column, for first guesses; and which of the terms."""
+        """A likelihood with only a few terms for each column, for first guesses; and which of the terms these are."""
         return self, np.arange(self.n_terms)
 
     @abstractmethod
@@ -103,10 +111,11 @@ class Bound(ABC):
         """Refuse new rows that the likelihood cannot have produced."""
 
     def float32_error(self, parameters: Parameters) -> float:
-        """Rounding error, in nats, to expect of a log likelihood computed in single precision."""
-        eta = self.natural(parameters)[1]
+        """Rounding error, in nats, of a log likelihood computed in single precision, at most: for any row
+        that is not hopeless under the atom."""
+        bias, eta = self.natural(parameters)
         reach = np.maximum(np.abs(self.columns.low), np.abs(self.columns.high)).max(initial=1.0)
-        return float(np.finfo(np.float32).eps * (np.abs(eta).sum(1) * reach).max(initial=0.0))
+        return float(np.finfo(np.float32).eps * (np.abs(bias) + np.abs(eta).sum(1) * reach).max(initial=0.0))
 
     def impute(
         self, data: Array, holes: Array, labels: Array, parameters: Parameters, key: np.uint64, first: int
@@ -122,6 +131,15 @@ class Bound(ABC):
         terms = self.terms(X)
         together = np.stack([self.log_marginal(counts + 1, statistics + f) for f in terms], axis=1)
         return together - self.log_marginal(counts, statistics)[:, None]
+
+
+def reach_of(mean: Array, width: Array, low: Array, high: Array) -> Array:
+    """[K, D]: how far from the origin rows of an atom may be in each column, a few standard deviations beyond its mean.
+    More, in proportion, where the data go further than all atoms do: some rows are that far from whatever they are in.
+    """
+    reach: Array = np.abs(mean) + WIDTHS * width
+    farthest = np.maximum(np.abs(low), np.abs(high)) / reach.max(0, initial=1e-300)
+    return reach * farthest.max(initial=1.0)  # mutant: float32 reach
 
 
 def vector(value: Any, size: int, name: str) -> Array:

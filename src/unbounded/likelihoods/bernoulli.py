@@ -1,6 +1,6 @@
 """Independent yes/no columns with beta priors (docs/model.md, "Bernoulli"). Holes (NaN) are skipped, exactly.
 
-Features: x for each column and, only when the data have holes, 1 where the column is observed.
+Terms: x for each column and, only when the data have holes, 1 where the column is observed.
 """
 
 from __future__ import annotations
@@ -39,6 +39,15 @@ class Bernoulli:
     name: ClassVar[str] = "bernoulli"
 
     def bind(self, columns: Columns) -> BoundBernoulli:
+        """The likelihood with its prior fitted to these columns, which it checks.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from unbounded.columns import describe
+        >>> ub.Bernoulli().bind(describe(np.eye(4))).n_terms
+        4
+        """
         wrong = (columns.low < 0) | (columns.high > 1) | ~columns.whole
         if wrong.any():
             raise ValueError(f"Bernoulli: column {columns.index[wrong][0]} has values other than 0, 1 and NaN.")

@@ -1,6 +1,6 @@
 """Independent categorical columns with Dirichlet priors (docs/model.md, "Categorical"). Holes are skipped, exactly.
 
-A column holds the codes 0 .. levels-1. Features: 1 at (column, code), that is, one feature per level of each column.
+A column holds the codes 0 .. levels-1. Terms: 1 at (column, code), that is, one term for each level of each column.
 """
 
 from __future__ import annotations
@@ -43,6 +43,15 @@ class Categorical:
     name: ClassVar[str] = "categorical"
 
     def bind(self, columns: Columns) -> BoundCategorical:
+        """The likelihood with its prior fitted to these columns, which it checks.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from unbounded.columns import describe
+        >>> ub.Categorical().bind(describe(np.array([[0.0], [2.0], [1.0]]))).n_terms  # one for each category
+        3
+        """
         wrong = (columns.low < 0) | ~columns.whole
         if wrong.any():
             raise ValueError(

@@ -1,7 +1,7 @@
 """Gaussian with independent columns and a normal-inverse-gamma prior (docs/model.md, "Diagonal Gaussian").
 
 Holes (NaN) are skipped: a column's law given an atom only sees the rows that have it, which is exact.
-Features: x^2 for each column, x for each column and, only when the data have holes, 1 where the column is observed.
+Terms: x^2 for each column, x for each column and, only when the data have holes, 1 where the column is observed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from unbounded.arrays import Array
 from unbounded.columns import Columns
 from unbounded.compiled.jit import implements, jit
 from unbounded.compiled.lanes import lane_log
-from unbounded.likelihoods.base import Bound, Parameters, positive, vector
+from unbounded.likelihoods.base import Bound, Parameters, positive, reach_of, vector
 from unbounded.likelihoods.columnwise import rows_seen
 from unbounded.likelihoods.operations import accumulate, clear, copy_row, evaluate, screen, update, write_terms
 
@@ -44,6 +44,15 @@ class DiagonalGaussian:
     name: ClassVar[str] = "diagonal_gaussian"
 
     def bind(self, columns: Columns) -> BoundDiagonalGaussian:
+        """The likelihood with its prior scaled to these columns, which it checks.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from unbounded.columns import describe
+        >>> ub.DiagonalGaussian().bind(describe(np.eye(4))).n_terms  # sums of columns and of their squares
+        8
+        """
         size = columns.size
         spread = columns.spread()
         centre = np.where(np.isfinite(columns.centre), columns.centre, 0.0)
@@ -123,8 +132,9 @@ class BoundDiagonalGaussian(Bound):
         return constant.sum(1), np.concatenate(parts, axis=1)
 
     def float32_error(self, parameters: Parameters) -> float:
-        mean, variance = np.abs(parameters["mean"]), parameters["variance"]
-        terms = ((mean + np.sqrt(variance)) ** 2 / variance).sum(1)
+        low, high = ((edge - self.shift) * self.inverse_scale for edge in (self.columns.low, self.columns.high))
+        variance = parameters["variance"]
+        terms = (reach_of(parameters["mean"], np.sqrt(variance), low, high) ** 2 / variance).sum(1)
         return float(np.finfo(np.float32).eps * terms.max(initial=0.0))
 
     def simulate(self, parameters: Parameters, labels: Array, rng: np.random.Generator) -> Array:

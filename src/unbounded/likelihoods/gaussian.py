@@ -7,6 +7,7 @@ quadratic terms lose no digits to a large mean, and no copy of the data is neede
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -17,7 +18,8 @@ from scipy.special import gammaln, multigammaln
 
 from unbounded.arrays import Array
 from unbounded.columns import Columns
-from unbounded.likelihoods.base import Bound, Parameters, positive, vector
+from unbounded.contracts import Parallel, in_this_thread
+from unbounded.likelihoods.base import Bound, Parameters, positive, reach_of, vector
 from unbounded.likelihoods.diagonal_gaussian import BoundDiagonalGaussian
 from unbounded.likelihoods.gaussian_compiled import (
     NEGLIGIBLE,
@@ -58,6 +60,15 @@ class Gaussian:
     name: ClassVar[str] = "gaussian"
 
     def bind(self, columns: Columns) -> BoundGaussian:
+        """The likelihood with its prior scaled to these columns, which it checks.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from unbounded.columns import describe
+        >>> ub.Gaussian().bind(describe(np.eye(4))).n_terms  # sums of columns and of their products
+        14
+        """
         size = columns.size
         spread = columns.spread()
         centre = np.where(np.isfinite(columns.centre), columns.centre, 0.0)
@@ -123,7 +134,7 @@ class BoundGaussian(Bound):
 
     @cached_property
     def _log_prior(self) -> float:
-        """The part of a marginal that the prior alone makes up."""
+        """The part of a marginal that depends on the prior alone."""
         half = 0.5 * self.dof0
         return float(half * np.linalg.slogdet(self.scale0)[1] - multigammaln(half, self.size))
 
@@ -161,24 +172,57 @@ class BoundGaussian(Bound):
         )
 
     def draw(self, counts: Array, statistics: Array, rng: np.random.Generator) -> Parameters:
-        """mu and the Cholesky factor W of the precision, Lambda = W W': Bartlett's decomposition."""
-        kappa, dof, mean, scale = self._posterior(counts, statistics)
-        k, d = mean.shape
+        return self.draw_in_parallel(counts, statistics, rng, in_this_thread)
+
+    def draw_in_parallel(
+        self, counts: Array, statistics: Array, rng: np.random.Generator, parallel: Parallel
+    ) -> Parameters:
+        """mu and the Cholesky factor W of the precision, Lambda = W W': Bartlett's decomposition.
+
+        Random numbers are drawn first, so that threads may share the rest without changing a bit.
+        """
+        k, d = len(counts), self.size
         noise = rng.standard_normal((k, d, d))
-        chi = np.sqrt(rng.chisquare(dof[:, None] - np.arange(d)))
-        bartlett = np.tril(noise, -1)
-        bartlett[:, np.arange(d), np.arange(d)] = chi
-        # scale = C C', so inverse(scale) = C^-T C^-1 and Lambda = (C^-T B)(C^-T B)'.
-        factor = np.linalg.solve(np.swapaxes(np.linalg.cholesky(scale), 1, 2), bartlett)
-        jitter = rng.standard_normal((k, d, 1)) / np.sqrt(kappa)[:, None, None]
-        # Lambda^-1 = factor^-T factor^-1.
-        mu = mean + np.linalg.solve(np.swapaxes(factor, 1, 2), jitter)[:, :, 0]
-        return {"mean": mu, "factor": factor}
+        chi = np.sqrt(rng.chisquare((self.dof0 + counts)[:, None] - np.arange(d)))
+        jitter = rng.standard_normal((k, d, 1))
+        mu, factor, precision, log_det = np.empty((k, d)), np.empty((k, d, d)), np.empty((k, d, d)), np.empty(k)
+
+        def some(atoms: slice) -> None:
+            kappa, _, mean, scale = self._posterior(counts[atoms], statistics[atoms])
+            lower = np.linalg.cholesky(scale)
+            bartlett = np.tril(noise[atoms], -1)
+            bartlett[:, np.arange(d), np.arange(d)] = chi[atoms]
+            # scale = C C', so inverse(scale) = C^-T C^-1 and Lambda = (C^-T B)(C^-T B)'.
+            factor[atoms] = half = np.linalg.solve(np.swapaxes(lower, 1, 2), bartlett)
+            # Lambda^-1 = factor^-T factor^-1.
+            shift = np.linalg.solve(np.swapaxes(half, 1, 2), jitter[atoms] / np.sqrt(kappa)[:, None, None])
+            mu[atoms] = mean + shift[:, :, 0]
+            precision[atoms] = half @ np.swapaxes(half, 1, 2)
+            log_det[atoms] = np.log(chi[atoms]).sum(1) - np.log(np.diagonal(lower, axis1=1, axis2=2)).sum(1)
+
+        self._by_blocks(k, some, parallel)
+        return {"mean": mu, "factor": factor, "precision": precision, "log_det": log_det}
+
+    def _by_blocks(self, n_atoms: int, some: Callable[[slice], None], parallel: Parallel) -> None:
+        """A few atoms at a time: their matrices stay in cache."""
+        step = max(1, BLOCK_CELLS // self.size**2)
+        blocks = [slice(first, first + step) for first in range(0, n_atoms, step)]
+
+        def part(i: int, n: int) -> None:
+            for block in blocks[i::n]:
+                some(block)
+
+        if len(blocks) > 1:
+            parallel(part)
+        else:
+            part(0, 1)
 
     def centre(self, counts: Array, statistics: Array) -> Parameters:
         _, dof, mean, scale = self._posterior(counts, statistics)
-        factor = np.swapaxes(np.linalg.inv(np.linalg.cholesky(scale)), 1, 2) * np.sqrt(dof)[:, None, None]
-        return {"mean": mean, "factor": factor}
+        lower = np.linalg.cholesky(scale)
+        factor = np.swapaxes(np.linalg.inv(lower), 1, 2) * np.sqrt(dof)[:, None, None]
+        log_det = 0.5 * self.size * np.log(dof) - np.log(np.diagonal(lower, axis1=1, axis2=2)).sum(1)
+        return {"mean": mean, "factor": factor, "precision": factor @ np.swapaxes(factor, 1, 2), "log_det": log_det}
 
     def coarse(self) -> tuple[Bound, Array]:
         """The diagonal Gaussian with the same expected variances."""
@@ -189,42 +233,51 @@ class BoundGaussian(Bound):
         a, b = self._pairs
         return coarse, np.append(np.flatnonzero(a == b), len(a) + np.arange(self.size))
 
-    def natural(self, parameters: Parameters) -> tuple[Array, Array]:
-        mu, factor = parameters["mean"], parameters["factor"]
-        precision = factor @ np.swapaxes(factor, 1, 2)
+    @cached_property
+    def _doubled(self) -> tuple[Array, Array]:
+        """Where the pairs are in a matrix, and how often each of them occurs in a quadratic form, halved."""
         a, b = self._pairs
-        pull = np.einsum("kij,kj->ki", precision, mu)
-        quadratic = np.where(a == b, -0.5, -1.0) * precision[:, a, b]
-        log_det = np.linalg.slogdet(factor)[1]
-        bias = log_det - 0.5 * np.einsum("ki,ki->k", pull, mu)
-        return bias, np.concatenate([quadratic, pull], axis=1)
+        return a * self.size + b, np.where(a == b, -0.5, -1.0)
+
+    def natural(self, parameters: Parameters) -> tuple[Array, Array]:
+        mu, precision = parameters["mean"], parameters["precision"]
+        where, times = self._doubled
+        eta = np.empty((len(mu), self.n_terms))
+        quadratic, pull = eta[:, : len(where)], eta[:, len(where) :]
+        np.multiply(np.take(precision.reshape(len(mu), precision.shape[1] ** 2), where, axis=1), times, out=quadratic)
+        pull[:] = np.matmul(precision, mu[:, :, None])[:, :, 0]
+        return parameters["log_det"] - 0.5 * np.einsum("ki,ki->k", pull, mu), eta
 
     def finite(self, eta: Array, parameters: Parameters, log_weights: Array) -> Any:
         if self.size == 2:
             return PlaneGaussian(eta)
         if self.size < STAGED_COLUMNS or not len(eta):
             return eta
-        half = parameters["factor"]
-        log_det = np.linalg.slogdet(half)[1]
-        precision = half @ np.swapaxes(half, 1, 2)
-        rotation, back = _telling_apart(parameters["mean"], precision)
-        # In turned coordinates Lambda = T'T with T lower triangular: the Cholesky factor of the reversed matrix.
-        turned = back.T @ precision @ back
-        factor = np.swapaxes(np.linalg.cholesky(turned[:, ::-1, ::-1]), 1, 2)[:, ::-1, ::-1]
-        offset = np.einsum("kij,kj->ki", factor, parameters["mean"] @ rotation.T)
-        weight = log_weights + log_det
+        rotation, back = _discriminating(parameters["mean"], parameters["precision"])
+        # In rotated coordinates Lambda = T'T with T lower triangular: the Cholesky factor of the reversed matrix.
+        factor = np.empty_like(parameters["factor"])
+
+        def some(atoms: slice) -> None:
+            half = back.T[::-1] @ parameters["factor"][atoms]
+            lower = np.linalg.cholesky(half @ np.swapaxes(half, 1, 2))
+            factor[atoms] = np.swapaxes(lower, 1, 2)[:, ::-1, ::-1]
+
+        self._by_blocks(len(eta), some, in_this_thread)
+        rotated = parameters["mean"] @ rotation.T
+        offset = np.matmul(factor, rotated[:, :, None])[:, :, 0]
+        weight = log_weights + parameters["log_det"]
         for j, most in ((self.size // 4, 0.1), (self.size // 2, 0.3)):
-            if _open_share(factor, offset, weight, parameters["mean"] @ rotation.T, j) < most:
+            if _open_share(factor, offset, weight, rotated, j) < most:
                 parts = (factor, offset, rotation, _lead(factor, offset, weight, j), eta)
                 return StagedGaussian._make([*(np.ascontiguousarray(part, dtype=eta.dtype) for part in parts), j])
         return eta
 
     def float32_error(self, parameters: Parameters) -> float:
-        """Rounding error (nats) to expect of a log likelihood in single precision, near the worst atom's centre."""
-        mu, factor = np.abs(parameters["mean"]), parameters["factor"]
-        precision = np.abs(factor @ np.swapaxes(factor, 1, 2))
+        """x' Lambda x cancels to less than its terms, whose sizes count."""
+        factor, precision = parameters["factor"], np.abs(parameters["precision"])
         width = np.sqrt(np.einsum("kij,kij->ki", *(2 * [np.linalg.inv(factor).swapaxes(1, 2)])))
-        reach = mu + width
+        low, high = ((edge - self.shift) * self.inverse_scale for edge in (self.columns.low, self.columns.high))
+        reach = reach_of(parameters["mean"], width, low, high)
         terms = np.einsum("ki,kij,kj->k", reach, precision, reach)
         return float(np.finfo(np.float32).eps * terms.max(initial=0.0))
 
@@ -272,9 +325,10 @@ class BoundGaussian(Bound):
             column = np.full(data.shape[1], -1)
             column[self.columns.index] = np.arange(self.size)
             rows, starts = np.unique(own[:, 0], return_index=True)
-            precision = parameters["factor"] @ np.swapaxes(parameters["factor"], 1, 2)
             found = Holes(rows, np.append(starts, len(own)), column[own[:, 1]])
-            draw_holes(self.family()[0], data, found, labels, Normals(parameters["mean"], precision), key, first)
+            draw_holes(
+                self.family()[0], data, found, labels, Normals(parameters["mean"], parameters["precision"]), key, first
+            )
 
     def log_predictive_missing(self, counts: Array, statistics: Array, X: Array) -> Array:
         """Log predictive [K, n] of rows with holes: the marginal of a multivariate t over the observed columns."""
@@ -302,7 +356,7 @@ def _student(x: Array, mean: Array, scatter: Array, freedom: Array) -> Array:
     return constant[:, None] - 0.5 * (freedom + d)[:, None] * np.log1p((white**2).sum(1))
 
 
-def _telling_apart(means: Array, precision: Array) -> tuple[Array, Array]:
+def _discriminating(means: Array, precision: Array) -> tuple[Array, Array]:
     """A change of coordinates (and its inverse) whose first ones have most of the spread between atoms.
 
     As in linear discriminants: whiten by the average precision, then turn to the principal axes of the means.
@@ -319,7 +373,7 @@ def _open_share(factor: Array, offset: Array, weight: Array, means: Array, j: in
     The form of a row is a noncentral chi-square around the gap between means; rows 1.5 standard deviations out count.
     """
     d, k = factor.shape[1], min(len(means), 100)
-    gap = ((np.einsum("lij,kj->kli", factor[:, :j, :j], means[:k, :j]) - offset[:, :j]) ** 2).sum(2)
+    gap = ((factor[:, :j, :j] @ means[:k, :j].T - offset[:, :j, None]) ** 2).sum(1).T
     bound = weight - 0.5 * (gap + j) + 1.5 * np.sqrt(gap + 0.5 * j)
     return float((bound >= (weight[:k] - 0.5 * d - NEGLIGIBLE)[:, None]).mean())
 
@@ -330,7 +384,7 @@ def _lead(factor: Array, offset: Array, weight: Array, j: int) -> Array:
     precision = np.swapaxes(top, 1, 2) @ top
     a, b = np.triu_indices(j)
     quadratic = np.where(a == b, -0.5, -1.0) * precision[:, a, b]
-    linear = np.einsum("kij,ki->kj", top, offset[:, :j])
+    linear = np.matmul(offset[:, None, :j], top)[:, 0]
     constant = weight - 0.5 * (offset[:, :j] ** 2).sum(1)
     return np.concatenate([quadratic, linear, constant[:, None]], axis=1)
 

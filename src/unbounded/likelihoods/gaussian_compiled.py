@@ -189,11 +189,11 @@ def _bound_atoms(finite, terms, x0, guess, floor, out, top):
     """Bound log weights by the first coordinates and finish each row's most promising atom; count what stays open."""
     atoms, lanes = out.shape
     j = finite.coordinates
-    turned = x0 - 3 * finite.factor.shape[1]
-    end = _quadratic(terms, turned, j, 0)
+    rotated = x0 - 3 * finite.factor.shape[1]
+    end = _quadratic(terms, rotated, j, 0)
     for a in range(j + 1):
         for r in range(lanes):
-            terms[end + a, r] = terms[turned + a, r] if a < j else 1.0
+            terms[end + a, r] = terms[rotated + a, r] if a < j else 1.0
     multiply(finite.lead[:atoms], terms[: end + j + 1], out)
     for r in range(lanes):
         top[r] = -np.inf
@@ -456,12 +456,12 @@ def _contrast(family, block, coefficients, out):
             matrix[a, b] = matrix[b, a] = coefficients[f] if a == b else 0.5 * coefficients[f]
             f += 1
     x = _scaled(family, block, coefficients[:0])
-    turned = np.empty_like(x)
-    np.dot(x, matrix, turned)
+    products = np.empty_like(x)
+    multiply(x, matrix, products)
     for r in range(block.size):
         total = coefficients[coefficients.size - 1]
         for j in range(d):
-            total += x[r, j] * (turned[r, j] + coefficients[square + j])
+            total += x[r, j] * (products[r, j] + coefficients[square + j])
         out[r] = total
 
 
@@ -473,7 +473,7 @@ def _weigh(family, block, weights, out):
     d = family.columns.size
     x, weighted = _scaled(family, block, weights[:0]), _scaled(family, block, weights)
     products = np.empty((d, d))
-    np.dot(weighted.T, x, products)
+    multiply(weighted.T, x, products)
     f = 0
     for a in range(d):
         for b in range(a, d):

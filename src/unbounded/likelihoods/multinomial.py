@@ -38,6 +38,15 @@ class Multinomial:
     name: ClassVar[str] = "multinomial"
 
     def bind(self, columns: Columns) -> BoundMultinomial:
+        """The likelihood with its prior fitted to these columns, which it checks.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from unbounded.columns import describe
+        >>> ub.Multinomial().bind(describe(np.eye(4))).n_terms
+        4
+        """
         if columns.missing:
             raise ValueError("Multinomial: missing values (NaN) have no exact treatment here; drop or fill them.")
         wrong = (columns.low < 0) | ~columns.whole

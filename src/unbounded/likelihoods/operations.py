@@ -2,7 +2,7 @@
 
 A *family* is a NamedTuple of plain arrays and numbers (what the likelihood is), a *tail* another one (the collapsed
 state of up to C atoms, one slot each, and the prior in slot C). A kernel sees a tuple of families, one per column
-group: their log likelihoods add up. Rows come in blocks with rows in lanes: `terms[f, r]` is feature f of row r.
+group: their log likelihoods add up. Rows come in blocks with rows in lanes: `terms[f, r]` is term f of row r.
 
 Every family is exponential: log f(x | atom k) = bias_k + eta_k . terms(x) + a term that is the same for all atoms,
 and an atom's sufficient statistics are the sum of its rows' terms.
@@ -227,12 +227,12 @@ def _choose_logits(finite: Any, family: Any, block: Any, out: Any, top: Any) -> 
 @jit
 def contrast_terms(family: Any, block: Any, coefficients: Any, out: Any) -> None:
     write_terms(family, block)
-    np.dot(coefficients, block.terms, out)
+    multiply(coefficients.reshape(1, coefficients.size), block.terms, out)
 
 
 @jit
 def weigh_terms(block: Any, weights: Any, out: Any) -> None:
-    np.dot(block.terms, weights, out)
+    multiply(block.terms, weights.reshape(weights.size, 1), out)
 
 
 def _is_own(family: Any) -> bool:

@@ -1,6 +1,6 @@
 """Independent count columns with gamma priors (docs/model.md, "Poisson"). Holes (NaN) are skipped, exactly.
 
-Features: x for each column and, only when the data have holes, 1 where the column is observed.
+Terms: x for each column and, only when the data have holes, 1 where the column is observed.
 """
 
 from __future__ import annotations
@@ -39,6 +39,15 @@ class Poisson:
     name: ClassVar[str] = "poisson"
 
     def bind(self, columns: Columns) -> BoundPoisson:
+        """The likelihood with its prior fitted to these columns, which it checks.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from unbounded.columns import describe
+        >>> ub.Poisson().bind(describe(np.eye(4))).n_terms
+        4
+        """
         wrong = (columns.low < 0) | ~columns.whole
         if wrong.any():
             raise ValueError(

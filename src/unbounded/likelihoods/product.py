@@ -10,6 +10,7 @@ import numpy as np
 
 from unbounded.arrays import Array
 from unbounded.columns import Columns
+from unbounded.contracts import Parallel, in_this_thread
 from unbounded.likelihoods.base import Bound, Parameters
 
 
@@ -34,8 +35,32 @@ class Product:
     def __init__(self, *parts: tuple[Any, Iterable[int | str]]):
         object.__setattr__(self, "parts", tuple((lik, tuple(map(_column, cols))) for lik, cols in parts))
 
+    @classmethod
+    def parse(cls, text: str) -> Product:
+        """From words, as the command line has them: parts with semicolons between, columns by names or positions.
+
+        Examples
+        --------
+        >>> ub.Product.parse("gaussian: height, weight; categorical: colour").parts
+        (('gaussian', ('height', 'weight')), ('categorical', ('colour',)))
+        """
+        parts = []
+        for part in text.split(";"):
+            name, _, columns = (word.strip() for word in part.partition(":"))
+            group = [column.strip() for column in columns.split(",")]
+            if not name or not all(group):
+                raise ValueError(f"a likelihood of columns looks like 'gaussian: a, b; categorical: c', got {text!r}.")
+            parts.append((name, [int(column) if column.isdecimal() else column for column in group]))
+        return cls(*parts)
+
     def with_names(self, names: Sequence[str] | None) -> Product:
-        """The same with columns by their positions, given the names of all columns, if they have any."""
+        """The same with columns by their positions, given the names of all columns, if they have any.
+
+        Examples
+        --------
+        >>> ub.Product(("gaussian", ["b"]), ("poisson", ["a"])).with_names(["a", "b"]).parts
+        (('gaussian', (1,)), ('poisson', (0,)))
+        """
         by_name = [c for _, group in self.parts for c in group if isinstance(c, str)]
         if not by_name:
             return self
@@ -53,6 +78,15 @@ class Product:
         return Product(*parts)
 
     def bind(self, columns: Columns) -> BoundProduct:
+        """All parts with their priors, bound to their own columns, which they check.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from unbounded.columns import describe
+        >>> ub.Product(("diagonal_gaussian", [0, 1]), ("bernoulli", [2])).bind(describe(np.eye(3))).n_terms
+        5
+        """
         from unbounded.likelihoods import resolve
 
         if columns.sparse:
@@ -106,9 +140,15 @@ class BoundProduct(Bound):
         return np.sum(terms, axis=0)
 
     def draw(self, counts: Array, statistics: Array, rng: np.random.Generator) -> Parameters:
+        return self.draw_in_parallel(counts, statistics, rng, in_this_thread)
+
+    def draw_in_parallel(
+        self, counts: Array, statistics: Array, rng: np.random.Generator, parallel: Parallel
+    ) -> Parameters:
         out: dict[str, Array] = {}
         for i, (part, s) in enumerate(zip(self.parts, self._slices(), strict=True)):
-            out |= {f"{i}/{name}": value for name, value in part.draw(counts, statistics[:, s], rng).items()}
+            drawn = part.draw_in_parallel(counts, statistics[:, s], rng, parallel)
+            out |= {f"{i}/{name}": value for name, value in drawn.items()}
         return out
 
     def centre(self, counts: Array, statistics: Array) -> Parameters:

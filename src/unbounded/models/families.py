@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from unbounded.contracts import Family
+from unbounded.family import Family
 from unbounded.models.features.family import FAMILY as FEATURES
 from unbounded.models.groups.family import FAMILY as GROUPS
 from unbounded.models.mixtures.family import FAMILY as MIXTURES

@@ -14,6 +14,7 @@ from unbounded.report.parts import number
 from unbounded.report.svg import Frame, Range
 from unbounded.report.view import View
 
+NAMES = "What the names mean"
 _CAPTIONS = {"holdout": "held-out score (nats)", "log_joint": "log_joint (nats)"}
 
 
@@ -60,6 +61,19 @@ def caption(run: View, name: str) -> str:
     if name == run.family.counted:
         return f"number of {run.family.atoms}"
     return (_CAPTIONS | dict(run.family.captions)).get(name, name)
+
+
+def meanings(run: View) -> str:
+    """What the scalars of this run are, one sentence each."""
+    atoms = run.family.atoms
+    known = {run.family.counted: f"number of {atoms}"} | dict(run.family.meanings)
+    known |= {"holdout": f"mean log predictive density of a held-out {run.family.scored}; higher is better"}
+    said = []
+    for name in run.names:
+        share = name.removeprefix("above_").replace("_", " ")
+        text = f"{atoms} with more than {share} of the rows" if name.startswith("above_") else known.get(name)
+        said += [f"{name}: {text}."] if text else []
+    return " ".join(said)
 
 
 def constant(run: View, name: str) -> bool:

@@ -21,7 +21,7 @@ from unbounded.chain.outlets import FILE
 from unbounded.chain.progress import duration
 from unbounded.chain.store import RunError, RunStore, read_json
 from unbounded.report import draws, parts, tables, view
-from unbounded.report.parts import charts, figure, number, paragraph, section, text
+from unbounded.report.parts import charts, figure, help_, number, paragraph, section, text
 from unbounded.report.view import View
 
 HOST = "127.0.0.1"
@@ -34,7 +34,9 @@ async function look() {
   try {
     const answer = await fetch("/now", { cache: "no-store" });
     if (!answer.ok) throw new Error(answer.status);
+    const read = [...view.querySelectorAll("details")].map((help) => help.open);
     view.innerHTML = await answer.text();
+    view.querySelectorAll("details").forEach((help, i) => { help.open = read[i] ?? false; });
     gone.hidden = true;
   } catch { gone.hidden = false; }
   setTimeout(look, 2000);
@@ -181,4 +183,5 @@ def _traces(seen: View) -> str:
     """The number of atoms and the score first."""
     first = [name for name in (seen.family.counted, "holdout") if name in seen.names]
     names = first + [name for name in seen.names if name not in first]
-    return section("Traces", draws.key(seen), charts([figure(draws.trace(seen, name)) for name in names]))
+    explained = help_(draws.NAMES, draws.meanings(seen))
+    return section("Traces", draws.key(seen), charts([figure(draws.trace(seen, name)) for name in names]), explained)

@@ -89,7 +89,7 @@ def _size(run: View) -> str:
         name: run.about[name] for name in ("rows", "columns", "groups") if name in run.about
     }
     listed = [f"{size:,} {units.get(name, name)}" for name, size in sizes.items() if size]
-    return ", ".join([f"{tables.in_words(likelihood)} likelihood", *listed])
+    return ", ".join(filter(None, [tables.kind_of_data(likelihood), *listed]))
 
 
 def _n_rows(run: View) -> int:
@@ -109,21 +109,29 @@ def _found(run: View) -> str:
     lead = f"{estimate} in the best summary of the draws; their number is {within} in {share:.0%} of the draws."
     words = [paragraph(line) for line in (run.atoms.words if run.atoms else ())]
     side = [figure(draws.count(run), f"How probable each number of {family.atoms} is.")]
-    if "holdout" in run.names:
+    if _beside(run) == "holdout":
         said = f"Mean log predictive density of a held-out {family.scored} with every draw. Higher is better."
         side.append(figure(draws.trace(run, "holdout", 200), said))
+    elif not draws.constant(run, family.counted):
+        said = f"The number of {family.atoms} in every draw, a line for each chain."
+        side.append(figure(draws.trace(run, family.counted, 200), said))
     picture = run.atoms.picture if run.atoms else ""
     body = f'<div class="answer"><div>{picture}</div><div>{"".join(side)}</div></div>' if picture else charts(side)
     return section("What was found", f'<p class="lead">{text(lead)}</p>', *words, _numbers(run), body)
+
+
+def _beside(run: View) -> str:
+    """The scalar whose trace is shown with the answer, and not again with the others."""
+    return "holdout" if "holdout" in run.names else run.family.counted
 
 
 def _trust(run: View) -> str:
     """Whether to believe it: what a reader must know before any number."""
     found = run.convergence
     sampler, rule = (tables.plain_name(run.config.get(name, "unknown")) for name in ("sampler", "instantiate"))
-    how = f"{tables.in_words(sampler)} sampler, finite part chosen by {tables.in_words(rule)}"
+    how = f"{tables.in_words(sampler)} sampler with {tables.in_words(rule)}"
     said: list[tuple[bool | None, str]] = [
-        (True, f"Exact: the chain leaves the posterior invariant ({how}).")
+        (True, f"Exact: the sampler aims at the posterior itself, not at an approximation of it ({how}).")
         if run.exact
         else (False, f"{export.FLAG} No diagnostic shows how far off they are ({how}).")
     ]
@@ -186,13 +194,12 @@ def _atoms(run: View) -> str:
 
 
 def _traces(run: View) -> str:
-    """Scalars that never moved are said, not drawn."""
-    names = [name for name in run.names if name != "holdout"]
-    still = [name for name in names if draws.constant(run, name)]
-    moving = [figure(draws.trace(run, name)) for name in names if name not in still]
+    """Scalars that never moved are stated, not drawn."""
+    still = [name for name in run.names if draws.constant(run, name)]
+    moving = [figure(draws.trace(run, name)) for name in run.names if name not in (*still, _beside(run))]
     values = [f"{name} = {number(run.trace(name)[0][0])}" for name in still]
     said = paragraph(f"The same in every draw: {', '.join(values)}.", quiet=True) if values else ""
-    return section("Traces", draws.key(run), charts(moving), said, _TRACES)
+    return section("Traces", draws.key(run), charts(moving), said, _TRACES, help_(draws.NAMES, draws.meanings(run)))
 
 
 _TRACES = help_(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 from importlib import resources
 from typing import Any
@@ -12,13 +11,14 @@ import numpy as np
 from unbounded.arrays import Array
 from unbounded.report import svg
 from unbounded.report.svg import Frame, Range
+from unbounded.report.words import escaped
 
 NOTHING = "\N{EN DASH}"
 _LEGEND, _BARS = 20, 200
 
 
 def text(value: Any) -> str:
-    return html.escape(str(value), quote=True)
+    return escaped(value)
 
 
 def document(title: str, body: str) -> str:

@@ -10,11 +10,11 @@ import struct
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 
 import numpy as np
 
 from unbounded.arrays import Array
+from unbounded.report.words import escaped
 
 N_COLOURS, N_MARKS = 7, 5  # 35 looks before one repeats
 WIDTH = 360
@@ -112,8 +112,8 @@ class Frame:
     def chart(self, marks: Sequence[str], alt: str) -> str:
         """The whole picture; `alt` says in words what it shows."""
         return (
-            f'<svg viewBox="0 0 {WIDTH} {self.height}" role="img" aria-label="{escape(alt)}">'
-            f"<title>{escape(alt)}</title>{self._axes()}{''.join(marks)}</svg>"
+            f'<svg viewBox="0 0 {WIDTH} {self.height}" role="img" aria-label="{escaped(alt)}">'
+            f"<title>{escaped(alt)}</title>{self._axes()}{''.join(marks)}</svg>"
         )
 
     def _axes(self) -> str:
@@ -132,9 +132,9 @@ class Frame:
         return "".join(rows + columns) + (
             f'<path class="axis" d="M{self.left:.1f} 8V{self.bottom:.1f}H{right}"/>'
             f'<text class="name" text-anchor="middle" x="{middle:.1f}" y="{self.height - 6}">'
-            f"{escape(self.x.name)}</text>"
+            f"{escaped(self.x.name)}</text>"
             f'<text class="name" text-anchor="middle" transform="translate(13 {centre:.1f}) rotate(-90)">'
-            f"{escape(self.y.name)}</text>"
+            f"{escaped(self.y.name)}</text>"
         )
 
 
@@ -181,13 +181,13 @@ def named_bars(items: Sequence[tuple[str, float]], alt: str) -> str:
     for i, (name, value) in enumerate(items):
         top, long = i * high + 2, (width - left - 40) * value / most
         rows.append(
-            f'<text class="name" text-anchor="end" x="{left - 6:.1f}" y="{top + 11}">{escape(_cut(name))}</text>'
+            f'<text class="name" text-anchor="end" x="{left - 6:.1f}" y="{top + 11}">{escaped(_cut(name))}</text>'
             f'<path class="f0" d="M{left:.1f} {top}h{max(long, 1):.1f}v{high - 4}h-{max(long, 1):.1f}z"/>'
             f'<text class="tick" x="{left + long + 4:.1f}" y="{top + 11}">{value:.2g}</text>'
         )
     return (
-        f'<svg viewBox="0 0 {width} {len(items) * high + 4}" role="img" aria-label="{escape(alt)}">'
-        f"<title>{escape(alt)}</title>{''.join(rows)}</svg>"
+        f'<svg viewBox="0 0 {width} {len(items) * high + 4}" role="img" aria-label="{escaped(alt)}">'
+        f"<title>{escaped(alt)}</title>{''.join(rows)}</svg>"
     )
 
 
@@ -210,7 +210,7 @@ def points(frame: Frame, x: Array, y: Array, rank: int) -> str:
 def label(frame: Frame, x: float, y: float, words: str) -> str:
     """Words on the chart, with a margin that keeps them legible over points."""
     across, up = frame.across(np.array([x]))[0], frame.up(np.array([y]))[0]
-    return f'<text class="label" text-anchor="middle" x="{across:.1f}" y="{up + 4:.1f}">{escape(words)}</text>'
+    return f'<text class="label" text-anchor="middle" x="{across:.1f}" y="{up + 4:.1f}">{escaped(words)}</text>'
 
 
 def whiskers(frame: Frame, x: Array, low: Array, high: Array) -> str:

@@ -28,6 +28,7 @@ _WORDS = {
 
 
 _RULES = {"Ghosts": "ghosts", "OneOpen": "one open shard", "AsPublished": "the published rule"}
+_DATA = {"Tokens": "", "Product": "columns of several kinds"}
 _ASKED = {
     "model": "model", "likelihood": "likelihood", "measure": "prior", "instantiate": "instantiation",
     "sampler": "sampler", "init": "starts of the chains", "dtype": "precision", "seed": "seed",
@@ -52,6 +53,11 @@ def in_words(name: str) -> str:
 
 
 _PEOPLE = ("Gaussian", "Bernoulli", "Poisson", "Dirichlet", "Pitman", "Yor", "Gamma", "Beta")
+
+
+def kind_of_data(likelihood: str) -> str:
+    """What the rows are taken for; nothing where their units say it."""
+    return _DATA.get(likelihood, f"{in_words(likelihood)} likelihood")
 
 
 def named(thing: Any) -> str:

@@ -21,7 +21,7 @@ from unbounded.chain.convergence import Check, check
 from unbounded.chain.run import Chain
 from unbounded.chain.several import MAX_DRAWS, complete
 from unbounded.chain.store import RunError, RunStore, read_json
-from unbounded.contracts import Family, Shown, WholeDraws
+from unbounded.family import Family, Shown, WholeDraws
 from unbounded.models.families import family_of
 from unbounded.round import Clock
 
@@ -105,7 +105,7 @@ def read_traces(path: str | os.PathLike[str]) -> View | None:
 
 
 def _is_exact(saved: Arrays, config: Mapping[str, Any], about: Mapping[str, Any]) -> bool:
-    """As the chain's checkpoint says; those of older versions do not, and nobody vouches for what is beside them."""
+    """As the chain's checkpoint says; those of older versions do not, and other files cannot be trusted."""
     if "exact" in saved:
         return bool(saved["exact"])
     rule = config.get("instantiate")

@@ -1,9 +1,11 @@
-"""Pieces of a fit in words."""
+"""Pieces of a fit in words, and names that came with the data, wherever they are shown."""
 
 from __future__ import annotations
 
+import html
+import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +15,23 @@ if TYPE_CHECKING:
     import xarray
 
 _SHOWN = 20
+# Control characters, which terminals obey; line ends; what turns the direction of writing; what is no character.
+_ODD = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
+
+
+def plain(name: Any) -> str:
+    """A name of the user's data, to be read: what would be obeyed instead is written out as Python writes it."""
+    return _ODD.sub(lambda odd: odd[0].encode("unicode_escape").decode(), str(name))
+
+
+def escaped(name: Any) -> str:
+    """The same for HTML and SVG."""
+    return html.escape(plain(name), quote=True)
+
+
+def drawn(name: Any) -> str:
+    """The same for Matplotlib, to which dollars are mathematics."""
+    return plain(name).replace("$", r"\$")
 
 
 def interval(draws: xarray.DataArray) -> str:

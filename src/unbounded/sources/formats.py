@@ -15,6 +15,7 @@ import numpy as np
 from scipy import sparse
 
 from unbounded.arrays import Array, block_rows, checked_csr
+from unbounded.disk import check_unpacked
 from unbounded.sources import files
 from unbounded.sources.files import SourceError
 
@@ -250,6 +251,7 @@ def read_csr(file: Any) -> Any:
 
 def _check_sizes(parts: Any, shape: tuple[int, int]) -> None:
     """Before anything is unpacked: headers that fit together, and no promises beyond what the archive holds."""
+    check_unpacked(parts.zip)
     lengths = {}
     for name in ("data", "indices", "indptr"):
         with parts.zip.open(f"{name}.npy") as entry:
@@ -279,9 +281,9 @@ def csv_header(path: Any) -> Any:
     return None if all(pd.api.types.is_numeric_dtype(kind) for kind in first.dtypes) else "infer"
 
 
-def check_numeric(frame: Any, path: Any) -> None:
+def check_numeric(frame: Any, path: Any, hint: str = "") -> None:
     import pandas as pd
 
     words = [str(name) for name in frame.columns if not pd.api.types.is_numeric_dtype(frame[name])]
     if words:
-        raise SourceError(f"{path}: column {words[0]!r} is not numeric; encode or drop it.")
+        raise SourceError(f"{path}: column {words[0]!r} is not numeric; encode or drop it{hint}.")

@@ -14,12 +14,12 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from unbounded.arrays import Array, block_rows
+from unbounded.disk import LONGEST, parsed
 from unbounded.sources import files
 from unbounded.sources.files import SourceError, reading
 from unbounded.sources.formats import FORMATS, Reader
 
 MANIFEST = "pieces.json"
-_LONGEST = 1 << 26  # bytes of a manifest: a million pieces
 UNFINISHED = "unfinished.json"  # in a folder that `unbounded shard` still writes to
 
 
@@ -57,7 +57,7 @@ class Source:
         self.shape = (int(self._edges[-1]), n_columns)
         self._block = block_rows(n_columns, self.sparse)
         self._lock = Lock()
-        self._held: tuple[int, Reader | None] = (-1, None)
+        self._open_piece: tuple[int, Reader | None] = (-1, None)
 
     def __reduce__(self) -> Any:
         return Source, (self.format, self.shape[1], str(self.dtype), self.pieces)
@@ -179,11 +179,11 @@ class Source:
     def _read(self, p: int, start: int, stop: int) -> Any:
         piece = self.pieces[p]
         with self._lock, reading(piece.path):
-            held, reader = self._held
-            if held != p or reader is None:
-                self._held = (-1, None)
+            number, reader = self._open_piece
+            if number != p or reader is None:
+                self._open_piece = (-1, None)
                 reader = self._opened(piece)
-            self._held = (p, reader) if stop < piece.n_rows else (-1, None)
+            self._open_piece = (p, reader) if stop < piece.n_rows else (-1, None)
             return reader.rows(start, stop)
 
     def _opened(self, piece: Piece) -> Reader:
@@ -297,16 +297,16 @@ def _open_folder(folder: str) -> Source:
 def _trusted(folder: str, path: str) -> Source:
     """The source that a manifest describes; its pieces are not looked at before they are needed."""
     try:
-        if files.size(path) > _LONGEST:
+        if files.size(path) > LONGEST:
             raise ValueError("it is too long")
-        about = json.loads(files.read_all(path))
+        about = parsed(files.read_all(path))
         pieces = [_listed(folder, each) for each in about["pieces"]]
         source = Source(about["format"], int(about["columns"]), str(np.dtype(about["dtype"])), pieces)
         known = source.format in FORMATS and source.dtype in (np.float32, np.float64)
         if not known or source.shape[1] < 1 or source.n_rows != about["rows"]:
             raise ValueError("its pieces do not add up")
         return source
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise SourceError(f"{path} is damaged; delete it to open the pieces without it.") from error
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pickle
+import re
 import warnings
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -43,21 +45,33 @@ def short_pilots(monkeypatch):
 
 
 @pytest.mark.usefixtures("short_pilots")
-@parametrize_with_checks([BetaBernoulliFeatures(n_shards=1, **BRIEF), BetaBernoulliFeatures(**BRIEF)])
+@parametrize_with_checks([BetaBernoulliFeatures(**BRIEF)])
 def test_scikit_learn_agrees(estimator, check):
     check(estimator)
 
 
 # Kernels are compiled anew for float32 rows and for read-only models: in quick tests once, for the model above.
 COMPILES = ("check_estimators_dtypes", "check_estimators_pickle(readonly_memmap=True)")
+# Of all checks of scikit-learn these two are expected to fail (docs/api.md, "scikit-learn").
+NOT_FOR_GAMMA = {
+    "check_methods_sample_order_invariance": "transforms the rows in another order: entries of new rows are sampled, "
+    "with random numbers that belong to a row's place",
+    "check_methods_subset_invariance": "transforms the rows in batches, where they have other places",
+}
 COUNTING = [GammaPoissonFeatures(n_shards=1, **BRIEF), BetaNegativeBinomialFeatures(n_shards=1, **BRIEF)]
+
+
+def _marks(model, name):
+    reason = NOT_FOR_GAMMA.get(name) if isinstance(model, GammaPoissonFeatures) else None
+    failing = [pytest.mark.xfail(reason=reason, strict=True)] if reason else []
+    return [*failing, *([pytest.mark.long] if name in COMPILES else [])]
 
 
 @pytest.mark.usefixtures("short_pilots")
 @pytest.mark.parametrize(
     ("estimator", "check"),
     [
-        pytest.param(*pair, marks=[pytest.mark.long] if _check_name(pair[1]) in COMPILES else [])
+        pytest.param(*pair, marks=_marks(model, _check_name(pair[1])))
         for model in COUNTING
         for pair in estimator_checks_generator(model)
     ],
@@ -65,6 +79,12 @@ COUNTING = [GammaPoissonFeatures(n_shards=1, **BRIEF), BetaNegativeBinomialFeatu
 )
 def test_scikit_learn_agrees_with_counts(estimator, check):
     check(estimator)
+
+
+def test_checks_that_fail_are_argued_in_the_guide():
+    guide = (Path(__file__).parents[3] / "docs" / "api.md").read_text()
+    argued = guide.partition("| `GammaPoissonFeatures` |")[2].partition("\n\n")[0]
+    assert set(re.findall(r"`(check_\w+)`", argued)) == set(NOT_FOR_GAMMA)
 
 
 # ---- four pictures of 6 x 6 pixels, present or not, in noise

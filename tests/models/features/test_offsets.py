@@ -6,12 +6,17 @@ import warnings
 
 import numpy as np
 import pytest
+from scipy.linalg import hadamard
 
 from unbounded import BetaBernoulliFeatures, GammaPoissonFeatures, LinearGaussian
 from unbounded.columns import describe
+from unbounded.models.features.hybrid import HybridFeatures
 from unbounded.models.features.linear_gaussian import Scales
+from unbounded.models.features.measures import BetaBernoulli, BetaNegativeBinomial, GammaPoisson
+from unbounded.models.features.operations import Mobile
 from unbounded.models.features.point_estimate import FeatureDraw, point_estimate
 from unbounded.report.text import text
+from unbounded.setup import Setup
 
 RNG = np.random.default_rng(5)
 PARTS = 3.0 * np.repeat(np.eye(3), 2, axis=1)
@@ -88,7 +93,7 @@ def test_draws_are_turned_as_the_reference_is():
     estimate = point_estimate([first, other])
     assert [own.tolist() for own in estimate.matches] in ([[0, 1], [1, 0]], [[1, 0], [0, 1]])
     np.testing.assert_allclose(estimate.assignments @ estimate.components, Z @ [one, two], atol=1e-6)
-    np.testing.assert_allclose(other.turned(estimate.tops[1]).always, 0.0, atol=1e-12)
+    np.testing.assert_allclose(other.flipped(estimate.tops[1]).always, 0.0, atol=1e-12)
     assert sum(tops.tolist().count(0) for tops in estimate.tops) == 3
 
 
@@ -101,3 +106,36 @@ def test_single_precision_falls_back_where_it_would_lose(case):
     scales = Scales(1e-10 if case == "noise" else 0.1, 1.0)
     kind = bound.family(scales, A, len(A), "float32").scaled.dtype
     assert kind == (np.float32 if case == "plain" else np.float64)
+
+
+@pytest.mark.parametrize("holes", [False, True])
+def test_single_precision_knows_of_holes(holes):
+    """Features that are perpendicular to each other say little of each other; what they draw for a hole may be far."""
+    X = 1e-3 * np.random.default_rng(5).normal(size=(50, 8))
+    X[np.arange(8), np.arange(8)] = np.nan if holes else 0.0
+    A = 100.0 * hadamard(8)
+    bound = LinearGaussian(intercept=False).bind(describe(X))
+    assert bound.family(Scales(1.0, 1.0), A, 8, "float32").scaled.dtype == (np.float64 if holes else np.float32)
+
+
+@pytest.mark.parametrize("measure", [BetaBernoulli(), GammaPoisson(), BetaNegativeBinomial()], ids=str)
+def test_counts_are_never_in_single_precision(measure):
+    """What float32 loses grows with the entries, and these have no bound."""
+    bound = LinearGaussian(intercept=False).bind(describe(X))
+    model = HybridFeatures(Setup(measure, bound, len(X), 1, 0, dtype="float32"))
+    family = model.finite(Mobile(np.arange(3), np.zeros(3)), Scales(0.1, 1.0), PARTS[:3]).family
+    assert family.scaled.dtype == (np.float32 if measure.binary else np.float64)
+
+
+def test_a_far_row_is_said():
+    """Its distance would be the noise of all rows, and their features would be lost in it."""
+    rng = np.random.default_rng(4)
+    rows = rng.normal(size=(300, 3))
+    likelihood = LinearGaussian()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        likelihood.bind(describe(rows))
+        likelihood.bind(describe(rng.standard_t(3, size=(300, 3))))
+    rows[7, 1] = 1e4
+    with pytest.warns(UserWarning, match=r"a few rows are far away .* column 1 up to \d+ times .* leave such rows out"):
+        likelihood.bind(describe(rows))

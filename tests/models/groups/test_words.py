@@ -7,9 +7,9 @@ import pytest
 from scipy import sparse, stats
 
 from unbounded.columns import describe
-from unbounded.contracts import alone
+from unbounded.contracts import in_this_thread
 from unbounded.engines.local import Helpers
-from unbounded.models.groups.rows import Rows, SweepKeys, Tail
+from unbounded.models.groups.rows import GroupRows, SweepKeys, Tail
 from unbounded.models.groups.shard import GroupHyper, Law
 from unbounded.models.groups.words import kernel, topics
 from unbounded.models.groups.words.likelihood import Tokens
@@ -50,8 +50,8 @@ def test_topics_are_drawn_in_any_order_of_the_table_by_any_number_of_threads():
     assert len(topics.blocks(n_words, len(order))) > 4
     helpers = Helpers(2)
     one, two = (
-        bound.topics(statistics, order, masses, 80, key(6, "phi"), np.dtype(float), spread)
-        for spread in (alone, helpers)
+        bound.topics(statistics, order, masses, 80, key(6, "phi"), np.dtype(float), parallel)
+        for parallel in (in_this_thread, helpers)
     )
     helpers.close()
     for a, b in zip(one, two, strict=True):
@@ -143,7 +143,9 @@ def test_tokens_alone_join_topics_by_their_masses(least, dtype):
     sums = np.column_stack([found.smooth[:, 1], np.ones(len(found.phi))])
     finite = kernel.WordFinite(found, sums, aliases, atoms, atoms, law, 0.1)
     keys = SweepKeys(key(1, "label"), key(1, "stick"))
-    kernel.sweep(Rows(rows, labels, np.arange(n + 1), 0), 0, finite, tail, keys)
+    kernel.sweep(
+        GroupRows(rows, labels, np.arange(n + 1), 0), 0, finite, tail, kernel.GroupScratch.of(finite, tail), keys
+    )
     for w in range(3):
         expected = masses * phi[w] * (rows == w).sum() / (masses @ phi[w])
         seen = np.bincount(labels[rows == w], minlength=atoms)

@@ -42,7 +42,7 @@ CASES = {
     "gaussian": ("gaussian", PLANE),
     "gaussian-holes": ("gaussian", holed(PLANE)),
     "bernoulli": ("bernoulli", BITS),
-    "product-holes": (Product(("gaussian", [0, 2]), ("bernoulli", [1]), ("categorical", [3])), holed(MIXED)),
+    "product-holes": (Product(("gaussian", [0, 2]), ("categorical", [3]), ("bernoulli", [1])), holed(MIXED)),
     "csr": ("multinomial", WORDS.astype(float)),
 }
 RULES = {"ghosts": Ghosts(), "one_open": OneOpen(), "published-warm": AsPublished("warm")}

@@ -322,13 +322,13 @@ def test_new_values_that_the_likelihood_cannot_produce():
 
 def test_a_code_that_fit_never_saw():
     """At predict there is no level for it; with explicit levels there is."""
-    likelihood = Product(("gaussian", [0, 1]), ("bernoulli", [2]), ("categorical", [3]))
+    likelihood = Product(("gaussian", [0, 1]), ("categorical", [3]), ("bernoulli", [2]))
     rows = np.column_stack([X, BITS[:, 0], np.arange(40) % 3])
     model = dp(likelihood).fit(rows)
     message = sentence(said(model.predict, changed(rows, 3.0, (0, 3))))
     assert "column 3" in message
     assert "never saw" in message
-    wider = Product(("gaussian", [0, 1]), ("bernoulli", [2]), (Categorical(levels=[5]), [3]))
+    wider = Product(("gaussian", [0, 1]), (Categorical(levels=[5]), [3]), ("bernoulli", [2]))
     assert dp(wider).fit(rows).predict(changed(rows, 3.0, (0, 3))).shape == (40,)
 
 

@@ -24,13 +24,7 @@ from unbounded.report.text import text
 BRIEF = {"n_chains": 1, "n_warmup": 2, "n_draws": 4, "n_snapshots": 4, "n_workers": 1}
 
 
-@parametrize_with_checks(
-    [
-        DirichletProcessMixture(n_shards=1, **BRIEF),
-        DirichletProcessMixture(**BRIEF),
-        PitmanYorMixture(n_shards=1, **BRIEF),
-    ]
-)
+@parametrize_with_checks([DirichletProcessMixture(**BRIEF), PitmanYorMixture(n_shards=1, **BRIEF)])
 def test_scikit_learn_agrees(estimator, check):
     check(estimator)
 

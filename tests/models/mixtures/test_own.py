@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy import stats
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "exactness"))
 
@@ -130,5 +131,43 @@ class Wide(StudentAtoms):
 def test_wrong_options_are_one_sentence(options, words):
     with pytest.raises(ValueError, match=words):
         OwnMixture(**{"likelihood": StudentAtoms(), "n_warmup": 1, "n_draws": 1} | options).fit(ROWS)
-    with pytest.raises(ValueError, match="finite numbers"):
+    with pytest.raises(ValueError, match="Input X contains NaN"):
         OwnMixture(StudentAtoms()).fit([[np.nan]])
+
+
+class Spheres(OwnLikelihood):
+    """Round Gaussians in the plane and elsewhere: a centre for each of at most twelve columns."""
+
+    def __repr__(self):
+        return "Spheres()"  # names of tests are the same in all processes
+
+    def draw(self, n, rng):
+        return rng.normal(0.0, 2.0, (n, 12))
+
+    def log_prior(self, parameters):
+        return -0.125 * (parameters**2).sum(1)
+
+    def log_density(self, X, parameters):
+        gaps = X[:, None] - parameters[None, :, : X.shape[1]]
+        return -(gaps**2).sum(2) / 0.5 - 0.5 * X.shape[1] * np.log(0.5 * np.pi)
+
+    def move(self, X, parameters, rng):
+        precision = 4.0 * len(X) + 0.25
+        centre = np.zeros(12)
+        centre[: X.shape[1]] = 4.0 * X.sum(0) / precision
+        moved = centre + rng.normal(size=12) / np.sqrt(precision)
+        moved[X.shape[1] :] = rng.normal(0.0, 2.0, 12 - X.shape[1])
+        return moved
+
+
+@parametrize_with_checks([OwnMixture(Spheres(), n_warmup=10, n_draws=10)])
+def test_scikit_learn_agrees(estimator, check):
+    check(estimator)
+
+
+def test_any_source_of_random_numbers_will_do():
+    def labels(state):
+        return OwnMixture(StudentAtoms(), n_warmup=2, n_draws=5, random_state=state).fit(ROWS).posterior_
+
+    assert labels(np.random.default_rng(3)).equals(labels(np.random.default_rng(3)))
+    assert labels(np.random.RandomState(3)).equals(labels(np.random.RandomState(3)))

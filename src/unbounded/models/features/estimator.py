@@ -13,8 +13,9 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from unbounded.arrays import ENTRIES, Array
 from unbounded.chain.run import Chain
-from unbounded.contracts import Choices, Engine, Likelihood
+from unbounded.contracts import Engine, Likelihood
 from unbounded.estimator import ChainEstimator
+from unbounded.family import Choices
 from unbounded.models.features import predictive as feature_predictive
 from unbounded.models.features import start as feature_start
 from unbounded.models.features.beta_bernoulli import BetaBernoulli
@@ -222,7 +223,7 @@ class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChainE
         return feature_predictive.draw_of(self._prior, self._likelihood, self._snapshots[s], self._n_rows, seed)
 
     def _base(self, s: int) -> Array:
-        """Expectation of a row without features, these turned round as those of `components_` are.
+        """Expectation of a row without features, flipped as those of `components_` are.
 
         An intercept takes what rows have on average of features that are none of these.
         """
@@ -249,11 +250,6 @@ class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChainE
     @property
     def _n_features_out(self) -> int:
         return self.n_atoms_
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.non_deterministic = True  # the randomness of a new row's entries belongs to its place among the rows
-        return tags
 
 
 def _hide(X: Any, holdout: ArrayLike) -> tuple[Array, Cells]:
@@ -290,7 +286,8 @@ class BetaBernoulliFeatures(FeatureEstimator):
     jumps : bool, default True
         Moves of whole features (linear Gaussian only; docs/features.md). The paper's rules have no such moves.
     dtype : {"float64", "float32"}
-        Precision of the vectorised part; rounds that would lose accuracy in float32 run in float64.
+        Precision of the vectorised part; rounds that would lose accuracy in float32 run in float64, and all rounds of
+        counts do.
     n_snapshots : int, default 32
         Whole draws that are kept for prediction and point estimates, at most (over all chains): evenly spaced ones, at
         least half as many.
@@ -307,8 +304,8 @@ class BetaBernoulliFeatures(FeatureEstimator):
     assignments_ : array of shape (n_rows, n_atoms_)
         Posterior mean of Z, in terms of `components_`.
     intercept_ : array of shape (n_columns,)
-        Expectation of a row that has no feature. With an intercept a feature says the same turned round, with the
-        opposite loadings and in the other rows; draws are turned as the most probable one is.
+        Expectation of a row that has no feature. With an intercept a feature says the same when it is flipped, with the
+        opposite loadings and in the other rows; draws are flipped as the most probable one is.
     posterior_ : xarray.Dataset
         Every scalar trace, with dimensions (chain, draw).
     exact_, interrupted_ : bool

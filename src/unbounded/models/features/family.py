@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unbounded import holdout
-from unbounded.contracts import Command, Family, Option, Training
+from unbounded.family import Command, Family, Option, Training
 from unbounded.models.features import plots, show
 from unbounded.models.features.estimator import (
     CHOICES,
@@ -77,6 +77,16 @@ FAMILY = Family(
         "per_row": "per_row (features)",
         "sigma_x": "sigma_x (noise)",
         "sigma_a": "sigma_a (loadings)",
+    },
+    meanings={
+        "alpha": "how many features a row is expected to have (mass)",
+        "c": "how reluctantly rows share features (concentration)",
+        "sigma_x": "standard deviation of the noise",
+        "sigma_a": "standard deviation of the loadings",
+        "background": "expectation of a row without features, all columns together",
+        "per_row": "features that a row has on average",
+        "log_joint": "log density of rows and features together",
+        "largest": "share of the rows that have the most frequent feature",
     },
     units=lambda likelihood: {},
     summary=show.summary,

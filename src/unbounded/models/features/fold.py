@@ -8,13 +8,14 @@ row may use the atoms of S, so that its probability is known in closed form.
 Both are accepted by the Metropolis-Hastings rule with loadings and weights integrated out; atoms have a random order.
 
 Where there is an intercept, a flip says the same the other way round: z_l becomes 1 - z_l, the rows that had the atom
-are those that have not. It is a fold of the always-on column, and all that decides about it is at the driver. So it is
-for a column of ones, which is born or dies.
+are those that had not. It is a fold of the always-on column, and all that decides about it is at the driver. The same
+holds for a column of ones, which is born or dies.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -22,10 +23,10 @@ import numpy as np
 from scipy.special import betaln, gammaln
 
 from unbounded.arrays import Array
-from unbounded.contracts import Engine, Message, Summary
-from unbounded.models.features.launch import Place, Pool, of_columns, place, promise
+from unbounded.contracts import Engine, Message, Pairs, Summaries, Summary
+from unbounded.models.features.launch import Place, Pool, each, of_columns, place, promise
 from unbounded.models.features.model import Features
-from unbounded.models.features.state import FeatureShard
+from unbounded.models.features.state import PATTERN, FeatureShard
 from unbounded.randomness import generator, key, uniforms
 
 FOLDS = 0.9  # chance of a fold; unfolding is needed for balance
@@ -33,7 +34,6 @@ LIKELY, UNLIKELY = 0.9, 0.03  # chance that an atom whose loadings say so, or do
 ALIKE, SAME = 0.3, 0.9  # cosines of loadings
 LOG_FOLDS = math.log(FOLDS) - math.log1p(-FOLDS)
 KINDS = 5
-PATTERN = 4  # atoms of S up to which every pattern of use has its own coin; beyond: none, some, all
 
 
 class Proposal(NamedTuple):
@@ -65,8 +65,8 @@ def fold(here: Place, engine: Engine, pool: Pool, doubt: float, turn: int) -> Pl
     first = promise(_gain(here, pool, proposal), doubt)
     if not math.log(rng.random()) < first:
         return here
-    own = [state.sources(p) for p in range(model.n_shards)]
-    gathered = engine.run(partial(_propose, model), Message(proposal, own))
+    own = state.sources()
+    gathered = engine.run(model.together(partial(propose, model)), Message(proposal, own))
     new_size = size - 1 if folds else size + 1
     after = model.assemble(state.round, state.hyper, state.scales, gathered)
     if len(after.occupied) < new_size:  # an atom lost its last row
@@ -80,14 +80,14 @@ def fold(here: Place, engine: Engine, pool: Pool, doubt: float, turn: int) -> Pl
     else:
         inclusion = _inclusion(there, size, kind)
         log_ratio += _log_choice(inclusion, chosen, size) - math.log(new_size) - log_forward - log_coins + LOG_FOLDS
-    if math.log(rng.random()) >= log_ratio - first:
+    if math.log(rng.random()) >= log_ratio - first:  # mutant: fold decision
         return here
-    engine.map(partial(_accept, model, proposal), own)
+    engine.run(model.together(partial(propose, model, keep=True)), Message(proposal, own))
     return there
 
 
-class Turn(NamedTuple):
-    """What becomes of columns beside an intercept: these are used the other way round, then one goes or comes."""
+class Flip(NamedTuple):
+    """What becomes of columns beside an intercept: these are flipped (0 for 1, 1 for 0), then one goes or comes."""
 
     flipped: Array  # [columns]
     gone: int = -1  # a column of ones, -1: none
@@ -100,23 +100,23 @@ def flips(here: Place, engine: Engine) -> Place:
     if not state.fixed:
         return here
     rng = generator(model.seed, "flip", state.round)
-    there, turned = here, np.zeros(here.size, bool)
+    there, flipped = here, np.zeros(here.size, bool)
     for k in rng.permutation(here.size):
         other = _flipped(there, int(k))
         if other is not None and math.log(rng.random()) < other.log_target - there.log_target:  # mutant: flip decision
             there = other
-            turned[k] = True
-    turn = _ones(there, Turn(turned), rng)
-    if not turned.any() and turn.gone < 0 and not turn.new:
+            flipped[k] = True
+    flip = _ones(there, Flip(flipped), rng)
+    if not flipped.any() and flip.gone < 0 and not flip.new:
         return here
-    own = [state.sources(p) for p in range(model.n_shards)]
-    gathered = engine.run(partial(_turn, model), Message(turn, own))
+    own = state.sources()
+    gathered = engine.run(model.together(partial(flip_columns, model)), Message(flip, own))
     return place(model, model.assemble(state.round, state.hyper, state.scales, gathered))
 
 
-def _ones(here: Place, turn: Turn, rng: np.random.Generator) -> Turn:
-    """With a column of ones more, or less: what it adds to all rows the intercept adds as well, so that it says nothing
-    and would never go, one row after another."""
+def _ones(here: Place, flip: Flip, rng: np.random.Generator) -> Flip:
+    """With one column of ones more, or less. The intercept can add to all rows what it adds: it says nothing, and it
+    would never go one row after another."""
     statistics, size = here.statistics, here.size
     n, own = statistics.n_rows, float(statistics.n_rows) * here.model.measure.log_entries(np.array([[1]]))
     ones = [k for k in range(size) if statistics.members[k] == n and statistics.products[k, k] == n]
@@ -124,13 +124,13 @@ def _ones(here: Place, turn: Turn, rng: np.random.Generator) -> Turn:
         more = np.insert(np.arange(size + 1), size, size)  # the column that is always on, once more
         other = Place(here.model, here.state, of_columns(statistics, more), here.entries + own)
         log_ratio = other.log_target - here.log_target - math.log(len(ones) + 1.0)  # mutant: ones more
-        return turn._replace(new=True) if math.log(rng.random()) < log_ratio else turn
+        return flip._replace(new=True) if math.log(rng.random()) < log_ratio else flip
     if not ones:
-        return turn
+        return flip
     gone = int(rng.choice(ones))
     other = Place(here.model, here.state, of_columns(statistics, here.without(np.array([gone]))), here.entries - own)
     log_ratio = other.log_target - here.log_target + math.log(len(ones))
-    return turn._replace(gone=gone) if math.log(rng.random()) < log_ratio else turn
+    return flip._replace(gone=gone) if math.log(rng.random()) < log_ratio else flip
 
 
 def _flipped(here: Place, k: int) -> Place | None:
@@ -205,17 +205,38 @@ def _log_joint(here: Place, pool: Pool, Z: Array) -> float:
 # ---- on a shard
 
 
-def _propose(model: Features, shard: FeatureShard, proposal: Proposal, sources: Array) -> Summary:
-    """Statistics of the shard's Z after the jump."""
+def propose(model: Features, pairs: Pairs, proposal: Proposal, keep: bool = False) -> Iterator[Summary | Summaries]:
+    """Statistics of Z after the jump.
+
+    keep: jump once more, for good; a candidate kept aside would be state that no checkpoint knows.
+    """
+    kernel: Any = model.kernel
+    step = partial(_propose, model, keep)
+    if not kernel.whole:
+        yield from (step(shard, proposal, sources) for shard, sources in pairs)
+    elif taken := list(pairs):
+        shards, own = zip(*taken, strict=True)
+        yield kernel.fold(shards, own, proposal, keep) or each(step, taken, proposal)
+
+
+def flip_columns(model: Features, pairs: Pairs, flip: Flip) -> Iterator[Summary | Summaries]:
+    """Columns flipped, without one of them, or with another."""
+    kernel: Any = model.kernel
+    step = partial(_flip, model)
+    if not kernel.whole:
+        yield from (step(shard, flip, sources) for shard, sources in pairs)
+    elif taken := list(pairs):
+        shards, own = zip(*taken, strict=True)
+        yield kernel.flip(shards, own, flip) or each(step, taken, flip)
+
+
+def _propose(model: Features, keep: bool, shard: FeatureShard, proposal: Proposal, sources: Array) -> Summary:
     Z, coin, moved = _jumped(model, shard, proposal, sources)
     counts = np.bincount(2 * coin + moved, minlength=2 ** (PATTERN + 1)).reshape(-1, 2).astype(float)
     summary = model.kernel.of_candidate(shard, Z)
+    if keep:
+        shard.Z = Z
     return Summary({**summary.shared, "coins": counts}, summary.private)
-
-
-def _accept(model: Features, proposal: Proposal, shard: FeatureShard, sources: Array) -> None:
-    """Jump once more, for good: a candidate kept aside would be state that no checkpoint knows."""
-    shard.Z, _, _ = _jumped(model, shard, proposal, sources)
 
 
 def _jumped(model: Features, shard: FeatureShard, proposal: Proposal, sources: Array) -> tuple[Array, Array, Array]:
@@ -245,9 +266,9 @@ def _coins(columns: Array) -> Array:
     return np.asarray((used > 0).astype(np.int64) + (used == len(columns)))
 
 
-def _turn(model: Features, shard: FeatureShard, turn: Turn, sources: Array) -> Summary:
+def _flip(model: Features, shard: FeatureShard, flip: Flip, sources: Array) -> Summary:
     Z = shard.columns(sources)
-    Z[turn.flipped] = 1 - Z[turn.flipped]
-    Z = np.delete(Z, turn.gone, axis=0) if turn.gone >= 0 else Z
-    shard.Z = np.concatenate([Z, np.ones((int(turn.new) + model.likelihood.fixed, Z.shape[1]), Z.dtype)])
+    Z[flip.flipped] = 1 - Z[flip.flipped]
+    Z = np.delete(Z, flip.gone, axis=0) if flip.gone >= 0 else Z
+    shard.Z = np.concatenate([Z, np.ones((int(flip.new) + model.likelihood.fixed, Z.shape[1]), Z.dtype)])
     return model.kernel.of_candidate(shard, shard.Z)

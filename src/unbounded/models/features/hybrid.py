@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from unbounded.contracts import Engine, Message, Spread, alone
+from unbounded.contracts import Engine, Message, Parallel, in_this_thread
 from unbounded.instantiation import Ghosts, Rule, as_published, classify
 from unbounded.models.features.jump import Jumps, jump
 from unbounded.models.features.model import Features
@@ -35,7 +35,7 @@ class HybridFeatures(Features):
             return state
         return jump(self, state, engine, self.jumps)
 
-    def global_step(self, state: FeatureState, spread: Spread = alone) -> Message:
+    def global_step(self, state: FeatureState, parallel: Parallel = in_this_thread) -> Message:
         def rng(purpose: str) -> np.random.Generator:
             return generator(self.seed, purpose, state.round)
 
@@ -48,17 +48,17 @@ class HybridFeatures(Features):
         everyone = self.n_rows + plan.ghosts
         if plan.published:
             ghosts, extra = np.zeros(len(live)), np.empty(0)
-            mobile, held, private = classify(as_published(members, owner, plan), owner, plan)
+            mobile, frozen, private = classify(as_published(members, owner, plan), owner, plan)
         else:
             ghosts, extra = self.measure.ghosts(hyper, members, self.n_rows, plan.ghosts, rng("ghosts"))
-            mobile, held, private = classify(ghosts, owner, plan)  # mutant: global step mobile 2
+            mobile, frozen, private = classify(ghosts, owner, plan)  # mutant: global step mobile 2
 
         amounts = members + ghosts
-        usable = held if plan.lone >= 0 else held[:0]
+        usable = frozen if plan.lone >= 0 else frozen[:0]
         weighed = np.concatenate([amounts[mobile], extra, amounts[usable]])
         weights = self.measure.log_weights(hyper, weighed, everyone, rng("weights"))
         new = self.likelihood.draw_prior(scales, len(extra), rng("new"))
-        shared = np.concatenate([loadings[mobile], new, loadings[held], loadings[len(live) :]])
+        shared = np.concatenate([loadings[mobile], new, loadings[frozen], loadings[len(live) :]])
         n_mobile = len(mobile) + len(extra)
         sizes = (n_mobile,) if plan.lone < 0 else (n_mobile, n_mobile + len(usable))
         finite = [self.finite(Mobile(rng("order").permutation(size), weights), scales, shared) for size in sizes]
@@ -66,10 +66,11 @@ class HybridFeatures(Features):
         laws = self.measure.law(hyper, everyone, open_=False), self.measure.law(hyper, everyone)
         message = FeatureRound(state.round, finite, laws, scales, shared, hyper, self.keys(state.round))
 
-        sources = np.concatenate([live[mobile], np.full(len(extra), -1), live[held], always])
+        sources = np.concatenate([live[mobile], np.full(len(extra), -1), live[frozen], always])
         own = []
-        for p in range(self.n_shards):
+        for p, columns in enumerate(state.here(sources)):
             mine = private[owner[private] == p] if len(private) else private
-            columns = state.here(np.concatenate([sources, live[mine]]), p)
+            if len(mine):
+                columns = np.append(columns, state.at(live[mine], p))
             own.append(FeaturePart(columns, plan.lone == p, bool(plan.open[p]), loadings[mine]))
         return Message(message, own)

@@ -36,10 +36,10 @@ from unbounded.models.features.launch import (
     Pool,
     Terms,
     apply,
+    fetch,
     find,
     fit,
     launch,
-    look,
     of_columns,
     place,
     promise,
@@ -50,8 +50,11 @@ from unbounded.randomness import generator, key
 
 DEATH, ABSORPTION, DISCOVERY, MULTIPLE = range(4)
 # Columns, and what replaces them, with the chances of each.
-FITS = (0, 1), (1, 1), (1, 2), (2, 2), (1, 4), (2, 4), (3, 2), (3, 4), (4, 3), (4, 4), (5, 4), (6, 4), (7, 4), (8, 4)
-CHANCES = 0.15, 0.15, 0.1, 0.1, *10 * (0.05,)
+FITS = (
+    *((0, 1), (1, 1), (1, 2), (2, 2), (3, 1), (4, 1)),
+    *((1, 4), (2, 4), (3, 2), (3, 4), (4, 3), (4, 4), (5, 4), (6, 4), (7, 4), (8, 4)),
+)
+CHANCES = 0.15, 0.1, 0.08, 0.07, *12 * (0.05,)
 RARE = 0.02  # share of the rows; an atom in fewer is as likely to be replaced as one that has as many
 MOST = 4  # atoms that absorb another one
 LIKELY, UNLIKELY = 0.9, 0.03  # chance that an atom whose loadings say so, or do not, is among them
@@ -63,7 +66,7 @@ FACTORS = (2.0, 1.5, 3.0)  # of loadings, while counts get smaller
 BROAD = 0.2  # shapes of the law of any weight
 MANY_ROWS, EARLY = 10_000, (50, 8)  # rounds that have jumps each, for so many rows at most, and beyond
 EVERY, EVERY_ROWS = (24, 64), 1_200_000  # rounds from one to the next, in the end: so many rows in all
-FIRST = 2  # times as many proposals in the first round: columns that say nothing have not yet come to say something
+FIRST = 2  # times as many proposals in the first round: columns that say nothing yet have not taken over anything
 TINY = 0.02  # nats a row; an atom that is worth less than this counts as worth nothing
 
 
@@ -71,12 +74,13 @@ TINY = 0.02  # nats a row; an atom that is worth less than this counts as worth 
 class Jumps:
     """How much is tried in a round; nothing of it depends on Z.
 
-    early: rounds that have jumps each. every: rounds from one to the next that has them, in the end; gaps double until
-    then. By default both are more where rows are fewer and rounds shorter. tries, folds: proposals in such a round, the
-    former more in the first one. pool: rows that the driver sees, one half to find columns with and one to judge them
-    by. ahead: chance of the direction in which a proposal knows what it does; the way back is hardly ever taken, and
-    needed for balance. kinds: deaths, absorptions, discoveries and, of counts, multiples, in proportion. slack, doubt:
-    nats, and nats a row, by which the pool may be wrong.
+    early: rounds that have jumps each. every: rounds from one to the next that has them, in the end; gaps double
+    until then. By default both are more where rows are fewer and rounds shorter. tries, folds: proposals in such a
+    round, the former more in the first one; counts have no folds, and so many more tries instead. pool: rows that
+    the driver sees, one half to find columns with and one to judge them by. ahead: chance of the direction in which
+    a proposal knows what it does; the way back is hardly ever taken, and needed for balance. kinds: deaths,
+    absorptions, discoveries and, of counts, multiples, in proportion. slack, doubt: nats, and nats a row, by which
+    the pool may be wrong.
     """
 
     early: int | None = None
@@ -119,14 +123,15 @@ def jump(model: Features, state: FeatureState, engine: Engine, jumps: Jumps) -> 
     rng, n = generator(model.seed, "jump", state.round), model.n_rows
     chosen = np.arange(n) if n <= jumps.pool else np.unique(rng.integers(0, n, jumps.pool))
     here = flips(place(model, state), engine)
-    pool, doubt = look(model, here.state, engine, chosen), jumps.slack + jumps.doubt * n
-    tries = [partial(fold, turn=turn) for turn in range(jumps.folds if model.measure.binary else 0)]
-    n_tries = jumps.tries * (FIRST if state.round == 0 else 1)
+    pool, doubt = fetch(model, here.state, engine, chosen), jumps.slack + jumps.doubt * n
+    n_folds = jumps.folds if model.measure.binary else 0
+    tries = [partial(fold, turn=turn) for turn in range(n_folds)]
+    n_tries = (jumps.tries + jumps.folds - n_folds) * (FIRST if state.round == 0 else 1)
     tries += [partial(_try, jumps=jumps, turn=turn) for turn in range(n_tries)]
     for one in tries:
         there = one(here, engine, pool, doubt)
         if there is not here:
-            here, pool = there, look(model, there.state, engine, chosen)
+            here, pool = there, fetch(model, there.state, engine, chosen)
     return here.state
 
 
@@ -145,8 +150,8 @@ def _try(here: Place, engine: Engine, pool: Pool, doubt: float, jumps: Jumps, tu
     if not math.log(rng.random()) < first:
         return here
     launches = Launches(change.gone, old, new, key(model.seed, "entries", state.round, turn))
-    own = [state.sources(p) for p in range(model.n_shards)]
-    found = engine.run(partial(find, model), Message(launches, own)).shared
+    own = state.sources()
+    found = engine.run(model.together(partial(find, model)), Message(launches, own)).shared
     there = _there(here, kept, found)
     if there is None:
         return here
@@ -159,7 +164,7 @@ def _try(here: Place, engine: Engine, pool: Pool, doubt: float, jumps: Jumps, tu
     log_ratio += -log_ahead if change.ahead else log_ahead  # mutant: jump ahead
     if not math.log(rng.random()) < log_ratio - first:  # mutant: jump decision
         return here
-    gathered = engine.run(partial(apply, model), Message(launches, own))
+    gathered = engine.run(model.together(partial(apply, model)), Message(launches, own))
     return place(model, model.assemble(state.round, state.hyper, state.scales, gathered))
 
 
@@ -228,7 +233,7 @@ def _choose(here: Place, change: Change, rng: np.random.Generator) -> Array | No
 
 
 def _absorbed(here: Place, change: Change, rng: np.random.Generator) -> Terms:
-    """All but the first stay, perhaps with another sign, with weights by what Z lets expect."""
+    """All but the first stay, perhaps with another sign, with weights around those that Z suggests."""
     weights = here.model.measure.log_weights(here.state.hyper, _amounts(here, change), here.model.n_rows, rng)
     loadings = change.sign * change.old.loadings[1:]  # mutant: absorption sign
     return Terms(loadings, weights)

@@ -1,6 +1,6 @@
 """The kernel of features on the CPU: all sweeps over a shard's rows, compiled, and what the shard reports.
 
-The columns of a shard's Z: first those that all shards share (mobile ones, then those that are held), then one slot for
+The columns of a shard's Z: first those that all shards share (mobile ones, then frozen ones), then one slot for
 each of the shard's private atoms, then free slots for new ones, of which there are more when they run out. Rows go
 through in blocks that stay in cache, all sweeps of a block one after another. A block of rows is Z in lanes,
 `z[column, row]`.
@@ -16,9 +16,10 @@ A *law* is what the measure says of an entry (laws.py), a *family* what the like
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -31,11 +32,13 @@ from unbounded.models.features.laws import LARGEST, draw_births, new_count, tail
 from unbounded.models.features.likelihood import FeatureBound
 from unbounded.models.features.measure import FeatureMeasure
 from unbounded.models.features.operations import (
+    OneShard,
     Private,
-    Rows,
+    RowBlock,
     ShardRows,
     Sums,
-    Turn,
+    SweepDraws,
+    Taken,
     Work,
     apply,
     arrive,
@@ -46,26 +49,37 @@ from unbounded.models.features.operations import (
     mobile_waits,
     open_slot,
     prepare,
+    renew,
     seek,
     shift,
     sweep_mobile,
     visit_mobile,
 )
-from unbounded.models.features.state import FeatureShard, FeatureTask
+from unbounded.models.features.passes import FEW_CELLS, few_statistics, statistics
+from unbounded.models.features.state import FeatureShard, FeatureTask, upper_triangle
 from unbounded.setup import Setup
 
 FREE_SLOTS, MORE_SLOTS = 4, 16
-_CHUNK = 4096
+SOME = 4  # shards that one compiled call is given at most
 
 FeatureSetup = Setup[FeatureMeasure, FeatureBound, int]
 
 
-class Prepared(NamedTuple):
-    """A shard's private atoms, the statistics of the rows that are done, and scratch memory."""
+class Room(NamedTuple):
+    """What shards of one size can share, one after another: the state of private atoms, and scratch memory."""
 
     private: Private
-    sums: Sums
     work: Work
+
+
+class Prepared(NamedTuple):
+    """A shard's rows with what they come to, and the room that its sweep needs."""
+
+    one: OneShard
+    room: Room
+
+
+Rooms = dict[tuple[int, ...], Room]  # by size
 
 
 @dataclass(frozen=True)
@@ -73,55 +87,117 @@ class CompiledFeatures:
     setup: FeatureSetup
     lanes: int | None = None  # rows per block; None: what the cache holds
 
-    def prepare(self, shard: FeatureShard, part: FeatureTask) -> Prepared:
-        """Arrange the shard's columns, redraw its missing values, and build the state of its private atoms."""
-        arrange(self.setup.likelihood, shard, part, FREE_SLOTS if part.part.open else 0)
-        return self.begin(shard, part)
+    shard: ClassVar[Any] = FeatureShard
+    whole: ClassVar[bool] = False
 
-    def begin(self, shard: FeatureShard, part: FeatureTask) -> Prepared:
-        """Before the first row, with columns as they are."""
+    def steps(self, tasks: Iterator[tuple[FeatureShard, FeatureTask]]) -> Iterator[Summary]:
+        """Several shards by one compiled call: between calls threads wait for each other, and Python for its memory."""
+        rooms: Rooms = {}
+        some: list[tuple[FeatureShard, FeatureTask, Prepared]] = []
+        for shard, part in tasks:
+            tail = self.prepare(shard, part, rooms)
+            if some and not (tail.room is some[0][2].room and part.alike(some[0][1])):
+                yield from self._all_of(some)
+                some = []
+            some.append((shard, part, tail))
+            if len(some) == SOME:
+                yield from self._all_of(some)
+                some = []
+        yield from self._all_of(some)
+
+    def _all_of(self, some: list[tuple[FeatureShard, FeatureTask, Prepared]]) -> Iterator[Summary]:
+        done = 0
+        while done < len(some):
+            rest = some[done:]
+            count, row = self._sweep(rest[0][1], [tail.one for _, _, tail in rest], rest[0][2].room, 0)
+            for shard, part, tail in rest[:count]:
+                yield self.statistics(shard, part, tail)
+            done += count
+            if count < len(rest):
+                yield self.statistics(*rest[count][:2], self._go_on(*rest[count], row))
+                done += 1
+
+    def _sweep(self, part: FeatureTask, shards: list[OneShard], room: Room, row: int) -> tuple[int, int]:
+        """How many shards are done, and at which row of the next there were too few free slots."""
+        padded = tuple(shards + (SOME - len(shards)) * shards[:1])  # so that there is one number to compile for
+        stopped: tuple[int, int] = sweep_some(
+            part.law, part.finite, room.private, padded, len(shards), row, part.round.keys, room.work
+        )
+        return stopped
+
+    def prepare(self, shard: FeatureShard, part: FeatureTask, rooms: Rooms | None = None) -> Prepared:
+        """Arrange the shard's columns, redraw its missing values, and make room for its private atoms.
+
+        Where nothing is missing, columns are arranged by the sweep: Python does as little as it can for every shard.
+        """
+        free = FREE_SLOTS if part.part.open else 0
+        if len(shard.holes):
+            arrange(self.setup.likelihood, shard, part, free)
+            return self.begin(shard, part, rooms)
+        before = shard.Z if shard.Z.flags.c_contiguous else np.ascontiguousarray(shard.Z)
+        shard.Z = np.empty((len(part.part.sources) + free, before.shape[1]), before.dtype)
+        return self.begin(shard, part, rooms, before)
+
+    def begin(
+        self, shard: FeatureShard, part: FeatureTask, rooms: Rooms | None = None, before: Array | None = None
+    ) -> Prepared:
+        """Before the first row; `before`: the Z whose columns are to be arranged, if they are not yet."""
         n, d = shard.data.shape
-        return self._room(shard, part, self.lanes or lanes_for(n, d + 2 * len(shard.Z)))
+        columns = len(shard.Z)
+        size = columns, columns - part.finite.shared, self.lanes or lanes_for(n, d + 2 * columns)
+        if rooms is None or (self.setup.likelihood.keeps_loadings and len(part.part.loadings)):
+            room = self._room(part, *size)  # of its own: loadings of private atoms are part of it
+        else:
+            room = rooms[size] if size in rooms else rooms.setdefault(size, self._room(part, *size))
+        return self._prepared(shard, part, room, before)
 
-    def _room(self, shard: FeatureShard, part: FeatureTask, lanes: int) -> Prepared:
-        """Memory for all columns of the shard's Z."""
-        likelihood, finite = self.setup.likelihood, part.finite
+    def _prepared(self, shard: FeatureShard, part: FeatureTask, room: Room, before: Array | None) -> Prepared:
         columns, d = len(shard.Z), shard.data.shape[1]
-        slots = columns - finite.shared
-        tail = likelihood.tail(part.round.scales, slots, lanes, finite.family, part.part.loadings)
-        dtype = likelihood.precision(finite.family)
+        products = np.zeros((columns, columns if self.setup.likelihood.gram else 0))
+        sums = Sums(products, np.zeros((columns, d)), np.zeros(d))
+        data = shard.data.view()
+        data.flags.writeable = False  # always, so that the sweep is compiled once
+        taken = Taken(shard.Z if before is None else before, part.part.sources, before is not None)
+        rows = ShardRows(data, shard.Z, len(part.part.sources), shard.first, taken)
+        return Prepared(OneShard(rows, sums, np.empty_like(room.private.members)), room)
+
+    def _room(self, part: FeatureTask, columns: int, slots: int, lanes: int) -> Room:
+        likelihood, family, d = self.setup.likelihood, part.finite.family, part.round.loadings.shape[1]
+        dtype = likelihood.precision(family)
         z, pull = np.empty(columns * lanes, dtype), np.empty(columns * lanes, dtype)
         room = np.empty(max(columns * lanes, 2 * lanes, columns * columns, columns * d), dtype)
         born, busy = np.zeros(self.setup.sweeps * lanes, np.int16), np.zeros(lanes + 1, np.bool_)
         ladder = np.empty(2 if self.setup.measure.binary else LARGEST + 1)
         work = Work(z, pull, room, born, busy, ladder, np.empty((4, slots), np.int64))
-        products = np.zeros((columns, columns if likelihood.gram else 0))
-        sums = Sums(products, np.zeros((columns, d)), np.zeros(d))
-        return Prepared(Private(tail, np.zeros(slots, np.int64)), sums, work)
+        tail = likelihood.tail(part.round.scales, slots, lanes, family, part.part.loadings)
+        return Room(Private(tail, np.zeros(slots, np.int64)), work)
 
     def sweep(self, shard: FeatureShard, part: FeatureTask, tail: Prepared) -> Prepared:
         """All L sweeps over the shard's rows; where slots run out, there are more from that block on."""
-        row, n, used = 0, shard.Z.shape[1], len(part.part.sources)
-        finite, law, keys = part.finite, part.law, part.round.keys
-        data = shard.data.view()
-        data.flags.writeable = False  # always, so that the sweep is compiled once
+        done, row = self._sweep(part, [tail.one], tail.room, 0)
+        return tail if done else self._go_on(shard, part, tail, row)
+
+    def _go_on(self, shard: FeatureShard, part: FeatureTask, tail: Prepared, row: int) -> Prepared:
+        """From this row on, with more slots."""
         while True:
-            rows = ShardRows(data, shard.Z, used, shard.first)
-            row = sweep(law, finite, tail.private, rows, row, keys, tail.work, tail.sums)
-            if row == n:
-                return tail
+            private = tail.room.private
             if self.setup.likelihood.keeps_loadings:
-                part = part._replace(part=part.part._replace(loadings=tail.private.tail.loadings))
-            used, done = len(shard.Z), tail.sums
-            more = np.zeros((len(tail.private.members) + MORE_SLOTS, n), shard.Z.dtype)
-            shard.Z = np.concatenate([shard.Z, more])
-            tail = self._room(shard, part, tail.work.busy.size - 1)
-            for new, old in zip(tail.sums, done, strict=True):
-                new[tuple(slice(0, size) for size in old.shape)] = old
+                part = part._replace(part=part.part._replace(loadings=private.tail.loadings))
+            used, more = len(shard.Z), len(private.members) + MORE_SLOTS
+            shard.Z = np.concatenate([shard.Z, np.zeros((more, shard.Z.shape[1]), shard.Z.dtype)])
+            columns = len(shard.Z)
+            room = self._room(part, columns, columns - part.finite.shared, tail.room.work.busy.size - 1)
+            one, old = self._prepared(shard, part, room, None).one, tail.one
+            tail = Prepared(one._replace(rows=one.rows._replace(used=used)), room)
+            for new, done in zip(tail.one.sums, old.sums, strict=True):  # mutant: shards sums
+                new[tuple(slice(0, size) for size in done.shape)] = done
+            complete, row = self._sweep(part, [tail.one], room, row)
+            if complete:
+                return tail
 
     def statistics(self, shard: FeatureShard, part: FeatureTask, tail: Prepared) -> Summary:
         """What the shard reports of its Z, from which free slots are gone."""
-        n_shared, members, sums = len(part.round.loadings), tail.private.members, tail.sums
+        n_shared, members, sums = len(part.round.loadings), tail.one.members, tail.one.sums
         if not members.all():
             kept: Any = slice(0, n_shared)
             if members.any():
@@ -160,7 +236,7 @@ def summary(setup: FeatureSetup, shard: FeatureShard, Z: Array, n_shared: int, s
     s, own = slice(0, n_shared), slice(n_shared, len(Z))
     entries = 0.0 if measure.binary else measure.log_entries(Z)
     shared = {
-        "members": members[s], "products": products[np.triu_indices(n_shared)] if gram else products[s],
+        "members": members[s], "products": products[upper_triangle(n_shared)] if gram else products[s],
         "sums": centred[s],
         "rest": sums.rest, "square": np.array(shard.square), "entries": np.array(entries),
         "shards": there, "owner": there * shard.index,
@@ -181,11 +257,7 @@ def of_columns(sums: Sums, kept: Any) -> Sums:
 
 def candidate_summary(setup: FeatureSetup, shard: FeatureShard, Z: Array) -> Summary:
     """What a shard would report of another Z, all columns shared, where loadings are integrated out."""
-    products, sums = np.zeros((len(Z), len(Z))), np.zeros((len(Z), shard.data.shape[1]))
-    for start in range(0, len(shard.data), _CHUNK):
-        part = Z[:, start : start + _CHUNK].astype(float)
-        products += part @ part.T
-        sums += part @ shard.data[start : start + _CHUNK]
+    products, sums = (few_statistics if shard.data.size <= FEW_CELLS else statistics)(Z, shard.data)
     return summary(setup, shard, Z, len(Z), Sums(products, sums, np.zeros(shard.data.shape[1])))
 
 
@@ -201,6 +273,26 @@ def lanes_for(rows: int, width: int) -> int:
 
 
 @jit
+def sweep_some(law, finite, private, shards, count, row, keys, work):
+    """`sweep` over so many shards, of the first from this row on.
+
+    Returns how many are done and, where that is not all of them, the row at which the next has too few slots.
+    """
+    for i in range(count):
+        one = shards[i]
+        renew(finite.family, private.tail)  # mutant: shards renew
+        for slot in range(private.members.size):  # mutant: shards members
+            private.members[slot] = 0
+        row = sweep(law, finite, private, one.rows, row, keys, work, one.sums)
+        for slot in range(private.members.size):
+            one.members[slot] = private.members[slot]
+        if row < one.rows.Z.shape[1]:
+            return i, row
+        row = 0  # mutant: shards row
+    return count, row
+
+
+@jit
 def sweep(law, finite, private, part, begin, keys, work, sums):
     """All sweeps over the rows begin .. n of a shard, block by block, with the statistics of the blocks that are done.
 
@@ -209,6 +301,8 @@ def sweep(law, finite, private, part, begin, keys, work, sums):
     columns, n = part.Z.shape
     lanes = work.busy.size - 1
     sweeps = work.born.size // lanes
+    if part.taken.waits:
+        _arrange(part.taken, part.Z)
     if part.used > finite.shared:
         _count(part.Z[finite.shared : part.used], private.members)
         fill(finite.family, private.tail, part, finite.shared, work)
@@ -219,18 +313,29 @@ def sweep(law, finite, private, part, begin, keys, work, sums):
             return start
         z = work.z[: columns * size].reshape(columns, size)
         _load(part.Z, start, z)
-        rows = Rows(part.data, start, z, finite.shared, part.first + start)
+        rows = RowBlock(part.data, start, z, finite.shared, part.first + start)
         prepare(finite.family, private.tail, rows, finite.mobile.order.size, work)
         for s in range(sweeps):
             own = stream(keys.entry, s)  # mutant: sweep own
             _find_busy(finite.family, rows, work.busy)
             sweep_mobile(finite.family, law, private.tail, rows, finite.mobile, own, work)
             if births > 0 or _alive(private.members) > 0:
-                turn = Turn(own, stream(keys.tail, s), work.born[s * size : (s + 1) * size])
-                _visit_rows(law, finite.family, private, rows, finite.mobile, turn, work)
+                draws = SweepDraws(own, stream(keys.tail, s), work.born[s * size : (s + 1) * size])
+                _visit_rows(law, finite.family, private, rows, finite.mobile, draws, work)
         _store(z, finite.mobile.order.size, finite.shared, part.Z, start)
         collect(finite.family, private.tail, rows, keys.split, sums, work)
     return n
+
+
+@inline
+def _arrange(taken, Z):
+    """The columns of Z for this round; those that were nowhere, and free slots, are empty."""
+    for k in range(Z.shape[0]):
+        source = taken.sources[k] if k < taken.sources.size else -1
+        for i in range(Z.shape[1] if source < 0 else 0):
+            Z[k, i] = 0
+        for i in range(Z.shape[1] if source >= 0 else 0):
+            Z[k, i] = taken.Z[source, i]
 
 
 @inline
@@ -283,24 +388,24 @@ def _find_busy(family, rows, busy):
 
 
 @inline
-def _visit_rows(law, family, private, rows, mobile, turn, work):
+def _visit_rows(law, family, private, rows, mobile, draws, work):
     """Visit the rows of a block whose private entries may change."""
     size = rows.z.shape[1]
     r = 0
     while r < size:
         if _alive(private.members) > 0:
-            r = seek(family, law, private, rows, r, turn, work)
+            r = seek(family, law, private, rows, r, draws, work)
         else:
-            while r < size and turn.born[r] == 0:
+            while r < size and draws.born[r] == 0:
                 r += 1
         if r == size:
             break
-        _visit(law, family, private, rows, r, mobile, turn, work)
+        _visit(law, family, private, rows, r, mobile, draws, work)
         r += 1
 
 
 @inline
-def _visit(law, family, private, rows, r, mobile, turn, work):
+def _visit(law, family, private, rows, r, mobile, draws, work):
     """Gibbs over the private columns of a row, then a Metropolis step that replaces those only it uses."""
     members, z, shared = private.members, rows.z, rows.shared
     any_private = False
@@ -308,8 +413,8 @@ def _visit(law, family, private, rows, r, mobile, turn, work):
         any_private |= z[shared + slot, r] > 0
     arrive(family, private, rows, r)
     if any_private and mobile_waits(family):
-        visit_mobile(family, law, private.tail, rows, r, mobile, turn.entry, work)
-    own = stream(turn.visits, rows.first + r)
+        visit_mobile(family, law, private.tail, rows, r, mobile, draws.entry, work)
+    own = stream(draws.visits, rows.first + r)
     order = work.slots[0]
     count = singles = 0
     for slot in range(members.size):
@@ -331,8 +436,8 @@ def _visit(law, family, private, rows, r, mobile, turn, work):
         entry = Entry(r, shared + slot, old, others, weight)
         new = draw_entry(law, family, private.tail, entry, uniform(own, entry_number(slot)), work.ladder)
         _set(family, private, rows, r, slot, new)
-    if singles > 0 or turn.born[r] > 0:  # mutant: visit condition
-        _replace_singles(law, family, private, rows, r, singles, turn, work)
+    if singles > 0 or draws.born[r] > 0:  # mutant: visit condition
+        _replace_singles(law, family, private, rows, r, singles, draws, work)
     depart(family, private.tail, rows, r)
 
 
@@ -346,9 +451,9 @@ def _set(family, private, rows, r, slot, new):
 
 
 @inline
-def _replace_singles(law, family, private, rows, r, singles, turn, work):
+def _replace_singles(law, family, private, rows, r, singles, draws, work):
     """Propose new atoms in place of those that only this row uses; accept by the row's likelihood ratio."""
-    key, born = stream(stream(turn.visits, rows.first + r), 0), turn.born[r]
+    key, born = stream(stream(draws.visits, rows.first + r), 0), draws.born[r]
     owned, entries, fresh = work.slots[1], work.slots[2], work.slots[3]
     ratio = 0.0
     for j in range(singles):

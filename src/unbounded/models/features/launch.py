@@ -17,17 +17,19 @@ import numpy as np
 from scipy.special import expit
 
 from unbounded.arrays import Array
-from unbounded.contracts import Engine, Summary
+from unbounded.contracts import Engine, Pairs, Summaries, Summary
+from unbounded.models.features import passes
 from unbounded.models.features.likelihood import FeatureStatistics, Loadings
 from unbounded.models.features.model import Features
 from unbounded.models.features.state import FeatureShard, FeatureState
-from unbounded.randomness import uniforms
+from unbounded.randomness import stream, uniforms
 from unbounded.rows import boundaries
 
 STEPS = 3  # in which the loadings of other columns learn what those of a launch take from them
 SURE = 20.0  # nats
 FEW = 10.0  # uses of a column in the pool that count as much as what all rows have on average
-LARGEST = (0, 31, 9, 5, 3, 2, 2, 1, 1)  # entries that are considered, by the number of columns
+LARGEST = (0, 31, 9, 5, 3, 2, 2, 1, 1)  # entries that are considered one by one, by the number of columns
+MORE = math.log(1e-6)  # log chance of a count that is the largest of these to be one more, and again, and so on
 FITTING, HOT = 14, 4.0  # steps of EM, and by how much the noise is larger at first
 TRIES = 3  # of EM, from other directions
 _CHUNK = 4096
@@ -48,7 +50,9 @@ class Place:
 
     def without(self, gone: Array) -> Array:
         """Columns that stay, always-on ones included."""
-        return np.setdiff1d(np.arange(len(self.statistics.members)), gone)
+        stays = np.ones(len(self.statistics.members), bool)
+        stays[gone] = False
+        return stays.nonzero()[0]
 
     @cached_property
     def loadings(self) -> Loadings:
@@ -83,8 +87,8 @@ class Pool(NamedTuple):
     share: float  # rows of the data for each of them
 
     def half(self, which: int) -> Pool:
-        """Every other row: what is found with one half is judged by the other, unless they are all there are."""
-        if self.share == 1.0:
+        """Every other row: what is found with one half is judged by the other, unless they are all, or the only one."""
+        if self.share == 1.0 or len(self.rows) < 2:
             return self
         rows, chosen = self.rows[which::2], self.chosen[which::2]
         return Pool(rows, self.Z[:, which::2], chosen, self.share * len(self.rows) / len(rows))
@@ -129,18 +133,18 @@ def of_columns(statistics: FeatureStatistics, kept: Array) -> FeatureStatistics:
     )
 
 
-def look(model: Features, state: FeatureState, engine: Engine, chosen: Array) -> Pool:
+def fetch(model: Features, state: FeatureState, engine: Engine, chosen: Array) -> Pool:
     """The chosen rows with their columns of Z."""
     edges = boundaries(model.n_rows, model.n_shards)
-    home = np.searchsorted(edges, chosen, side="right") - 1
-    own = [(chosen[home == p] - edges[p], state.sources(p)) for p in range(model.n_shards)]
-    parts = engine.map(partial(_look_at, model), own)
+    ends = np.searchsorted(chosen, edges)
+    own = [(chosen[ends[p] : ends[p + 1]] - edges[p], sources) for p, sources in enumerate(state.sources())]
+    parts = engine.map(partial(_fetched, model), own)
     rows, Z = (np.concatenate(part, axis=axis) for part, axis in zip(zip(*parts, strict=True), (0, 1), strict=True))
     return Pool(rows - model.likelihood.centre, Z.astype(float), chosen, model.n_rows / len(chosen))
 
 
 def promise(gain: float, doubt: float) -> float:
-    """Log ratio of a first decision, by what the pool lets expect: the opposite for the way back.
+    """Log ratio of a first decision, by the gain that the pool suggests: the opposite for the way back.
 
     Never more than what settles it: a gain of a hundred thousand nats is known to a few percent only, and what the
     first decision counted too much, the second one takes back.
@@ -149,7 +153,7 @@ def promise(gain: float, doubt: float) -> float:
 
 
 def launch(model: Features, state: FeatureState, pool: Pool, kept: FeatureStatistics, own: Terms) -> tuple[Odds, float]:
-    """What these loadings and weights say of entries, and the log likelihood of all rows that the pool lets expect."""
+    """What these loadings and weights say of entries, and the log likelihood of all rows that the pool suggests."""
     likelihood, noise = model.likelihood, state.scales.noise
     patterns, log_prior = _patterns(model, state, own.weights)
     slopes = own.loadings / noise
@@ -188,6 +192,11 @@ def _base(model: Features, k: int) -> int:
     return 2 if model.measure.binary else LARGEST[k] + 1
 
 
+def _values(model: Features, launches: Launches) -> passes.Values:
+    old, new = (_base(model, len(odds.slopes)) for odds in (launches.old, launches.new))
+    return passes.Values(old, new, 0.0 if model.measure.binary else MORE)
+
+
 def _normalised(linear: Array, patterns: Array, cost: Array) -> tuple[Array, Array]:
     """(log probabilities [patterns, rows], logs of what they were divided by); linear: [k, rows]."""
     logits = patterns @ linear + cost[:, None]
@@ -198,22 +207,40 @@ def _normalised(linear: Array, patterns: Array, cost: Array) -> tuple[Array, Arr
 
 def fit(model: Features, state: FeatureState, pool: Pool, size: int, rng: np.random.Generator) -> Guide:
     """So many 0/1 columns that explain the pool beside those that it has, by EM; the best of some tries."""
-    found = max((_Fit(state.scales, pool, size, rng) for _ in range(TRIES)), key=lambda one: one.score)
+    known = _known(state.scales, pool)
+    found = max((_Fit(state.scales, pool, known, size, rng) for _ in range(TRIES)), key=lambda one: one.score)
     m = len(pool.rows)
     amounts = np.clip(found.inside.sum(axis=0), 0.5, m - 0.5)
     variances = state.scales.noise / np.minimum(amounts, m - amounts)
     return Guide(found.loadings, variances, model.measure.weight_shapes(state.hyper, amounts, float(m)))
 
 
+class _Known(NamedTuple):
+    """What all regressions on the pool's columns have in common, and what these leave of its rows."""
+
+    products: Array
+    sums: Array
+    rest: Array
+
+
+def _known(scales: Any, pool: Pool) -> _Known:
+    products, sums = pool.Z @ pool.Z.T, pool.Z @ pool.rows
+    return _Known(products, sums, pool.rows - pool.Z.T @ _solved(scales, products.copy(), sums))
+
+
+def _solved(scales: Any, products: Array, sums: Array) -> Array:
+    """Loadings with these products of their columns, which are overwritten, and sums of rows."""
+    products.ravel()[:: len(products) + 1] += scales.noise / scales.loading  # the diagonal
+    return np.asarray(np.linalg.solve(products, sums))
+
+
 class _Fit:
     """EM for new columns, each 0 or 1, with the loadings of all: from random directions, with less and less noise."""
 
-    def __init__(self, scales: Any, pool: Pool, size: int, rng: np.random.Generator):
-        self.pool, self.size, self.scales = pool, size, scales
-        kept = len(pool.Z)
+    def __init__(self, scales: Any, pool: Pool, known: _Known, size: int, rng: np.random.Generator):
+        self.pool, self.known, self.scales = pool, known, scales
+        kept, rest = len(pool.Z), known.rest
         self.patterns = np.indices((2,) * size).reshape(size, 2**size).T.astype(float)
-        self.inside = np.zeros((len(pool.rows), 0))
-        rest = pool.rows - pool.Z.T @ self._regress(np.zeros((0, 0)))
         scatter = rest.T @ rest / len(rest)
         directions = rng.standard_normal((size, rest.shape[1])) @ scatter @ scatter
         scores = rest @ directions.T
@@ -224,35 +251,38 @@ class _Fit:
             loadings = self._regress(second)
             self.loadings = loadings[kept:]
             hot = max(1.0, HOT * 0.75**step)
-            chances = self._expect(pool.rows - pool.Z.T @ loadings[:kept], hot * scales.noise)
+            noise, rest = hot * scales.noise, pool.rows - pool.Z.T @ loadings[:kept]
+            log_chances, log_total = self._expect(rest, noise)
+            chances = np.exp(log_chances)
             self.inside, second = chances.T @ self.patterns, (self.patterns.T * chances.sum(axis=1)) @ self.patterns
+        self.score = float(log_total.sum() - 0.5 * np.sum(rest**2) / noise)  # the log likelihood, with that noise
 
     def _regress(self, second: Array) -> Array:
         """Loadings of the pool's columns and of the new ones; second: expected products of these."""
-        Z, rows = self.pool.Z, self.pool.rows
-        cross = Z @ self.inside
-        products = np.block([[Z @ Z.T, cross], [cross.T, second]])
-        products[np.diag_indices(len(products))] += self.scales.noise / self.scales.loading
-        return np.asarray(np.linalg.solve(products, np.concatenate([Z @ rows, self.inside.T @ rows])))
+        Z, inside, known = self.pool.Z, self.inside, self.known
+        kept, size = Z.shape[0], len(Z) + inside.shape[1]
+        products = np.empty((size, size))
+        products[:kept, :kept] = known.products
+        products[:kept, kept:] = cross = Z @ inside
+        products[kept:, :kept] = cross.T
+        products[kept:, kept:] = second
+        return _solved(self.scales, products, np.concatenate([known.sums, inside.T @ self.pool.rows]))
 
-    def _expect(self, rest: Array, noise: float) -> Array:
-        """Probabilities of patterns."""
-        slopes, share = self.loadings / noise, np.clip(self.inside.mean(axis=0), 1e-3, 1.0 - 1e-3)
+    def _expect(self, rest: Array, noise: float) -> tuple[Array, Array]:
+        """Log probabilities of patterns, and logs of what they were divided by."""
+        slopes, share = self.loadings / noise, self.inside.sum(axis=0) / len(self.inside)
+        share = np.minimum(np.maximum(share, 1e-3), 1.0 - 1e-3)
         cost = self.patterns @ np.log(share / (1.0 - share)) + np.log1p(-share).sum()
         cost = cost - 0.5 * np.einsum("jk,kl,jl->j", self.patterns, slopes @ self.loadings.T, self.patterns)
-        log_chances, log_total = _normalised(slopes @ rest.T, self.patterns, cost)
-        self.score = float(log_total.sum() - 0.5 * np.sum(rest**2) / noise)  # the log likelihood, with that noise
-        return np.asarray(np.exp(log_chances))
+        return _normalised(slopes @ rest.T, self.patterns, cost)
 
 
 # ---- on a shard
 
 
-def _look_at(model: Features, shard: FeatureShard, own: tuple[Array, Array]) -> tuple[Array, Array]:
+def _fetched(model: Features, shard: FeatureShard, own: tuple[Array, Array]) -> tuple[Array, Array]:
     chosen, sources = own
-    Z = np.zeros((len(sources), len(chosen)), shard.Z.dtype)
-    Z[sources >= 0] = shard.Z[np.ix_(sources[sources >= 0], chosen)]
-    return shard.data[chosen], _with_fixed(model, Z)
+    return shard.data[chosen], _with_fixed(model, shard.entries(sources, chosen))
 
 
 def _with_fixed(model: Features, Z: Array) -> Array:
@@ -264,8 +294,8 @@ def _drawn(
 ) -> Iterator[tuple[slice, Array, Array, Array]]:
     """Rows in blocks: (where, columns that stay, entries of the new ones, log probabilities of what goes and comes)."""
     kept, gone = _with_fixed(model, np.delete(Z, launches.gone, axis=0)), Z[launches.gone]
-    base = _base(model, len(gone))
-    places = base ** np.arange(len(gone))[::-1]
+    values = _values(model, launches)
+    places = values.old ** np.arange(len(gone))[::-1]
     for start in range(0, Z.shape[1], _CHUNK):
         where = slice(start, start + _CHUNK)
         rows, others = shard.data[where], kept[:, where].astype(float)
@@ -274,17 +304,74 @@ def _drawn(
             _normalised(odds.slopes @ rows.T - odds.offset[:, None] - odds.pull.T @ others, odds.patterns, odds.cost)[0]
             for odds in (launches.old, launches.new)
         )
-        now = np.minimum(gone[:, where], base - 1)
-        log_old = old[places @ now.astype(np.int64), i].sum() if (now == gone[:, where]).all() else -math.inf
+        now = np.minimum(gone[:, where], values.old - 1)
+        log_old = old[places @ now.astype(np.int64), i].sum()
         u = uniforms(launches.key, shard.first + start + i)
         drawn = (np.cumsum(np.exp(new), axis=0)[:-1] < u).sum(axis=0)
-        yield where, others, launches.new.patterns[drawn].T, np.array([log_old, new[drawn, i].sum()])
+        entries, log_new = launches.new.patterns[drawn].T, new[drawn, i].sum()
+        if values.more < 0.0:
+            entries = entries + _beyond(entries, values, launches.key, shard.first + start + i)
+            log_old += _log_beyond(gone[:, where], values.old, values.more)  # mutant: launch old beyond
+            log_new += _log_beyond(entries, values.new, values.more)  # mutant: launch new beyond
+        yield where, others, entries, np.array([log_old, log_new])
 
 
-def find(model: Features, shard: FeatureShard, launches: Launches, sources: Array) -> Summary:
+def _beyond(entries: Array, values: passes.Values, key: Any, rows: Array) -> Array:
+    """How much more counts are that are the largest of those that are considered one by one: a geometric number."""
+    u = np.array([uniforms(stream(key, c), rows) for c in range(len(entries))]).reshape(entries.shape)
+    return np.where(entries == values.new - 1, np.floor(np.log(u) / values.more), 0.0)
+
+
+def _log_beyond(entries: Array, base: int, more: float) -> float:
+    above = entries[entries >= base - 1] - (base - 1.0)
+    return float(above.sum() * more + len(above) * math.log1p(-math.exp(more)))
+
+
+def find(model: Features, pairs: Pairs, launches: Launches) -> Iterator[Summary | Summaries]:
     """Statistics of new columns, and log probabilities of what goes and of what comes."""
-    Z = shard.columns(sources)
+    kernel: Any = model.kernel
+    if not kernel.whole:
+        yield from (_find(model, shard, launches, sources) for shard, sources in pairs)
+    elif taken := list(pairs):
+        yield kernel.find(*zip(*taken, strict=True), launches) or each(partial(_find, model), taken, launches)
+
+
+def apply(model: Features, pairs: Pairs, launches: Launches) -> Iterator[Summary | Summaries]:
+    """Draw once more, for good: a candidate kept aside would be state that no checkpoint knows."""
+    kernel: Any = model.kernel
+    if not kernel.whole:
+        yield from (_apply(model, shard, launches, sources) for shard, sources in pairs)
+    elif taken := list(pairs):
+        yield kernel.apply(*zip(*taken, strict=True), launches) or each(partial(_apply, model), taken, launches)
+
+
+def each(step: Any, taken: list[tuple[Any, Any]], shared: Any) -> Summaries:
+    """What a step comes to on some shards, one after another."""
+    every = [step(shard, shared, sources) for shard, sources in taken]
+    stacked = {name: np.stack([summary.shared[name] for summary in every]) for name in every[0].shared}
+    return Summaries(stacked, [summary.private for summary in every])
+
+
+def _find(model: Features, shard: FeatureShard, launches: Launches, sources: Array) -> Summary:
+    """Statistics of new columns, and log probabilities of what goes and of what comes."""
+    found = _found(model, shard, launches, sources)
+    members, gone = found.drawn.sum(axis=1, dtype=np.int64), shard.columns(sources[launches.gone])
+    return Summary({
+        "members": members, "products": found.products, "cross": found.cross,
+        "sums": found.sums - members[:, None] * shard.centre, "log_q": found.log_q,
+        "entries": np.array([model.measure.log_entries(part) for part in (gone, found.drawn)]),
+    }, {})  # fmt: skip
+
+
+def _found(model: Features, shard: FeatureShard, launches: Launches, sources: Array) -> passes.DrawnColumns:
+    """By compiled code, unless rows are so few that they would wait for the compiler."""
     k, (stay, _) = len(launches.new.slopes), launches.new.pull.shape
+    if shard.data.size > passes.FEW_CELLS:
+        always = np.full(model.likelihood.fixed, passes.ALWAYS)
+        columns = passes.pass_rows(shard, np.append(np.delete(sources, launches.gone), always), sources[launches.gone])
+        old, new = passes.packed_odds(launches.old), passes.packed_odds(launches.new)
+        return passes.find(columns, old, new, launches.key, _values(model, launches))
+    Z = shard.columns(sources)
     drawn, log_q = np.empty((k, Z.shape[1]), Z.dtype), np.zeros(2)
     products, cross, sums = np.zeros((k, k)), np.zeros((stay, k)), np.zeros((k, shard.data.shape[1]))
     for where, others, entries, log_chances in _drawn(model, shard, launches, Z):
@@ -293,16 +380,12 @@ def find(model: Features, shard: FeatureShard, launches: Launches, sources: Arra
         products += entries @ entries.T
         cross += others @ entries.T
         sums += entries @ shard.data[where]
-    members = drawn.sum(axis=1, dtype=np.int64)
-    return Summary({
-        "members": members, "products": products, "cross": cross, "sums": sums - members[:, None] * shard.centre,
-        "log_q": log_q, "entries": np.array([model.measure.log_entries(part) for part in (Z[launches.gone], drawn)]),
-    }, {})  # fmt: skip
+    return passes.DrawnColumns(drawn, log_q, products, cross, sums)
 
 
-def apply(model: Features, shard: FeatureShard, launches: Launches, sources: Array) -> Summary:
-    """Draw once more, for good: a candidate kept aside would be state that no checkpoint knows."""
-    Z = shard.columns(sources)
-    drawn = np.concatenate([part for _, _, part, _ in _drawn(model, shard, launches, Z)], axis=1).astype(Z.dtype)
-    shard.Z = _with_fixed(model, np.concatenate([np.delete(Z, launches.gone, axis=0), drawn]))
+def _apply(model: Features, shard: FeatureShard, launches: Launches, sources: Array) -> Summary:
+    """Statistics of Z with the new columns."""
+    drawn = _found(model, shard, launches, sources).drawn
+    stay = shard.columns(np.delete(sources, launches.gone))
+    shard.Z = _with_fixed(model, np.concatenate([stay, drawn]))
     return model.kernel.of_candidate(shard, shard.Z)

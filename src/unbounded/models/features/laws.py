@@ -74,15 +74,15 @@ def draw_births(law, sweeps, size, key, row, born):
     if law.rate <= 0.0:
         born[: sweeps * size] = 0
         return total
-    quiet = math.exp(-law.rate)
+    none_at_all = math.exp(-law.rate)
     for sweep in range(sweeps):
         own = stream(key, sweep)
-        loud = 0
+        proposing = 0
         for r in range(size):
-            loud += uniform(own, row + r) >= quiet
+            proposing += uniform(own, row + r) >= none_at_all
         for r in range(size):
             born[sweep * size + r] = 0
-        for r in range(size if loud else 0):
+        for r in range(size if proposing else 0):
             count = _births(law, uniform(own, row + r))
             born[sweep * size + r] = count
             total += count

@@ -1,6 +1,6 @@
 """Linear Gaussian factors: x_i ~ N(b + sum_k Z_ik A_k, sigma_X^2 I), A_kd ~ N(0, sigma_A^2) (docs/features.md).
 
-Loadings of mobile and held atoms are drawn, all together; those of a shard's private atoms are integrated out. The
+Loadings of mobile and frozen atoms are drawn, all together; those of a shard's private atoms are integrated out. The
 intercept b is the loadings of an atom that all rows use, with a prior of its own: b_d ~ N(level, base), both sampled.
 """
 
@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from scipy.linalg import solve_triangular
+from scipy.linalg.lapack import dtrtrs
 
 from unbounded.arrays import Array
 from unbounded.columns import Columns
@@ -89,7 +89,17 @@ class LinearGaussian:
             positive(self.intercept, "intercept")
 
     def bind(self, columns: Columns) -> BoundLinearGaussian:
-        _say_constant(columns)
+        """The likelihood with its priors scaled to these columns, which it checks.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from unbounded.columns import describe
+        >>> ub.LinearGaussian().bind(describe(np.eye(4))).columns.size
+        4
+        """
+        _warn_of_constant_columns(columns)
+        _warn_of_far_rows(columns)
         centre = np.zeros(columns.size) if self.intercept is False else columns.mean
         spread, reach = (float(np.sqrt(np.mean(columns.sd**2 + (columns.mean - c) ** 2))) for c in (centre, 0.0))
         spread = spread if spread > max(1e-300, 1e-12 * reach) else max(reach, 1.0)
@@ -109,7 +119,7 @@ class LinearGaussianAtZero(LinearGaussian):
     name: ClassVar[str] = "linear_gaussian_at_zero"
 
 
-def _say_constant(columns: Columns) -> None:
+def _warn_of_constant_columns(columns: Columns) -> None:
     """Columns share their noise, and a constant one has none."""
     constant = np.flatnonzero((columns.low == columns.high) & (columns.n_rows - columns.holes > 1))
     if len(constant) and len(constant) < columns.size:
@@ -119,6 +129,28 @@ def _say_constant(columns: Columns) -> None:
             "share, too small; leave them out.",
             stacklevel=2,
         )
+
+
+def _warn_of_far_rows(columns: Columns) -> None:
+    """Rows share their noise, and a few far ones would make it as wide as they are far away."""
+    far = np.flatnonzero(columns.centre != columns.mean)  # mutant: far said
+    if len(far):
+        column = int(far[0])
+        reach = max(columns.high[column] - columns.centre[column], columns.centre[column] - columns.low[column])
+        warnings.warn(
+            f"a few rows are far away from all others (in column {column} up to {reach / columns.sd[column]:.0f} times "
+            "as far as most of them are apart): noise, which all rows share, may grow until it hides the features of "
+            "the others; leave such rows out, or set their values to NaN.",
+            stacklevel=2,
+        )
+
+
+def _solved(lower: Array, right: Array, transposed: bool = False) -> Array:
+    """L^-1 B, or (transposed) L'^-1 B, of NumPy's Cholesky factor. SciPy takes longer to check than to solve."""
+    if not right.size:
+        return right
+    value: Array = dtrtrs(lower.T, right, lower=0, trans=0 if transposed else 1)[0]
+    return value
 
 
 @dataclass(frozen=True)
@@ -193,8 +225,8 @@ class BoundLinearGaussian(FeatureBound):
         # mutant: draw precision
         precision = statistics.products / scales.noise + np.diag(self._precision(scales, size))
         lower = np.linalg.cholesky(precision)
-        white = solve_triangular(lower, self._pulls(scales, statistics), lower=True)
-        A = solve_triangular(lower, white + rng.standard_normal((size, d)), lower=True, trans="T")
+        white = _solved(lower, self._pulls(scales, statistics))
+        A = _solved(lower, white + rng.standard_normal((size, d)), transposed=True)
         noise, loading, level, base = scales
         if isinstance(self.noise, InverseGamma):
             errors = statistics.square - np.sum(A * (2.0 * statistics.sums - statistics.products @ A))
@@ -226,7 +258,7 @@ class BoundLinearGaussian(FeatureBound):
         size, d = statistics.sums.shape
         prior = self._precision(scales, size)
         lower = np.linalg.cholesky(statistics.products / scales.noise + np.diag(prior))
-        white = solve_triangular(lower, self._pulls(scales, statistics), lower=True)
+        white = _solved(lower, self._pulls(scales, statistics))
         log_det = 2.0 * np.log(np.diag(lower)).sum() - np.log(prior).sum()
         value = -0.5 * d * (statistics.n_rows * math.log(2.0 * math.pi * scales.noise) + log_det)
         value -= 0.5 * (statistics.square / scales.noise - float(np.sum(white**2)))
@@ -244,13 +276,9 @@ class BoundLinearGaussian(FeatureBound):
     def family(self, scales: Scales, loadings: Array, usable: int, dtype: str) -> LinearGaussianFamily:
         A = np.ascontiguousarray(loadings)
         products = A @ A.T / scales.noise
-        reach = np.maximum(np.abs(self.columns.low - self.centre), np.abs(self.columns.high - self.centre))
-        terms = np.abs(A) @ reach / scales.noise + np.abs(products).sum(
-            1
-        )  # of the data, and of features that are there
-        error = np.finfo(np.float32).eps * terms.max(initial=0.0)
         # mutant: features float32
-        kind = np.float32 if dtype == "float32" and error < FLOAT32_TOLERANCE else np.float64
+        safe = dtype == "float32" and self._float32_error(scales, A, products) < FLOAT32_TOLERANCE
+        kind = np.float32 if safe else np.float64
         norms = np.ascontiguousarray(np.diag(products)) * scales.noise
         np.fill_diagonal(products, 0.0)
         scaled = A[:usable] / scales.noise
@@ -260,13 +288,25 @@ class BoundLinearGaussian(FeatureBound):
             scales.loading,
         )  # fmt: skip
 
+    def _float32_error(self, scales: Scales, A: Array, products: Array) -> float:
+        """Rounding error (nats) of log odds of 0/1 entries, at most: what the data say, and features that are there.
+
+        What is drawn for a hole may lie outside of what was seen: as far as all features and eight times the noise.
+        """
+        reach = np.maximum(np.abs(self.columns.low - self.centre), np.abs(self.columns.high - self.centre))
+        drawn = np.abs(A).sum(0) + 8.0 * math.sqrt(scales.noise)
+        reach = np.where(self.columns.holes > 0, np.maximum(reach, drawn), reach)  # mutant: features float32 holes
+        terms = np.abs(A) @ reach / scales.noise + np.abs(products).sum(1)
+        return float(np.finfo(np.float32).eps * terms.max(initial=0.0))
+
     def precision(self, family: Any) -> np.dtype[Any]:
         kind: np.dtype[Any] = family.scaled.dtype
         return kind
 
     def tail(self, scales: Scales, slots: int, lanes: int, family: Any, private: Array) -> LinearGaussianTail:
         d = self.columns.size
-        V = np.diag(np.full(slots, scales.loading)) if slots else np.zeros((0, 0))  # np.diag takes its time
+        V = np.zeros((slots, slots))
+        V.ravel()[:: slots + 1] = scales.loading  # np.diag is slow
         return LinearGaussianTail(
             V, np.zeros((slots, d)), np.zeros((slots, slots)), np.zeros((slots, d)), np.empty(d), np.empty(d),
             np.zeros(slots), np.zeros(3), np.zeros(slots), np.empty((2, slots)),

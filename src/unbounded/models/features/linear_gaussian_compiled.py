@@ -15,7 +15,7 @@ from numba.extending import overload
 from unbounded.arrays import Array
 from unbounded.compiled.draws import normal, stream, uniform
 from unbounded.compiled.jit import OVERLOAD, implements, inline, jit
-from unbounded.compiled.products import invert, multiply
+from unbounded.compiled.products import invert, multiply, read_only
 from unbounded.models.features.entries import Entry, Quadratic, draw_entry, draw_pair
 from unbounded.models.features.laws import draw_column, entry_ratio, is_binary
 from unbounded.models.features.operations import (
@@ -28,6 +28,7 @@ from unbounded.models.features.operations import (
     mobile_waits,
     open_slot,
     prepare,
+    renew,
     seek,
     shift,
     sweep_mobile,
@@ -69,14 +70,18 @@ def _mobile_waits(family):
 
 
 def _block(data: Any, start: int, size: int, centre: Any, scratch: Any) -> Any:
-    """Rows of the data in the precision of the vectorised part: themselves, or a copy around the centre.
+    """Rows of the data in the precision of the vectorised part: themselves, or the copy that `_copy_block` has made."""
+
+
+def _copy_block(data: Any, start: int, size: int, centre: Any, scratch: Any) -> Any:
+    """A copy around the centre, where one is needed.
 
     What is cast to another precision is centred first: far from zero, single precision would keep nothing of it.
     """
 
 
-def _centred(data: Any, scratch: Any) -> Any:
-    """Whether `_block` gives a copy around the centre."""
+def _centred(data: Any, centre: Any, scratch: Any) -> Any:
+    """Whether a block is a copy around the centre."""
 
 
 def _whole(data: Any, scratch: Any) -> bool:
@@ -84,24 +89,51 @@ def _whole(data: Any, scratch: Any) -> bool:
 
 
 @overload(_centred, **OVERLOAD)
-def _choose_centred(data: Any, scratch: Any) -> Any:
-    return (lambda data, scratch: False) if _whole(data, scratch) else (lambda data, scratch: True)
+def _choose_centred(data: Any, centre: Any, scratch: Any) -> Any:
+    if _whole(data, scratch):
+        return lambda data, centre, scratch: False
+    if data.dtype != scratch.dtype:
+        return lambda data, centre, scratch: True
+    return lambda data, centre, scratch: _any(centre)
+
+
+@overload(_copy_block, **OVERLOAD)
+def _choose_copy(data: Any, start: int, size: int, centre: Any, scratch: Any) -> Any:
+    if _whole(data, scratch):
+        return lambda data, start, size, centre, scratch: None
+
+    def copied(data, start, size, centre, scratch):
+        if _centred(data, centre, scratch):
+            d = data.shape[1]
+            block = scratch[: size * d].reshape(size, d)
+            for r in range(size):
+                for j in range(d):
+                    block[r, j] = data[start + r, j] - centre[j]
+
+    return copied
 
 
 @overload(_block, **OVERLOAD)
 def _choose_block(data: Any, start: int, size: int, centre: Any, scratch: Any) -> Any:
     if _whole(data, scratch):
         return lambda data, start, size, centre, scratch: data[start : start + size]
+    if data.dtype != scratch.dtype:
+        return lambda data, start, size, centre, scratch: scratch[: size * data.shape[1]].reshape(size, data.shape[1])
 
-    def converted(data, start, size, centre, scratch):
-        d = data.shape[1]
-        block = scratch[: size * d].reshape(size, d)
-        for r in range(size):
-            for j in range(d):
-                block[r, j] = data[start + r, j] - centre[j]
-        return block
+    def chosen(data, start, size, centre, scratch):
+        if _any(centre):
+            return read_only(scratch[: size * data.shape[1]].reshape(size, data.shape[1]))
+        return data[start : start + size]
 
-    return converted
+    return chosen
+
+
+@jit
+def _any(values):
+    found = False
+    for j in range(values.size):
+        found |= values[j] != 0.0
+    return found
 
 
 # ---- the mobile columns of a block, in lanes
@@ -109,21 +141,22 @@ def _choose_block(data: Any, start: int, size: int, centre: Any, scratch: Any) -
 
 @implements(prepare, LinearGaussianFamily)
 def _prepare(family, tail, rows, usable, work):
-    """pull[k, r] = A_k . (x_r - what held columns explain) / noise."""
+    """pull[k, r] = A_k . (x_r - what frozen columns explain) / noise."""
     z = rows.z
     size, d = z.shape[1], rows.data.shape[1]
+    _copy_block(rows.data, rows.start, size, family.centre, tail.block)
     if usable == 0:
         return
     block = _block(rows.data, rows.start, size, family.centre, tail.block)
-    centred = _centred(rows.data, tail.block)
+    centred = _centred(rows.data, family.centre, tail.block)
     pull = work.pull[: usable * size].reshape(usable, size)
     if usable <= NARROW:
-        turned = work.room[: size * usable].reshape(size, usable)
-        multiply(block, family.scaled.reshape(d, usable), turned)
+        products = work.room[: size * usable].reshape(size, usable)
+        multiply(block, family.scaled.reshape(d, usable), products)
         for k in range(usable):
             offset = pull.dtype.type(0.0) if centred else family.offset[k]
             for r in range(size):
-                pull[k, r] = turned[r, k] - offset
+                pull[k, r] = products[r, k] - offset
     else:
         multiply(family.scaled.reshape(usable, d), block.T, pull)
         for k in range(usable):
@@ -273,7 +306,7 @@ def _any_private(z, r, shared):
 
 
 @implements(seek, LinearGaussianFamily)
-def _seek(family, law, private, rows, r, turn, work):
+def _seek(family, law, private, rows, r, draws, work):
     """A row without private entries stays so if each of its private columns says no while all others are out."""
     tail, members, z = private.tail, private.members, rows.z
     size, slots = z.shape[1], members.size
@@ -288,11 +321,11 @@ def _seek(family, law, private, rows, r, turn, work):
             odds = entry_ratio(law, float(members[k]), 0.0, 0)
             constant[k] = math.log(odds) + 0.5 * error.size * math.log(noise * inverse[k])
     while r < size:
-        if work.busy[r] or turn.born[r] > 0:
+        if work.busy[r] or draws.born[r] > 0:
             return r
         _residual(family.loadings, family.centre, rows.data, rows.start + r, z, r, error)
         square = _dot(error, error)
-        own = stream(turn.visits, rows.first + r)
+        own = stream(draws.visits, rows.first + r)
         for k in range(slots):
             if members[k] > 0:
                 moved = square - 2.0 * _dot(error, tail.a[k]) + tail.norms[k]
@@ -378,6 +411,15 @@ def _depart(family, tail, rows, r):
             _refresh(tail, family.noise, family.loading)
 
 
+@implements(renew, LinearGaussianFamily)
+def _renew(family, tail):
+    for slot in range(tail.Vz.size):
+        open_slot(family, tail, slot, np.uint64(0))
+        tail.Vz[slot] = 0.0
+    for j in range(tail.numbers.size):
+        tail.numbers[j] = 0.0
+
+
 @implements(fill, LinearGaussianFamily)
 def _fill(family, tail, part, shared, work):
     columns, n = part.Z.shape
@@ -402,14 +444,36 @@ def _collect(family, tail, rows, key, sums, work):
     z = rows.z
     multiply(z, z.T, work.room)
     _add_up(work.room, sums.products)
-    multiply(z, _block(rows.data, rows.start, z.shape[1], family.centre, tail.block), work.room)
-    _add_up(work.room, sums.sums)
-    if _centred(rows.data, tail.block):
+    _add_rows(family, tail, rows, z, sums.sums, work)
+
+
+def _add_rows(family: Any, tail: Any, rows: Any, z: Any, out: Any, work: Any) -> None:
+    """Rows times entries: in double precision also where lanes have single precision, since what a sum of a million
+    rows loses is nats of their density. Entries are 0 or 1 there."""
+
+
+@overload(_add_rows, **OVERLOAD)
+def _choose_add_rows(family: Any, tail: Any, rows: Any, z: Any, out: Any, work: Any) -> Any:
+    def product(family, tail, rows, z, out, work):
+        multiply(z, _block(rows.data, rows.start, z.shape[1], family.centre, tail.block), work.room)
+        _add_up(work.room, out)
+        if _centred(rows.data, family.centre, tail.block):
+            for k in range(z.shape[0]):
+                total = 0.0
+                for r in range(z.shape[1]):
+                    total += z[k, r]
+                _add(out[k], total, family.centre)
+
+    def one_by_one(family, tail, rows, z, out, work):
+        data, start = rows.data, rows.start
         for k in range(z.shape[0]):
-            total = 0.0
+            row = out[k]
             for r in range(z.shape[1]):
-                total += z[k, r]
-            _add(sums.sums[k], total, family.centre)
+                if z[k, r] > 0:
+                    for j in range(row.size):
+                        row[j] += data[start + r, j]  # mutant: sums in double
+
+    return one_by_one if z.dtype.bitwidth == 32 else product
 
 
 @inline

@@ -84,26 +84,59 @@ class FeatureMeasure(ABC):
     # ---- shared
 
     def start(self) -> FeatureHyper:
-        """Prior means, as a place to start from."""
+        """Prior means, as a place to start from.
+
+        Examples
+        --------
+        >>> hyper = process.start()
+        >>> hyper
+        FeatureHyper(alpha=1.0, c=1.0)
+        """
         pair = (self.mass, self.concentration)
         return FeatureHyper(*(float(v.mean if isinstance(v, Gamma) else v) for v in pair))
 
     def draw_prior(self, rng: np.random.Generator) -> FeatureHyper:
+        """Hyper-parameters from their priors.
+
+        Examples
+        --------
+        >>> process.draw_prior(rng).alpha > 0.0
+        True
+        """
         pair = (self.mass, self.concentration)
         return FeatureHyper(*(float(v.draw(rng) if isinstance(v, Gamma) else v) for v in pair))
 
     def log_prior(self, hyper: FeatureHyper) -> float:
+        """Log density of the hyper-parameters that are sampled.
+
+        Examples
+        --------
+        >>> process.log_prior(hyper)  # both are Gamma(1, 1)
+        -2.0
+        """
         pairs = ((self.mass, hyper.alpha), (self.concentration, hyper.c))
         return sum(prior.log_density(value) for prior, value in pairs if isinstance(prior, Gamma))
 
     def log_prob(self, hyper: FeatureHyper, counts: Array, n: int) -> float:
-        """Log p(Z) for columns in a given order, without `log_entries`."""
+        """Log p(Z) for columns in a given order, without `log_entries`.
+
+        Examples
+        --------
+        >>> bool(np.isfinite(process.log_prob(hyper, np.array([3, 2]), 10)))  # two features of ten rows
+        True
+        """
         alpha, c = hyper
         atoms = float(self.log_atom(c, n, counts).sum())
         return len(counts) * math.log(alpha) - alpha * self.expected(c, n) + atoms
 
     def update(self, hyper: FeatureHyper, counts: Array, n: int, rng: np.random.Generator) -> FeatureHyper:
-        """Move the sampled hyper-parameters given Z, ghosts integrated out: alpha is gamma; c by slice sampling."""
+        """Move the sampled hyper-parameters given Z, ghosts integrated out: alpha is gamma; c by slice sampling.
+
+        Examples
+        --------
+        >>> process.update(hyper, np.array([3, 2]), 10, rng).alpha > 0.0
+        True
+        """
         alpha, c = hyper
         if isinstance(self.concentration, Gamma):
             prior = self.concentration
@@ -125,7 +158,14 @@ class FeatureMeasure(ABC):
     def ghosts(
         self, hyper: FeatureHyper, counts: Array, n: int, total: int, rng: np.random.Generator
     ) -> tuple[Array, Array]:
-        """(ghosts of each atom, ghosts of each atom that only ghosts hold), from their law given Z."""
+        """(ghosts of each atom, ghosts of each atom that only ghosts hold), from their law given Z.
+
+        Examples
+        --------
+        >>> own, others = process.ghosts(hyper, np.array([3, 2]), 10, 10, rng)
+        >>> len(own)
+        2
+        """
         more = hyper.alpha * (self.expected(hyper.c, n + total) - self.expected(hyper.c, n))
         size = int(rng.poisson(max(more, 0.0))) if total else 0
         own = self.own_ghosts(hyper, counts, n, total, rng)
@@ -136,7 +176,13 @@ class FeatureMeasure(ABC):
         return hyper.alpha * self.expected(hyper.c, n)
 
     def simulate(self, hyper: FeatureHyper, n: int, rng: np.random.Generator) -> Array:
-        """Z from the prior: Poisson many atoms, each with the first row that uses it, then the rows after that one."""
+        """Z from the prior: Poisson many atoms, each with the first row that uses it, then the rows after that one.
+
+        Examples
+        --------
+        >>> process.simulate(hyper, 20, rng).shape[0]
+        20
+        """
         ends = np.array([self.expected(hyper.c, i) for i in range(n + 1)])
         size = rng.poisson(hyper.alpha * ends[-1])
         i = np.searchsorted(ends, rng.random(size) * ends[-1], side="right").clip(1, n) - 1
@@ -148,6 +194,13 @@ class FeatureMeasure(ABC):
         return self.draw_weights(*self.weight_shapes(hyper, amounts, n), rng)
 
     def scalars(self, hyper: FeatureHyper) -> dict[str, float]:
+        """The hyper-parameters that are sampled, by the names of the trace.
+
+        Examples
+        --------
+        >>> process.scalars(hyper)
+        {'alpha': 1.0, 'c': 1.0}
+        """
         named = {"alpha": (self.mass, hyper.alpha), "c": (self.concentration, hyper.c)}
         return {name: value for name, (prior, value) in named.items() if isinstance(prior, Gamma)}
 

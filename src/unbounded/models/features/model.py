@@ -5,7 +5,7 @@ A round is described in docs/features.md ("A round"); what it passes around is i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,26 +13,28 @@ from typing import Any
 import numpy as np
 
 from unbounded.arrays import Array, Arrays, packed_entries
-from unbounded.contracts import Engine, Gathered, Message, Summary
+from unbounded.contracts import BatchStep, Engine, Gathered, Message, Pairs, Summaries, Summary
 from unbounded.disk import room
-from unbounded.models.features.kernels import KERNELS, FeatureKernel
+from unbounded.models.features.kernels import FeatureKernel, build_kernel
 from unbounded.models.features.likelihood import FeatureBound, FeatureStatistics
 from unbounded.models.features.measure import FeatureHyper, FeatureMeasure
 from unbounded.models.features.operations import Finite, Keys, Mobile
 from unbounded.models.features.state import (
     ColumnTable,
-    FeaturePart,
     FeatureRound,
     FeatureShard,
     FeatureShards,
     FeatureState,
     FeatureTask,
     all_shared,
+    upper_triangle,
 )
 from unbounded.randomness import generator, key
 from unbounded.rows import boundaries
 from unbounded.setup import Built
 from unbounded.shares import above
+
+Steps = Callable[[Pairs, Any], Iterator[Summary | Summaries]]
 
 
 @dataclass(frozen=True)
@@ -41,14 +43,14 @@ class Features(Built[FeatureMeasure, FeatureBound, int]):
 
     @cached_property
     def kernel(self) -> FeatureKernel:
-        return KERNELS[self.setup.device](self.setup)
+        return build_kernel(self.setup)
 
     @cached_property
     def n_rows(self) -> int:
         return self.setup.extent
 
     def recipe(self, X: Any) -> FeatureShards:
-        return FeatureShards(X, self.likelihood, self.n_shards, self.measure.binary)
+        return FeatureShards(X, self.likelihood, self.n_shards, self.measure.binary, self.kernel.shard)
 
     def begin(
         self, engine: Engine, Z: Array, hyper: FeatureHyper | None = None, scales: Any = None, round_: int = 0
@@ -81,8 +83,12 @@ class Features(Built[FeatureMeasure, FeatureBound, int]):
         return FeatureRound(round_, (finite,), (closed, closed), scales, loadings, hyper, self.keys(round_))
 
     def finite(self, mobile: Mobile, scales: Any, loadings: Array) -> Finite:
-        """Loadings are those of all shared columns, of which the first ones are mobile."""
-        family = self.likelihood.family(scales, loadings, len(mobile.order), self.setup.dtype)
+        """Loadings are those of all shared columns, of which the first ones are mobile.
+
+        What single precision loses grows with the entries, and counts have no largest one: they are never in it.
+        """
+        dtype = self.setup.dtype if self.measure.binary else "float64"  # mutant: precision of counts
+        family = self.likelihood.family(scales, loadings, len(mobile.order), dtype)
         return Finite(family, mobile, len(loadings))
 
     def jump(self, state: FeatureState, engine: Engine) -> FeatureState:
@@ -101,10 +107,16 @@ class Features(Built[FeatureMeasure, FeatureBound, int]):
 
     # ---- local step
 
-    def local_step(self, shard: FeatureShard, shared: FeatureRound, own: FeaturePart) -> Summary:
-        task = FeatureTask(shared, own)
-        tail = self.kernel.sweep(shard, task, self.kernel.prepare(shard, task))
-        return self.kernel.statistics(shard, task, tail)
+    @property
+    def local_step(self) -> BatchStep:
+        return self.together(self.steps)
+
+    def together(self, steps: Steps) -> BatchStep:
+        """A step on shards as the kernel takes them."""
+        return BatchStep(steps, self.kernel.whole)
+
+    def steps(self, pairs: Pairs, shared: FeatureRound) -> Iterator[Summary | Summaries]:
+        return self.kernel.steps((shard, FeatureTask(shared, own)) for shard, own in pairs)
 
     # ---- gather
 
@@ -116,6 +128,7 @@ class Features(Built[FeatureMeasure, FeatureBound, int]):
         """The state with the Z that shards reported on."""
         shared, private = gathered.shared, gathered.private
         n_private = np.array([len(p["members"]) for p in private])
+        private = [part for part in private if len(part["members"])]
         owner = np.where(shared["shards"] == 1, shared["owner"], -1)
         table = ColumnTable(
             np.concatenate([shared["members"], *(p["members"] for p in private)]),
@@ -134,7 +147,7 @@ class Features(Built[FeatureMeasure, FeatureBound, int]):
         total = n_shared + sum(len(part["members"]) for part in private)
         products = np.zeros((total, total if self.likelihood.gram else 0))
         if self.likelihood.gram:
-            upper = np.triu_indices(n_shared)
+            upper = upper_triangle(n_shared)
             products[upper] = shared["products"]
             products[upper[::-1]] = shared["products"]
             first = n_shared
@@ -171,8 +184,7 @@ class Features(Built[FeatureMeasure, FeatureBound, int]):
 
     def assignments(self, state: FeatureState, engine: Engine) -> Array:
         """[n, K]: Z of all rows, in the order of the occupied atoms of the table."""
-        sources = [state.sources(p) for p in range(self.n_shards)]
-        parts = engine.map(FeatureShard.columns, sources)
+        parts = engine.map(FeatureShard.columns, state.sources())
         return np.concatenate(parts, axis=1, out=room((len(state.occupied), self.n_rows), parts[0].dtype)).T
 
     def snapshot(self, state: FeatureState, engine: Engine) -> dict[str, Array]:

@@ -13,6 +13,14 @@ from unbounded.arrays import Array
 from unbounded.compiled.jit import inline
 
 
+class Taken(NamedTuple):
+    """Where the columns of a round's Z come from."""
+
+    Z: Array  # before the round
+    sources: Array  # its column for each of those that are used, -1: none
+    waits: bool  # whether they are still to be taken
+
+
 class ShardRows(NamedTuple):
     """A shard's rows as compiled code takes them."""
 
@@ -20,6 +28,7 @@ class ShardRows(NamedTuple):
     Z: Array  # [columns, n]
     used: int  # how many columns of Z come before the free slots
     first: int  # the number of its first row among all rows
+    taken: Taken
 
 
 class Mobile(NamedTuple):
@@ -34,7 +43,7 @@ class Finite(NamedTuple):
 
     family: Any
     mobile: Mobile
-    shared: int  # columns that all shards have: mobile, held and always-on ones
+    shared: int  # columns that all shards have: mobile, frozen and always-on ones
 
 
 class Private(NamedTuple):
@@ -52,6 +61,14 @@ class Sums(NamedTuple):
     rest: Array  # [D]
 
 
+class OneShard(NamedTuple):
+    """A shard among others: its rows, their statistics, and how much there is of its private atoms in the end."""
+
+    rows: ShardRows
+    sums: Sums
+    members: Array  # [slots]
+
+
 class Keys(NamedTuple):
     """Of a round's random numbers in the local step."""
 
@@ -62,7 +79,7 @@ class Keys(NamedTuple):
     impute: Any
 
 
-class Rows(NamedTuple):
+class RowBlock(NamedTuple):
     """A block of rows, its part of Z in lanes."""
 
     data: Array  # of the whole shard
@@ -72,7 +89,7 @@ class Rows(NamedTuple):
     first: int  # the number of the block's first row among all rows, which keys its randomness
 
 
-class Turn(NamedTuple):
+class SweepDraws(NamedTuple):
     """What is random in one sweep over a block."""
 
     entry: Any  # key of the mobile entries
@@ -102,32 +119,38 @@ def mobile_waits(family: Any) -> Any:
     """Whether the mobile columns of a row with private entries are updated in its visit."""
 
 
+def renew(family: Any, tail: Any) -> None:
+    """Before the first row of a shard: forget private atoms of others, as far as `fill` would not."""
+
+
 def fill(family: Any, tail: Any, part: ShardRows, shared: int, work: Work) -> None:
     """Before the first block: what the shard's rows say of its private atoms."""
 
 
-def prepare(family: Any, tail: Any, rows: Rows, usable: int, work: Work) -> None:
+def prepare(family: Any, tail: Any, rows: RowBlock, usable: int, work: Work) -> None:
     """Before the sweeps over a block: what the update of the first `usable` columns needs of its rows."""
 
 
-def sweep_mobile(family: Any, law: Any, tail: Any, rows: Rows, mobile: Mobile, key: Any, work: Work) -> None:
+def sweep_mobile(family: Any, law: Any, tail: Any, rows: RowBlock, mobile: Mobile, key: Any, work: Work) -> None:
     """Update the mobile columns, in the given order, of the rows of a block that are not `work.busy`."""
 
 
-def seek(family: Any, law: Any, private: Private, rows: Rows, r: int, turn: Turn, work: Work) -> Any:
+def seek(family: Any, law: Any, private: Private, rows: RowBlock, r: int, draws: SweepDraws, work: Work) -> Any:
     """The first row from r on whose visit may change something; r is always right."""
 
 
-def arrive(family: Any, private: Private, rows: Rows, r: int) -> None:
+def arrive(family: Any, private: Private, rows: RowBlock, r: int) -> None:
     """Take row r of the block out of what its private atoms know of the data."""
 
 
-def visit_mobile(family: Any, law: Any, tail: Any, rows: Rows, r: int, mobile: Mobile, key: Any, work: Work) -> None:
+def visit_mobile(
+    family: Any, law: Any, tail: Any, rows: RowBlock, r: int, mobile: Mobile, key: Any, work: Work
+) -> None:
     """Update the mobile columns of the visited row, whose private entries matter to them."""
 
 
 def shift(family: Any, tail: Any, r: int, column: int, step: float) -> Any:
-    """Log likelihood of the visited row after its entry in a column changed by `step`, minus that of now."""
+    """Log likelihood of the visited row after its entry in a column changed by `step`, minus the present one."""
 
 
 def apply(family: Any, tail: Any, r: int, column: int, step: float) -> None:
@@ -138,9 +161,9 @@ def open_slot(family: Any, tail: Any, slot: int, key: Any) -> None:
     """Make a slot a new atom without members."""
 
 
-def depart(family: Any, tail: Any, rows: Rows, r: int) -> None:
+def depart(family: Any, tail: Any, rows: RowBlock, r: int) -> None:
     """Put the visited row back."""
 
 
-def collect(family: Any, tail: Any, rows: Rows, key: Any, sums: Sums, work: Work) -> None:
+def collect(family: Any, tail: Any, rows: RowBlock, key: Any, sums: Sums, work: Work) -> None:
     """Add the block to the statistics."""

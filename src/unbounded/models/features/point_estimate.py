@@ -5,8 +5,8 @@ feature j of another leaves |z_k A_k - w_j B_j|^2 unexplained, so the best match
 (z_k . w_j)(A_k . B_j): an assignment problem. All draws are matched with one of them, the reference.
 
 Where there is an intercept, it takes whatever all rows have: contributions are compared around their means, and a
-feature with the opposite loadings, which the other rows use, is the same feature turned round: z A = t A + (t - z)(-A)
-for any number t, which is 1 where entries are 0 or 1. Draws are turned as the reference is.
+feature with the opposite loadings, which the other rows use, is the same feature flipped: z A = t A + (t - z)(-A)
+for any number t, which is 1 where entries are 0 or 1. Draws are flipped as the reference is.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class FeatureDraw(NamedTuple):
     loadings: Array  # [K, D]
     log_joint: float
     always: Array = np.empty((0, 0))  # [1, D] those of the intercept, if there is one
-    tops: Array | None = None  # t of features that are turned round, and 0
+    tops: Array | None = None  # t of features that are flipped, and 0
 
     @classmethod
     def of(cls, snapshot: Arrays, log_joint: float) -> Self:
@@ -42,7 +42,7 @@ class FeatureDraw(NamedTuple):
         Z = unpacked_entries(self.entries) if isinstance(self.entries, Mapping) else self.entries
         return Z if self.tops is None else np.where(self.tops > 0, self.tops - Z.astype(np.int32), Z)
 
-    def turned(self, tops: Array) -> FeatureDraw:
+    def flipped(self, tops: Array) -> FeatureDraw:
         """The same with some features used in the other rows: t - z times, 0 if it stays."""
         if not tops.any():
             return self
@@ -58,14 +58,14 @@ class Estimate(NamedTuple):
     shared: Array  # [K] the share of the draws that have the feature
     assignments: Array  # [n, K] posterior mean of Z: draws that do not have the feature count as 0
     matches: list[Array]  # for each draw, which component each of its atoms is; -1: none of them
-    tops: list[Array]  # for each draw, t of those of its atoms that are turned round, and 0
+    tops: list[Array]  # for each draw, t of those of its atoms that are flipped, and 0
 
 
 def point_estimate(draws: Sequence[FeatureDraw]) -> Estimate:
     reference = _reference(draws)
     pairs = [match(reference, draw) for draw in draws]
     matches, tops = [own for own, _ in pairs], [top for _, top in pairs]
-    draws = [draw.turned(top) for draw, top in zip(draws, tops, strict=True)]
+    draws = [draw.flipped(top) for draw, top in zip(draws, tops, strict=True)]
     size = len(reference.loadings)
     found = np.zeros(size)
     components, squares = np.zeros_like(reference.loadings), np.zeros_like(reference.loadings)
@@ -96,7 +96,7 @@ def _reference(draws: Sequence[FeatureDraw]) -> FeatureDraw:
 
 
 def match(reference: FeatureDraw, draw: FeatureDraw) -> tuple[Array, Array]:
-    """(which feature of the reference each feature of the draw is, -1: none of them; how to turn it round)."""
+    """(which feature of the reference each feature of the draw is, -1: none of them; how to flip it)."""
     shared, entries = np.zeros((len(reference.loadings), len(draw.loadings))), (reference.Z, draw.Z)
     for start in range(0, len(entries[0]), _BLOCK):
         first, other = (Z[start : start + _BLOCK].astype(float) for Z in entries)

@@ -18,7 +18,7 @@ from unbounded.arrays import Array
 from unbounded.columns import Columns
 from unbounded.likelihoods.base import positive
 from unbounded.models.features.likelihood import FeatureBound, FeatureStatistics
-from unbounded.models.features.poisson_factors_compiled import PoissonFamily, PoissonTail, impute
+from unbounded.models.features.poisson_factors_compiled import PoissonFactorsFamily, PoissonFactorsTail, impute
 from unbounded.priors import Gamma
 
 
@@ -53,6 +53,15 @@ class PoissonFactors:
         positive(self.shape, "shape")
 
     def bind(self, columns: Columns) -> BoundPoissonFactors:
+        """The likelihood with its prior scaled to these columns, which it checks.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from unbounded.columns import describe
+        >>> ub.PoissonFactors().bind(describe(np.eye(4))).columns.size
+        4
+        """
         if (columns.low < 0).any() or not columns.whole.all():
             wrong = int(np.flatnonzero((columns.low < 0) | ~columns.whole)[0])
             raise ValueError(f"Poisson factors need counts 0, 1, 2, ...; column {wrong} has others.")
@@ -136,19 +145,19 @@ class BoundPoissonFactors(FeatureBound):
 
     # ---- compiled parts
 
-    def family(self, scales: Background, loadings: Array, usable: int, dtype: str) -> PoissonFamily:
+    def family(self, scales: Background, loadings: Array, usable: int, dtype: str) -> PoissonFactorsFamily:
         theta = np.ascontiguousarray(loadings)
-        return PoissonFamily(theta, theta.sum(1), scales.background, self.shape, self.rate)
+        return PoissonFactorsFamily(theta, theta.sum(1), scales.background, self.shape, self.rate)
 
     def precision(self, family: Any) -> np.dtype[Any]:
         return np.dtype(float)
 
-    def tail(self, scales: Background, slots: int, lanes: int, family: Any, private: Array) -> PoissonTail:
+    def tail(self, scales: Background, slots: int, lanes: int, family: Any, private: Array) -> PoissonFactorsTail:
         d = self.columns.size
         loadings = np.ones((slots, d))
         loadings[: len(private)] = private
         cells = np.empty(lanes * d)
-        return PoissonTail(loadings, loadings.sum(1), cells, np.empty(lanes * d), np.zeros(1, np.int64))
+        return PoissonFactorsTail(loadings, loadings.sum(1), cells, np.empty(lanes * d), np.zeros(1, np.int64))
 
     def impute(
         self, data: Array, holes: Array, Z: Array, loadings: Array, scales: Background, key: Any, first: int

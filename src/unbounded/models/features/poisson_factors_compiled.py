@@ -20,6 +20,7 @@ from unbounded.models.features.operations import (
     mobile_waits,
     open_slot,
     prepare,
+    renew,
     seek,
     shift,
     sweep_mobile,
@@ -27,7 +28,7 @@ from unbounded.models.features.operations import (
 )
 
 
-class PoissonFamily(NamedTuple):
+class PoissonFactorsFamily(NamedTuple):
     loadings: Array  # [shared, D]
     totals: Array  # [shared]
     background: Array
@@ -35,7 +36,7 @@ class PoissonFamily(NamedTuple):
     rate: Array
 
 
-class PoissonTail(NamedTuple):
+class PoissonFactorsTail(NamedTuple):
     loadings: Array  # [slots, D]
     totals: Array  # [slots]
     rates: Array  # flat: D x rows, the expectation of every cell of the block
@@ -46,22 +47,27 @@ class PoissonTail(NamedTuple):
 # ---- the mobile columns
 
 
-@implements(mobile_waits, PoissonFamily)
+@implements(mobile_waits, PoissonFactorsFamily)
 def _mobile_waits(family):
     return False
 
 
-@implements(visit_mobile, PoissonFamily)
+@implements(visit_mobile, PoissonFactorsFamily)
 def _visit_mobile(family, law, tail, rows, r, mobile, key, work):
     pass
 
 
-@implements(fill, PoissonFamily)
+@implements(renew, PoissonFactorsFamily)
+def _renew(family, tail):
+    """A slot is given loadings before it is used."""
+
+
+@implements(fill, PoissonFactorsFamily)
 def _fill(family, tail, part, shared, work):
     """Loadings are kept: there is nothing to rebuild."""
 
 
-@implements(prepare, PoissonFamily)
+@implements(prepare, PoissonFactorsFamily)
 def _prepare(family, tail, rows, usable, work):
     data, start, z = rows.data, rows.start, rows.z
     columns, size = z.shape
@@ -79,7 +85,7 @@ def _prepare(family, tail, rows, usable, work):
                 rates[j, r] += z[k, r] * theta
 
 
-@implements(sweep_mobile, PoissonFamily)
+@implements(sweep_mobile, PoissonFactorsFamily)
 def _sweep_mobile(family, law, tail, rows, mobile, key, work):
     """Update the mobile columns of all rows of a block; private entries are part of the rates."""
     z, order, weights, first = rows.z, mobile.order, mobile.weights, rows.first
@@ -116,17 +122,17 @@ def _sweep_mobile(family, law, tail, rows, mobile, key, work):
 # ---- visits
 
 
-@implements(seek, PoissonFamily)
-def _seek(family, law, private, rows, r, turn, work):
+@implements(seek, PoissonFactorsFamily)
+def _seek(family, law, private, rows, r, draws, work):
     return r
 
 
-@implements(arrive, PoissonFamily)
+@implements(arrive, PoissonFactorsFamily)
 def _arrive(family, private, rows, r):
     pass
 
 
-@implements(depart, PoissonFamily)
+@implements(depart, PoissonFactorsFamily)
 def _depart(family, tail, rows, r):
     pass
 
@@ -137,7 +143,7 @@ def _loadings(family, tail, column):
     return tail.loadings[column - shared] if column >= shared else family.loadings[column]
 
 
-@implements(shift, PoissonFamily)
+@implements(shift, PoissonFactorsFamily)
 def _shift(family, tail, r, column, step):
     if step == 0.0:
         return 0.0
@@ -152,7 +158,7 @@ def _shift(family, tail, r, column, step):
     return value
 
 
-@implements(apply, PoissonFamily)
+@implements(apply, PoissonFactorsFamily)
 def _apply(family, tail, r, column, step):
     size = tail.size[0]
     theta = _loadings(family, tail, column)
@@ -160,7 +166,7 @@ def _apply(family, tail, r, column, step):
         tail.rates[j * size + r] = max(tail.rates[j * size + r] + step * theta[j], 1e-250)
 
 
-@implements(open_slot, PoissonFamily)
+@implements(open_slot, PoissonFactorsFamily)
 def _open_slot(family, tail, slot, key):
     """A new atom's loadings come from the prior."""
     total = 0.0
@@ -171,7 +177,7 @@ def _open_slot(family, tail, slot, key):
     tail.totals[slot] = total
 
 
-@implements(collect, PoissonFamily)
+@implements(collect, PoissonFactorsFamily)
 def _collect(family, tail, rows, key, sums, work):
     """Split every count over the background and the row's atoms."""
     z, total, rest = rows.z, sums.sums, sums.rest

@@ -275,8 +275,8 @@ def held_out(model: Features, state: FeatureState, engine: Engine, cells: Cells)
     score = partial(_score, likelihood=likelihood, base=base, loadings=loadings[: len(live)], scales=scales)
     cuts = np.searchsorted(cells.rows, boundaries(model.n_rows, model.n_shards))
     own = [
-        (Cells(*(part[start:stop] for part in cells)), state.sources(p))
-        for p, (start, stop) in enumerate(pairwise(cuts))
+        (Cells(*(part[start:stop] for part in cells)), sources)
+        for (start, stop), sources in zip(pairwise(cuts), state.sources(), strict=True)
     ]
     return sum(engine.map(score, own)) / len(cells.rows)
 
@@ -286,7 +286,7 @@ def _score(
 ) -> float:
     """Sum of the log densities of a shard's hidden cells."""
     cells, sources = own
-    Z, known, total = shard.Z[sources[sources >= 0]], loadings[sources >= 0], 0.0
+    Z, known, total = shard.seen()[sources[sources >= 0]], loadings[sources >= 0], 0.0
     for s in range(0, len(cells.rows), _CELLS):
         rows, columns, values = (part[s : s + _CELLS] for part in cells)
         mean = cell_means(base, known, Z, rows - shard.first, columns)

@@ -9,7 +9,7 @@ block of rows before it goes on to the next, so the two agree where the shard is
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -28,7 +28,7 @@ LogDensity = Callable[[Array], float]  # of a row, as a function of all its entr
 _NEGLIGIBLE = 45.0  # nats
 
 
-class Rows(Protocol):
+class ReferenceRows(Protocol):
     """What a likelihood says of a shard's rows, the loadings of shared atoms given."""
 
     pairs: ClassVar[bool]  # mobile 0/1 entries are drawn two at a time, unless the row has private ones
@@ -44,12 +44,19 @@ class Rows(Protocol):
 
 
 class Tail(NamedTuple):
-    rows: Rows
+    rows: ReferenceRows
 
 
 @dataclass(frozen=True)
 class ReferenceFeatures:
     setup: FeatureSetup
+
+    shard: ClassVar[Any] = FeatureShard
+    whole: ClassVar[bool] = False
+
+    def steps(self, tasks: Iterator[tuple[FeatureShard, FeatureTask]]) -> Iterator[Summary]:
+        for shard, part in tasks:
+            yield self.statistics(shard, part, self.sweep(shard, part, self.prepare(shard, part)))
 
     def prepare(self, shard: FeatureShard, part: FeatureTask) -> Tail:
         arrange(self.setup.likelihood, shard, part, 0)
@@ -105,7 +112,7 @@ def _uniform(key: Any, counter: int) -> float:
 class _Visits:
     """One row after the other. Z: [columns, n], of which columns from `shared` on are private, or free."""
 
-    def __init__(self, Z: Array, rows: Rows, part: FeatureTask, binary: bool):
+    def __init__(self, Z: Array, rows: ReferenceRows, part: FeatureTask, binary: bool):
         self.Z, self.rows, self.binary = Z, rows, binary
         self.law, self.keys = part.law, part.round.keys
         self.mobile, self.shared = part.finite.mobile, part.finite.shared

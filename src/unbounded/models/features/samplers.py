@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from unbounded.contracts import Sampler
+from unbounded.family import Sampler
 from unbounded.models.features.hybrid import HybridFeatures
 from unbounded.models.features.rivals.always_hot import always_hot
 from unbounded.models.features.rivals.collapsed import collapsed

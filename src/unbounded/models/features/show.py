@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from unbounded.arrays import Array
-from unbounded.contracts import Shown, WholeDraws
+from unbounded.family import Shown, WholeDraws
 from unbounded.models.features.point_estimate import FeatureDraw, point_estimate
 from unbounded.report import svg
 from unbounded.report.parts import cell, charts, figure, help_, number, paragraph, row, scale, sizes, table, text

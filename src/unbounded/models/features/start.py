@@ -15,9 +15,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from unbounded.arrays import Array
-from unbounded.contracts import Engine, Message, Tell, silent
+from unbounded.contracts import Engine, Message
 from unbounded.engines.local import Serial
+from unbounded.family import Tell, silent
 from unbounded.models.features.hybrid import HybridFeatures
+from unbounded.models.features.kernels import kernel_for_few
 from unbounded.models.features.measure import FeatureHyper
 from unbounded.models.features.model import Features
 from unbounded.models.features.operations import Mobile
@@ -102,8 +104,8 @@ class _Pilot:
     """A chain of some of the rows on one shard."""
 
     def __init__(self, model: Features, X: Any, seed: int):
-        n = len(X)
-        setup = replace(model.setup, extent=n, n_shards=1, sweeps=2, seed=seed)
+        n, few = len(X), kernel_for_few(model.setup.device)
+        setup = replace(model.setup, extent=n, n_shards=1, sweeps=2, seed=seed, device=few)
         self.model = HybridFeatures(setup)
         self.engine = Serial(self.model.recipe(X))
         # An intercept is a feature that all rows have: another one would stay for long.

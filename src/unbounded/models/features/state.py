@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,13 +15,16 @@ from unbounded.models.features.measure import FeatureHyper
 from unbounded.models.features.operations import Finite, Keys
 from unbounded.rows import boundaries, rows_of
 
+FEW = 64  # columns, up to which the places of a triangle are remembered
+PATTERN = 4  # columns up to which a fold has a coin for every pattern of use (fold.py); beyond: none, some, all
+
 
 class FeatureShard:
     """Rows first .. first + n of the data, and their part of Z, a column of which is a row of `Z`."""
 
     def __init__(self, index: int, first: int, data: Array, dtype: Any, centre: Array, fill: Array):
         self.index, self.first = index, first
-        self.holes = np.argwhere(np.isnan(data))
+        self.holes = np.argwhere(np.isnan(data)) if np.isnan(data.sum()) else np.empty((0, 2), np.int64)
         if len(self.holes):
             data = data.copy()
             data[tuple(self.holes.T)] = fill[self.holes[:, 1]]
@@ -35,40 +38,54 @@ class FeatureShard:
     def changed(self) -> None:
         self.square = self._square()
 
+    def seen(self) -> Array:
+        """Z, to be read."""
+        return self.Z
+
     def put(self, Z: Array) -> None:
-        self.Z = Z.astype(self.Z.dtype)
+        self.Z = Z.astype(self.seen().dtype)
         self.changed()
 
     def columns(self, sources: Array, size: int | None = None) -> Array:
         """[size, n]: these columns of Z, and zeros where the source is -1 or there is none."""
-        Z = np.zeros((len(sources) if size is None else size, self.Z.shape[1]), self.Z.dtype)
-        for column, source in enumerate(sources):
-            if source >= 0:
-                Z[column] = self.Z[source]
-        return Z
+        return chosen_columns(self.seen(), sources, size)
+
+    def entries(self, sources: Array, chosen: Array) -> Array:
+        """The same of some rows."""
+        return chosen_columns(self.seen()[:, chosen], sources)
 
     def arrays(self) -> dict[str, Array]:
         filled = self.data[tuple(self.holes.T)] if len(self.holes) else np.empty(0)
-        return {**packed_entries(self.Z), "holes": filled}
+        return {**packed_entries(self.seen()), "holes": filled}
 
     def restore(self, arrays: Arrays) -> None:
         Z = unpacked_entries(arrays)
         if Z.shape[1] != len(self.data):
             raise ValueError("another number of rows")
-        self.Z = Z.astype(self.Z.dtype)
+        self.Z = Z.astype(self.seen().dtype)
         if len(self.holes):
             self.data[tuple(self.holes.T)] = arrays["holes"]
             self.changed()
 
 
+def chosen_columns(Z: Array, sources: Array, size: int | None = None) -> Array:
+    """[size, n]: these columns of Z, and zeros where the source is -1 or there is none."""
+    out = np.zeros((len(sources) if size is None else size, Z.shape[1]), Z.dtype)
+    for column, source in enumerate(sources):
+        if source >= 0:
+            out[column] = Z[source]
+    return out
+
+
 @dataclass(frozen=True)
 class FeatureShards:
-    """The recipe: rows cut into P contiguous shards; binary: entries of Z are 0 or 1."""
+    """The recipe: rows cut into P contiguous shards; binary: entries of Z are 0 or 1; shard: the type of shards."""
 
     X: Any
     likelihood: FeatureBound
     n_shards: int
     binary: bool = False
+    shard: type[FeatureShard] = FeatureShard
 
     @property
     def edges(self) -> Array:
@@ -79,13 +96,13 @@ class FeatureShards:
         columns = self.likelihood.columns
         fill = np.rint(columns.mean) if self.likelihood.counts else columns.mean
         kind = np.uint8 if self.binary else np.int32
-        return FeatureShard(p, start, rows_of(self.X, start, stop), kind, self.likelihood.centre, fill)
+        return self.shard(p, start, rows_of(self.X, start, stop), kind, self.likelihood.centre, fill)
 
 
 class ColumnTable(NamedTuple):
     """Statistics of Z: of its columns, and of all of it.
 
-    First the columns that all shards share (mobile, then held, then always-on ones), then each shard's private ones.
+    First the columns that all shards share (mobile, then frozen, then always-on ones), then each shard's private ones.
     """
 
     members: Array
@@ -127,7 +144,7 @@ class FeatureState:
     def always(self) -> Array:
         return np.arange(self.n_shared - self.fixed, self.n_shared)
 
-    def here(self, columns: Array, p: int) -> Array:
+    def at(self, columns: Array, p: int) -> Array:
         """Where shard p's Z has these columns of the table; -1: nowhere."""
         first = self.n_shared + int(self.n_private[:p].sum())
         shared = columns < self.n_shared
@@ -135,16 +152,31 @@ class FeatureState:
         local[~shared & ((columns < first) | (columns >= first + self.n_private[p]))] = -1
         return local
 
-    def sources(self, p: int) -> Array:
-        """Column of shard p's Z that holds each occupied atom, -1 where it has none."""
-        return self.here(self.occupied, p)
+    def here(self, columns: Array) -> list[Array]:
+        """The same for every shard: one array for all that have no private columns."""
+        parts = [np.where(columns < self.n_shared, columns, -1)] * len(self.n_private)
+        for p in np.flatnonzero(self.n_private).tolist():
+            parts[p] = self.at(columns, p)
+        return parts
+
+    def sources(self) -> list[Array]:
+        """By shard: the column of its Z that holds each occupied atom, -1 where it has none."""
+        return self.here(self.occupied)
+
+
+def upper_triangle(size: int) -> tuple[Array, Array]:
+    """Which products of columns travel, since Z'Z is symmetric: (rows, columns) of its upper triangle, row by row."""
+    return _small_triangle(size) if size <= FEW else np.triu_indices(size)
+
+
+_small_triangle = lru_cache(FEW)(np.triu_indices)
 
 
 class FeatureRound(NamedTuple):
     """The finite part: what all shards need to know of a round."""
 
     round: int
-    finite: Sequence[Finite]  # for shards that may move mobile columns, and for one that may move held ones as well
+    finite: Sequence[Finite]  # for shards that may move mobile columns, and for one that may move frozen ones as well
     laws: Sequence[Any]  # closed, open
     scales: Any
     loadings: Array  # of all shared columns
@@ -174,6 +206,10 @@ class FeatureTask(NamedTuple):
     @property
     def law(self) -> Any:
         return self.round.laws[self.part.open]
+
+    def alike(self, other: FeatureTask) -> bool:
+        """Whether two shards of a round have the same finite part and the same law."""
+        return (self.part.lone, self.part.open) == (other.part.lone, other.part.open)
 
     @property
     def loadings(self) -> Array:

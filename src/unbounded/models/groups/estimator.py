@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,13 +16,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from unbounded import likelihoods
 from unbounded.arrays import Array, is_sparse
 from unbounded.chain.run import Chain
-from unbounded.contracts import Choices, Engine, Likelihood
+from unbounded.contracts import Engine, Likelihood
 from unbounded.disk import room
 from unbounded.estimator import ChainEstimator
+from unbounded.family import Choices
 from unbounded.instantiation import resolve as resolve_rule
 from unbounded.likelihoods import Bound, Gaussian
 from unbounded.models.groups import point_estimate as topics
-from unbounded.models.groups import reading
+from unbounded.models.groups import reading, simulate
 from unbounded.models.groups import start as hierarchical_start
 from unbounded.models.groups.jump import USUAL
 from unbounded.models.groups.kernels import KERNELS
@@ -31,6 +32,7 @@ from unbounded.models.groups.predictive import Draw, completion, fold_in
 from unbounded.models.groups.reading import GroupedRows
 from unbounded.models.groups.samplers import HIERARCHICAL
 from unbounded.models.groups.shard import GroupHyper
+from unbounded.models.groups.simulate import Members
 from unbounded.models.groups.words.likelihood import Tokens
 from unbounded.models.labelled.losses import uncertainty
 from unbounded.models.labelled.packing import unpacked
@@ -40,6 +42,10 @@ from unbounded.randomness import key
 from unbounded.rows import fingerprint
 from unbounded.sources import Rows, Source, Words
 from unbounded.sources.words import lengths
+
+if TYPE_CHECKING:
+    from arviz import InferenceData
+    from xarray import DataTree
 
 _SWEEPS = 20
 _FEW_GROUPS = 20_000
@@ -239,11 +245,13 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
 
     def _draws(self) -> Iterator[tuple[Draw, Any, Array]]:
         """Snapshots as draws, each with [K, n_topics_]: how an atom's rows are spread over the reference topics."""
-        for snap in self._snapshots:
-            share = topics.spread(snap["labels"], self._reference)
-            statistics = unpacked(snap, self._likelihood.n_terms).astype(float)
-            draw = Draw(snap["counts"], snap["tables"], statistics, GroupHyper.of(snap["hyper"]))
-            yield draw, snap, share
+        for s, snap in enumerate(self._snapshots):
+            yield self._draw(s), snap, topics.spread(snap["labels"], self._reference)
+
+    def _draw(self, s: int) -> Draw:
+        snap = self._snapshots[s]
+        statistics = unpacked(snap, self._likelihood.n_terms).astype(float)
+        return Draw(snap["counts"], snap["tables"], statistics, GroupHyper.of(snap["hyper"]))
 
     def _unit(self) -> str:
         return "tokens" if self._words else "rows"
@@ -354,6 +362,85 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         if len(words) != self.components_.shape[1]:
             raise ValueError(f"the vocabulary has {len(words)} words, the documents have {self.components_.shape[1]}.")
         return [[words[w] for w in np.argsort(-topic)[:n_words]] for topic in self.components_]
+
+    def sample(
+        self,
+        n_samples: int = 1,
+        random_state: int | np.random.RandomState | np.random.Generator | None = None,
+        size: int | None = None,
+    ) -> sparse.csr_matrix | tuple[Array, Array]:
+        """New groups from the posterior predictive distribution, each from one of the draws that were kept whole.
+
+        Documents: a CSR table of counts, a row for each of n_samples new documents. Rows: a pair (rows, groups), as
+        `fit` takes them. size: how many words or rows each group has; None: as many as one of the fit's groups, chosen
+        at random for each of them, since the model says nothing about sizes.
+
+        Examples
+        --------
+        >>> model.sample(4, size=12).shape, model.sample(4, size=12).sum()
+        ((4, 9), np.float64(48.0))
+        """
+        rng, which = self._sampling(n_samples, random_state)
+        if size is not None and (isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1):
+            raise ValueError(f"size must be a whole number of at least 1 or None, got {size!r}.")
+        sizes = rng.choice(self._sizes[self._sizes > 0], n_samples) if size is None else np.full(n_samples, size)
+        order = np.argsort(which, kind="stable")
+        rows = np.concatenate([
+            simulate.new_rows(self._prior, self._likelihood, self._draw(s), Members(sizes[which == s]), rng)
+            for s in np.unique(which)
+        ])  # fmt: skip
+        groups = np.repeat(order, sizes[order])
+        if not self._words:
+            place = np.argsort(groups, kind="stable")
+            return rows[place], groups[place]
+        return sparse.csr_matrix((np.ones(len(rows)), (groups, rows)), (n_samples, self.n_features_in_))
+
+    def to_arviz(
+        self,
+        X: Rows | None = None,
+        posterior_predictive: bool = False,
+        random_state: int | np.random.RandomState | np.random.Generator | None = None,
+        groups: ArrayLike | None = None,
+    ) -> InferenceData | DataTree:
+        """The draws for ArviZ: an InferenceData, or a DataTree where ArviZ 1.x is installed.
+
+        X (and groups): what the fit was given. Added is the log likelihood of every word or row under each draw that
+        was kept whole, given the shares of its group and the topics, which are drawn for the purpose; for `az.loo`,
+        which then leaves out single words or rows. posterior_predictive: as many new words or rows in the same groups.
+        The coordinate `group` says which group a row is of: `.groupby("group").sum()` makes documents of words.
+
+        Examples
+        --------
+        >>> model.to_arviz(X).log_likelihood["rows"].sizes["row"]  # words
+        360
+        """
+        check_is_fitted(self, "posterior_")
+        data = None
+        if X is not None:
+            read = self._read(X, groups, reset=False)
+            self._check_size(read.rows.shape[0])
+            if not np.array_equal(read.sizes, self._sizes):
+                raise ValueError("the groups are of other sizes than those of the fit; give those of the fit.")
+            data = self._as_given(read.rows)
+        return self._for_arviz(data, posterior_predictive, random_state)
+
+    def _log_likelihood(self, s: int, X: Any, rng: np.random.Generator) -> Array:
+        if self._likelihood.imputed.size and np.isnan(X).any():
+            raise ValueError("the log likelihood of rows with missing values is not at hand; leave X out.")
+        draw, groups = self._draw(s), Members(self._sizes, self._snapshots[s]["labels"])
+        return self._as_given(simulate.log_likelihood(self._prior, self._likelihood, draw, groups, X[self._order], rng))
+
+    def _new_rows(self, s: int, n: int, rng: np.random.Generator) -> Array:
+        """In the groups of the fit: as many in each as it has."""
+        draw, groups = self._draw(s), Members(self._sizes, self._snapshots[s]["labels"])
+        return self._as_given(simulate.new_rows(self._prior, self._likelihood, draw, groups, rng))
+
+    def _row_groups(self) -> Array:
+        return self._as_given(np.repeat(np.arange(len(self._sizes)), self._sizes))
+
+    def _as_given(self, rows: Any) -> Any:
+        """Rows that are sorted by group, in the order in which the fit was given them."""
+        return rows if isinstance(self._order, slice) else rows[np.argsort(self._order)]
 
     # ---- reading
 

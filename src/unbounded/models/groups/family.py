@@ -9,10 +9,11 @@ import numpy as np
 
 from unbounded import datasets, holdout
 from unbounded.arrays import Array
-from unbounded.contracts import Command, Family, Option, Training
+from unbounded.family import Command, Family, Option, Training
 from unbounded.models.groups import plots, show
 from unbounded.models.groups.estimator import CHOICES, HierarchicalDirichletProcess
 from unbounded.models.groups.measures import MEASURES
+from unbounded.report.words import plain
 from unbounded.sources import Source
 
 if TYPE_CHECKING:
@@ -88,12 +89,12 @@ def _write(folder: Path, estimator: HierarchicalDirichletProcess, training: Trai
     names = None
     if hasattr(estimator, "components_"):
         np.save(folder / "components.npy", estimator.components_)
-        words = estimator.top_words(_vocabulary(command))
+        words = [[plain(word) for word in topic] for topic in estimator.top_words(_vocabulary(command))]
         names = [" ".join(topic[:3]) for topic in words]
         shares = zip(estimator.topic_shares_, words, strict=True)
         lines = [f"{k:4d} {share:8.2%}  {' '.join(topic)}" for k, (share, topic) in enumerate(shares)]
-        (folder / "topics.txt").write_text("\n".join(lines) + "\n")
-        with (folder / "summary.txt").open("a") as summary:
+        (folder / "topics.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        with (folder / "summary.txt").open("a", encoding="utf-8") as summary:
             summary.write("\ntopics, with their shares of all words and their most probable words\n")
             summary.write("\n".join(lines[:_SUMMARISED]) + "\n")
     plots.topics(estimator.topic_history_, names).savefig(folder / "topics.png", dpi=120)
@@ -108,6 +109,15 @@ FAMILY = Family(
         "log_likelihood": "log_likelihood (nats)",
         "entropy": "entropy (nats)",
         "largest": "largest (share of rows)",
+    },
+    meanings={
+        "alpha": "how readily a new topic begins (concentration)",
+        "gamma": "how many of the topics a group has; small: few (group_concentration)",
+        "eta": "how many of the words a topic uses; small: few",
+        "n_tables": "in how many pieces groups take their topics, all groups together",
+        "log_likelihood": "log density of the data, given who is in which topic",
+        "entropy": "how evenly words or rows are spread; 0 if one topic has them all",
+        "largest": "share of the words or rows that the largest topic has",
     },
     units=show.units,
     summary=show.summary,

@@ -128,7 +128,7 @@ class SeatedRows:
         return tail
 
     def statistics(self, shard: GroupShard, part: GroupPart, tail: TableTail) -> Summary:
-        shard.recode(without_empty(part.n_shared, tail.tail.members))
+        shard.relabel(without_empty(part.n_shared, tail.tail.members))
         n_private = np.count_nonzero(tail.tail.members)
         heads = count_heads(shard.seats, shard.offsets)
         tables = count_tables(shard.dishes, heads, part.n_shared + n_private)

@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from unbounded.contracts import Engine, Message, Spread, alone
-from unbounded.instantiation import Ghosts, Plan, Rule, as_published, classify
+from unbounded.contracts import Engine, Message, Parallel, in_this_thread
+from unbounded.instantiation import Ghosts, Places, Plan, Rule, as_published, classify, new_codes
 from unbounded.models.groups.jump import USUAL, jump
 from unbounded.models.groups.model import Groups, GroupsState, TopTables, TopWeights
-from unbounded.models.groups.shard import ChosenAtoms, GroupShare
-from unbounded.models.labelled.labels import recode
+from unbounded.models.groups.shard import GroupShare
 from unbounded.models.mixtures.jump import Jumps
 from unbounded.randomness import RoundSeed
 
@@ -42,7 +41,7 @@ class HybridGroups(Groups):
         turn, rest = divmod(state.round, self.jumps.every or self.content.pace(self.form, self.n_rows))
         return jump(self, state, engine, self.jumps, turn) if rest == 0 else state  # mutant: jump due
 
-    def global_step(self, state: GroupsState, spread: Spread = alone) -> Message:
+    def global_step(self, state: GroupsState, parallel: Parallel = in_this_thread) -> Message:
         seed, live, table = RoundSeed(self.seed, state.round), state.occupied, state.table
         owner, tables = table.owner[live], table.tables[live].astype(float)
         hyper = self._move_hyper(state, tables, seed)
@@ -57,26 +56,18 @@ class HybridGroups(Groups):
         shared_tables = np.concatenate([tables[mobile], extra, tables[frozen]])
         top = TopTables(shared_tables, tables[private], owner[private])
         weights = self.measure.weights(hyper, plan, top, self.form == "franchise", seed.rng("weights"))
-        chosen = ChosenAtoms(live[mobile], live[frozen], live[private], len(extra), plan.lone >= 0)
-        shared, parameters = self._round(state, hyper, chosen, weights.masses, spread)
+        chosen = Places(live[mobile], live[frozen], live[private], len(extra), plan.lone >= 0)
+        shared, parameters = self._round(state, hyper, chosen, weights.masses, parallel)
         return Message(shared, self._shares(state, plan, chosen, weights, parameters))
 
     def _shares(
-        self, state: GroupsState, plan: Plan, chosen: ChosenAtoms, weights: TopWeights, parameters: Any
+        self, state: GroupsState, plan: Plan, chosen: Places, weights: TopWeights, parameters: Any
     ) -> list[GroupShare]:
         """What every shard needs of its own; parameters: of all private atoms, when holes are imputed."""
         n_mobile, n_shared = len(chosen.mobile) + chosen.n_extra, len(weights.masses)
-        new_code = np.full(len(state.table.counts), -1, np.int32)
-        new_code[chosen.mobile] = np.arange(len(chosen.mobile))
-        new_code[chosen.frozen] = n_mobile + np.arange(len(chosen.frozen))
-        owner = state.table.owner[chosen.private]
         shares = []
-        for p in range(self.n_shards):
-            mine = np.flatnonzero(owner == p)
-            code = new_code.copy()
-            code[chosen.private[mine]] = n_shared + np.arange(len(mine))
+        for p, (mine, codes) in enumerate(new_codes(state, chosen, state.table.owner[chosen.private])):
             usable = n_shared if plan.lone == p else n_mobile  # mutant: global step n own 2
             own = None if parameters is None else {name: value[mine] for name, value in parameters.items()}
-            codes = recode(state, code, p)
             shares.append(GroupShare(codes, usable, len(mine), weights.share, weights.sticks[p], own))
         return shares

@@ -16,12 +16,13 @@ import numpy as np
 
 from unbounded.arrays import Array
 from unbounded.contracts import Engine, Gathered, Message, Step, Summary
+from unbounded.instantiation import by_code
 from unbounded.models.groups.model import Groups, GroupsState
 from unbounded.models.groups.shard import Content, DishTable, GroupShard
-from unbounded.models.groups.tables import Seating, TableShard, count_tables, seat, serve, table_shard
+from unbounded.models.groups.tables import SeatingLaw, TableShard, count_tables, seat, serve, table_shard
 from unbounded.models.groups.words.cuts import by_tokens, cut_tokens
 from unbounded.models.labelled.halves import Cuts, Halves, Sides, halve
-from unbounded.models.labelled.labels import Rows, numbered, recode
+from unbounded.models.labelled.labels import LabelRows, numbered
 from unbounded.models.mixtures.cuts import cut_some
 from unbounded.models.mixtures.jump import Jumps
 from unbounded.models.mixtures.measure import PartitionHyper, PitmanYor
@@ -56,7 +57,7 @@ def jump(model: Groups, state: GroupsState, engine: Engine, jumps: Jumps, turn: 
 def _weighed(model: Groups, state: GroupsState, engine: Engine) -> tuple[GroupsState, Array]:
     """The state with atoms coded 0, 1, ... on all shards, and top weights given their numbers of tables."""
     live, number, rng = state.occupied, numbered(state), RoundSeed(model.seed, state.round).rng("seating")
-    engine.map(GroupShard.recode, [recode(state, number, p) for p in range(model.n_shards)])
+    engine.map(GroupShard.relabel, [by_code(state, number, p) for p in range(model.n_shards)])
     counts, tables, statistics, owner = state.table
     table = DishTable(counts[live], tables[live], statistics[live], owner[live])
     state = GroupsState(state.round, state.hyper, table, len(live), np.zeros_like(state.n_private))
@@ -67,12 +68,12 @@ def _weighed(model: Groups, state: GroupsState, engine: Engine) -> tuple[GroupsS
 def _sit(model: Groups, state: GroupsState, engine: Engine, beta: Array) -> list[Array]:
     """Everybody sits down; tables of each atom on every shard."""
     masses = state.hyper.gamma * beta  # mutant: sit masses
-    return engine.map(partial(seat, Seating(masses, RoundSeed(model.seed, state.round).key("seats"))))
+    return engine.map(partial(seat, SeatingLaw(masses, RoundSeed(model.seed, state.round).key("seats"))))
 
 
 def _counted(model: Groups, state: GroupsState, engine: Engine, beta: Array) -> GroupsState:
     """The state with numbers of tables given beta."""
-    seating = Seating(state.hyper.gamma * beta, RoundSeed(model.seed, state.round).key("seats"))
+    seating = SeatingLaw(state.hyper.gamma * beta, RoundSeed(model.seed, state.round).key("seats"))
     tables = np.sum(engine.map(partial(count_tables, seating)), axis=0)
     return replace(state, table=state.table._replace(tables=tables))
 
@@ -119,7 +120,7 @@ class TopProcess:
         return self
 
     def halve(self, shard: TableShard, cuts: Cuts, sides: Sides) -> Halves:
-        return halve((), Rows(shard.data, shard.labels, shard.first), cuts, sides)
+        return halve((), LabelRows(shard.data, shard.labels, shard.first), cuts, sides)
 
 
 @dataclass(frozen=True)

@@ -22,13 +22,12 @@ import numpy as np
 from scipy.special import gammaln
 
 from unbounded.arrays import Array, Arrays
-from unbounded.contracts import Engine, Gathered, Message, Spread, Summary
-from unbounded.instantiation import Plan
+from unbounded.contracts import Engine, Gathered, Message, Parallel, Summary
+from unbounded.instantiation import Places, Plan
 from unbounded.likelihoods.base import Bound
 from unbounded.models.groups.contents import content_of
 from unbounded.models.groups.kernels import build_kernel
 from unbounded.models.groups.shard import (
-    ChosenAtoms,
     Content,
     DishTable,
     GroupHyper,
@@ -327,11 +326,11 @@ class Groups(Built[HierarchicalMeasure, Bound, Array]):
         return self.content.update(hyper, counts, state.table.statistics, seed.rng("eta"))
 
     def _round(
-        self, state: GroupsState, hyper: GroupHyper, chosen: ChosenAtoms, masses: Array, spread: Spread
+        self, state: GroupsState, hyper: GroupHyper, chosen: Places, masses: Array, parallel: Parallel
     ) -> tuple[GroupRound, Any]:
         """The finite part of the round and, when holes are imputed, parameters of private atoms."""
         seed = RoundSeed(self.seed, state.round)
-        drawn = self.content.instantiate(hyper, state.table, chosen, masses, seed, spread)
+        drawn = self.content.instantiate(hyper, state.table, chosen, masses, seed, parallel)
         shared, private = _split(drawn.parameters, len(masses))
         return GroupRound(state.round, hyper, self.kernel.finite(drawn.usable), len(masses), masses, shared), private
 
@@ -339,7 +338,7 @@ class Groups(Built[HierarchicalMeasure, Bound, Array]):
 
     def local_step(self, shard: GroupShard, shared: GroupRound, own: GroupShare) -> Summary:
         part, kernel = self._part(shared, own), self.kernel
-        shard.recode(own.codes)
+        shard.relabel(own.codes)
         if shared.parameters is not None and own.parameters is not None:
             both = {name: np.concatenate([v, own.parameters[name]]) for name, v in shared.parameters.items()}
             self.likelihood.impute(shard.data, shard.holes, shard.labels, both, part.seed.key("impute"), shard.first)

@@ -52,7 +52,7 @@ class ReferenceTail:
             self.statistics = np.vstack([self.statistics, np.zeros(self.terms.shape[1])])
         return int(np.argmin(self.counts > 0))
 
-    def bear(self, slot: int, share: float, v: float) -> None:
+    def open_slot(self, slot: int, share: float, v: float) -> None:
         """A new atom takes Beta(1, share) of what is left."""
         self.statistics[slot] = 0.0
         left = math.log(v) / share
@@ -113,7 +113,7 @@ class ReferenceDirect:
             counts[:known] += part.elsewhere.counts
             statistics[:known] += part.elsewhere.statistics
         sticks, rest = part.sticks[:-1].copy(), float(part.sticks[-1])
-        return ReferenceTail(counts, np.asarray(statistics, float), sticks, rest, features_of(self.content, shard.data))
+        return ReferenceTail(counts, np.asarray(statistics, float), sticks, rest, terms_of(self.content, shard.data))
 
     def sweep(self, shard: GroupShard, part: GroupPart, tail: ReferenceTail) -> ReferenceTail:
         bias, eta = part.finite
@@ -145,7 +145,7 @@ class ReferenceDirect:
         new = codes[int(np.searchsorted(sums, drawn[0] * sums[-1], side="right"))]
         if new == part.n_shared + len(tail.counts):
             new = part.n_shared + slot
-            tail.bear(slot, part.law.share, drawn[1])
+            tail.open_slot(slot, part.law.share, drawn[1])
         if new >= part.n_shared:
             tail.join(new - part.n_shared, i)
         group.add(new, part.usable)
@@ -189,7 +189,7 @@ class ReferenceDirect:
 # ---- what the franchise uses, too (reference_franchise.py)
 
 
-def features_of(content: Content, data: Any) -> Array:
+def terms_of(content: Content, data: Any) -> Array:
     """[n, F]: of a shard's rows."""
     likelihood = content.likelihood
     if not is_csr(data):
@@ -201,7 +201,7 @@ def features_of(content: Content, data: Any) -> Array:
 
 def dense_totals(content: Content, shard: GroupShard, n_atoms: int) -> tuple[Array, Array]:
     members = shard.labels[None, :] == np.arange(n_atoms)[:, None]
-    return members.sum(1), members @ features_of(content, shard.data)
+    return members.sum(1), members @ terms_of(content, shard.data)
 
 
 def natural(content: Content, drawn: Any) -> tuple[Array, Array]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from unbounded.arrays import Array
 from unbounded.contracts import Summary
-from unbounded.models.groups.reference import dense_totals, features_of, log_predictive, natural
+from unbounded.models.groups.reference import dense_totals, log_predictive, natural, terms_of
 from unbounded.models.groups.shard import Content, GroupPart, GroupShard, summarise, without_empty
 from unbounded.models.labelled.labels import Atoms
 from unbounded.randomness import uniforms
@@ -70,7 +70,7 @@ class ReferenceSeated:
 
     def prepare(self, shard: GroupShard, part: GroupPart) -> SeatedTail:
         counts, statistics = dense_totals(self.content, shard, part.n_shared + part.n_private)
-        terms = features_of(self.content, shard.data)
+        terms = terms_of(self.content, shard.data)
         return SeatedTail(counts[part.n_shared :], np.asarray(statistics[part.n_shared :], float), terms)
 
     def sweep(self, shard: GroupShard, part: GroupPart, tail: SeatedTail) -> SeatedTail:
@@ -159,7 +159,7 @@ class ReferenceSeated:
 
     def statistics(self, shard: GroupShard, part: GroupPart, tail: SeatedTail) -> Summary:
         """What the shard reports; from here on the codes of its private dishes are consecutive."""
-        shard.recode(without_empty(part.n_shared, tail.counts))
+        shard.relabel(without_empty(part.n_shared, tail.counts))
         n_atoms = part.n_shared + int(np.count_nonzero(tail.counts))
         group = np.repeat(np.arange(len(shard.offsets) - 1), np.diff(shard.offsets))
         pairs = np.unique(np.stack([group, shard.seats, shard.labels]), axis=1)

@@ -19,11 +19,11 @@ from unbounded.arrays import Array
 from unbounded.compiled.draws import uniform
 from unbounded.compiled.jit import inline, jit
 from unbounded.compiled.lanes import lane_exp
-from unbounded.contracts import Spread, Summary
+from unbounded.contracts import Parallel, Summary
+from unbounded.instantiation import Places
 from unbounded.likelihoods.base import Bound, Parameters
 from unbounded.likelihoods.operations import Block, clear, logits, refresh, update
 from unbounded.models.groups.shard import (
-    ChosenAtoms,
     Content,
     DishTable,
     Draw,
@@ -36,11 +36,11 @@ from unbounded.models.groups.shard import (
     report_direct,
     with_room,
 )
-from unbounded.models.groups.tables import Together
+from unbounded.models.groups.tables import TableRows
 from unbounded.models.labelled import labels as labelled
 from unbounded.models.labelled.gossip import Version, summed
 from unbounded.models.labelled.labels import Atoms, draw_parameters, finite_part
-from unbounded.models.labelled.predictive import log_predictive, with_new
+from unbounded.models.labelled.predictive import log_densities, log_predictive, with_new
 from unbounded.randomness import RoundSeed
 from unbounded.rows import Csr
 
@@ -72,15 +72,16 @@ class RowContent:
         return form
 
     def instantiate(
-        self, hyper: GroupHyper, table: DishTable, chosen: ChosenAtoms, masses: Array, seed: RoundSeed, spread: Spread
+        self, hyper: GroupHyper, table: DishTable, chosen: Places, masses: Array, seed: RoundSeed, parallel: Parallel
     ) -> Instantiated:
         imputes = self.likelihood.imputed.size > 0
         usable = np.concatenate([chosen.mobile, chosen.frozen]) if chosen.lone else chosen.mobile
         drawn = np.concatenate([chosen.mobile, chosen.frozen, chosen.private]) if imputes else usable
         counts = table.counts[drawn].astype(float)
         parameters = draw_parameters(
-            self.likelihood, counts, table.statistics[drawn], chosen.n_extra, len(chosen.mobile), seed.rng("parameters")
-        )
+            self.likelihood, counts, table.statistics[drawn], chosen.n_extra, len(chosen.mobile),
+            seed.rng("parameters"), parallel,
+        )  # fmt: skip
         n_usable = len(usable) + chosen.n_extra
         first = {name: value[:n_usable] for name, value in parameters.items()}
         return Instantiated(first, parameters if imputes else None)
@@ -103,8 +104,8 @@ class RowContent:
         ends = np.arange(n_tables + 1) * (n_terms + 1)
         return Csr(ends, np.tile(np.arange(n_terms + 1), n_tables), values)
 
-    def of_tables(self, hyper: GroupHyper) -> Together:
-        return Together(self.likelihood)
+    def of_tables(self, hyper: GroupHyper) -> TableRows:
+        return TableRows(self.likelihood)
 
     def sums(self, counts: Array, statistics: Array) -> Array:
         return np.column_stack([statistics, counts])
@@ -134,11 +135,14 @@ class RowContent:
         table = np.ascontiguousarray(np.exp(logs - top).T)
         return Predictives(table, np.arange(X.shape[0]), top + likelihood.log_base(X))
 
+    def log_densities(self, draw: Draw, parameters: Parameters, X: Any) -> Array:
+        return log_densities(self.likelihood, parameters, X)
+
 
 # ---- the kernel
 
 
-class Rows(NamedTuple):
+class GroupRows(NamedTuple):
     """The rows of a shard: group g is rows offsets[g] .. offsets[g + 1], and row i is row first + i of all data."""
 
     data: Any
@@ -212,7 +216,7 @@ class DirectRows:
         return RowTail(Tail(*collapsed(self.content, shard, part, slots, work), sticks), work)
 
     def sweep(self, shard: GroupShard, part: GroupPart, tail: RowTail) -> RowTail:
-        rows = Rows(shard.data, shard.labels, shard.offsets, shard.first)
+        rows = GroupRows(shard.data, shard.labels, shard.offsets, shard.first)
         finite, family = Finite(part.finite, part.usable, part.n_shared, part.law), part.likelihood.family()
         for s in range(self.sweeps):
             keys = SweepKeys(part.seed.key("label", s), part.seed.key("stick", s))
@@ -252,7 +256,7 @@ def collapsed(content: Content, shard: GroupShard, part: GroupPart, slots: int, 
     members = np.zeros(slots, np.int64)
     labels = shard.labels[: 0 if slots == FREE else None]  # no private atom yet
     tail = part.likelihood.tail(slots + 1, work.top.size)
-    labelled.fill_tail(part.likelihood.family(), shard.data, labels, part.n_shared, tail, members, work)
+    labelled.fill_tail(part.likelihood.family(), shard.data, labels, part.n_shared, tail, members, work.terms)
     return tail, members
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from unbounded.contracts import Sampler
+from unbounded.family import Sampler
 from unbounded.models.groups.hybrid import HybridGroups
 from unbounded.models.groups.rivals.asynchronous import AsynchronousGroups
 from unbounded.models.groups.rivals.collapsed import collapsed

@@ -20,9 +20,10 @@ import numpy as np
 from unbounded.arrays import Array, Arrays
 from unbounded.compiled.draws import uniform
 from unbounded.compiled.jit import jit
-from unbounded.contracts import Kernel, Spread, Summary
+from unbounded.contracts import Kernel, Parallel, Summary
+from unbounded.instantiation import Places, relabel
 from unbounded.likelihoods.base import Bound, Parameters
-from unbounded.models.labelled.labels import Atoms, LabelShard, packed_labels, relabel
+from unbounded.models.labelled.labels import Atoms, LabelShard, packed_labels
 from unbounded.randomness import RoundSeed
 from unbounded.rows import Csr, rows_of
 
@@ -62,8 +63,8 @@ class GroupShard(LabelShard):
         self.data[:] = data
         self._kept = None
 
-    def recode(self, codes: Array) -> None:
-        """Labels, and dishes with them, in another code."""
+    def relabel(self, codes: Array) -> None:
+        """From here on, labels are in another code, and dishes with them."""
         relabel(self.labels, codes)
         if self.seated:
             labels_to_dishes(self.seats, self.labels, self.offsets, self.dishes)
@@ -212,16 +213,6 @@ class DishTable(NamedTuple):
     owner: Array
 
 
-class ChosenAtoms(NamedTuple):
-    """Which atoms of the table a round instantiates, by their place in it; ghost-only ones stand behind the mobile."""
-
-    mobile: Array
-    frozen: Array
-    private: Array
-    n_extra: int
-    lone: bool  # whether there is a shard that may use frozen atoms, too
-
-
 class GroupRound(NamedTuple):
     """What all shards need to know of the round."""
 
@@ -314,7 +305,7 @@ class Content(Protocol):
         """Which of a device's kernels samples this content in this form."""
 
     def instantiate(
-        self, hyper: GroupHyper, table: DishTable, chosen: ChosenAtoms, masses: Array, seed: RoundSeed, spread: Spread
+        self, hyper: GroupHyper, table: DishTable, chosen: Places, masses: Array, seed: RoundSeed, parallel: Parallel
     ) -> Instantiated:
         """A draw of the atoms that a round instantiates; masses: their gamma beta."""
 
@@ -353,6 +344,9 @@ class Content(Protocol):
 
     def predictives(self, draw: Draw, X: Any) -> Predictives: ...
 
+    def log_densities(self, draw: Draw, parameters: Parameters, X: Any) -> Array:
+        """[n, K + 1]: of rows given parameters of the draw's atoms and, last, under a new atom."""
+
 
 class GroupKernel(Kernel[GroupShard, GroupPart, Any, Atoms], Protocol):
     """A kernel of groups says besides how the finite part travels, and counts any labels."""
@@ -386,18 +380,23 @@ def report_direct(content: Content, shard: GroupShard, part: GroupPart, members:
     """A shard's report; members, sticks: of its private atoms, whose codes are consecutive from here on."""
     alive = np.flatnonzero(members)
     if len(alive) > 0:
-        shard.recode(without_empty(part.n_shared, members))
+        shard.relabel(without_empty(part.n_shared, members))
     masses = part.law.with_private(sticks[alive])  # mutant: assign masses
-    tables = draw_tables(shard.labels, shard.offsets, masses, shard.first, part.seed.key("tables"))
+    tables = draw_tables(shard, masses, part.seed.key("tables"))
     return summarise(content, shard, part.n_shared, content.count(shard, len(masses)), tables)
 
 
-@jit
-def draw_tables(labels, offsets, masses, first, key):
+def draw_tables(shard: GroupShard, masses: Array, key: np.uint64) -> Array:
     """Numbers of tables of each code, given labels and gamma beta: the j-th row of an atom in a group opens one with
     probability gamma beta / (gamma beta + j)."""
-    tables = np.zeros(masses.size, np.int64)
-    counts = np.zeros(masses.size, np.int64)
+    tables, counts = np.zeros(len(masses), np.int64), np.zeros(len(masses), np.int64)
+    _open_tables((shard.labels, shard.offsets), masses, shard.first, key, counts, tables)
+    return tables
+
+
+@jit
+def _open_tables(rows, masses, first, key, counts, tables):
+    labels, offsets = rows
     for g in range(offsets.size - 1):
         for i in range(offsets[g], offsets[g + 1]):
             k = np.uint64(labels[np.uint64(i)])
@@ -407,7 +406,6 @@ def draw_tables(labels, offsets, masses, first, key):
             tables[k] += (j == 0) | (uniform(key, first + i) * (masses[k] + j) < masses[k])
         for i in range(offsets[g], offsets[g + 1]):
             counts[np.uint64(labels[np.uint64(i)])] = 0
-    return tables
 
 
 def summarise(content: Content, shard: GroupShard, n_shared: int, atoms: Atoms, tables: Array) -> Summary:

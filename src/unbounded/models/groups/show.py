@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from unbounded.arrays import Array, Arrays
-from unbounded.contracts import Shown, WholeDraws
+from unbounded.family import Shown, WholeDraws
 from unbounded.models.groups import point_estimate as topics
 from unbounded.models.groups.shard import GroupHyper
 from unbounded.models.groups.words.likelihood import Tokens
@@ -42,7 +42,7 @@ def units(likelihood: str) -> dict[str, str]:
     """What rows, columns and groups are called: of words, as people speak of documents."""
     if likelihood != Tokens.__name__:
         return {}
-    return {"rows": "tokens", "columns": "words in the vocabulary", "groups": "documents"}
+    return {"rows": "words", "columns": "different words", "groups": "documents"}
 
 
 class _Topics(NamedTuple):
@@ -115,7 +115,7 @@ def _words(found: _Topics) -> tuple[str, ...]:
     if found.present is not None:
         most = int(found.present.argmax())
         said.append(
-            f"Of all {found.group}, {found.present[most]:.0%} have topic {most}, at least {PRESENT:.0%} of their "
+            f"Topic {most} is in {found.present[most]:.0%} of all {found.group}, with at least {PRESENT:.0%} of their "
             f"{rows}; "
             f"{'a document' if found.words is not None else 'a group'} has {found.present.sum():.1f} topics on average."
         )

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from unbounded.contracts import Engine, Tell, silent
+from unbounded.contracts import Engine
+from unbounded.family import Tell, silent
 from unbounded.models.groups.model import Groups, GroupsState
 from unbounded.models.groups.shard import GroupShard, cut
 from unbounded.models.groups.words.likelihood import WordContent

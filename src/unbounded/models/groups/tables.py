@@ -20,28 +20,29 @@ from unbounded.models.groups.shard import Content, GroupShard, Tables, draw_tabl
 from unbounded.models.labelled.labels import Labelled
 
 
-class Seating(NamedTuple):
+class SeatingLaw(NamedTuple):
     """How rows sit down that have no seats yet."""
 
     masses: Array  # gamma beta of every atom
     key: np.uint64
 
 
-def seat(seating: Seating, shard: GroupShard) -> Array:
+def seat(seating: SeatingLaw, shard: GroupShard) -> Array:
     """Rows sit down; how many tables each atom has."""
     if shard.seated:
         place = np.repeat(shard.offsets[:-1], np.diff(shard.offsets)) + shard.seats
         taken = np.bincount(place, minlength=len(place)) > 0
         shard.tables = Tables((np.cumsum(taken) - 1)[place].astype(np.int32), shard.dishes[taken])
     else:
-        at, first = draw_seats(shard.labels, shard.offsets, seating.masses, shard.first, seating.key)
-        shard.tables = Tables(at, shard.labels[first])
+        seats = Seats.of(len(shard.labels), len(seating.masses))
+        n_tables = draw_seats(shard.labels, shard.offsets, seating.masses, shard.first, seating.key, seats)
+        shard.tables = Tables(seats.at, shard.labels[seats.firsts[:n_tables]])
     return np.bincount(shard.tables.served, minlength=len(seating.masses))
 
 
-def count_tables(seating: Seating, shard: GroupShard) -> Array:
+def count_tables(seating: SeatingLaw, shard: GroupShard) -> Array:
     """How many tables each atom would have, and no more of them."""
-    return draw_tables(shard.labels, shard.offsets, seating.masses, shard.first, seating.key)
+    return draw_tables(shard, seating.masses, seating.key)
 
 
 @dataclass(frozen=True)
@@ -72,31 +73,45 @@ def serve(shard: GroupShard) -> None:
     shard.tables = None
 
 
-@jit
-def by_table(at, tables):
+def by_table(at: Array, n_tables: int) -> tuple[Array, Array]:
     """(where each table begins, rows table after table)."""
-    begins, order, place = np.zeros(tables + 1, np.int64), np.empty(at.size, np.int64), np.empty(tables, np.int64)
-    for i in range(at.size):
-        begins[at[i] + 1] += 1
-    for t in range(tables):
-        begins[t + 1] += begins[t]
-        place[t] = begins[t]
-    for i in range(at.size):
-        order[place[at[i]]] = i
-        place[at[i]] += 1
+    begins = np.append(0, np.cumsum(np.bincount(at, minlength=n_tables)))
+    order = np.empty(len(at), np.int64)
+    _put_in_order(at, begins[:-1].copy(), order)
     return begins, order
 
 
 @jit
-def draw_seats(labels, offsets, masses, first, key):
-    """Tables given labels and gamma beta: (that of every row, the first row of each).
+def _put_in_order(at, place, order):
+    """place: where the next row of each table goes."""
+    for i in range(at.size):
+        order[place[at[i]]] = i
+        place[at[i]] += 1
+
+
+class Seats(NamedTuple):
+    """What `draw_seats` says, and its room."""
+
+    at: Array  # the table of every row
+    firsts: Array  # the first row of every table
+    order: Array  # rows of a group, atom after atom
+    begin: Array  # where those of each atom begin
+    met: Array  # how many of each atom have come
+
+    @classmethod
+    def of(cls, n_rows: int, n_atoms: int) -> Seats:
+        at, firsts, order = (np.empty(n_rows, np.int32) for _ in range(3))
+        return cls(at, firsts, order, np.zeros(n_atoms, np.int64), np.zeros(n_atoms, np.int64))
+
+
+@jit
+def draw_seats(labels, offsets, masses, first, key, seats):
+    """Tables given labels and gamma beta; returns how many there are.
 
     The j-th row of an atom in a group opens a table with probability gamma beta / (gamma beta + j); if it does not, it
-    joins one of the j others, whoever it may be.
+    joins one of the j others at random.
     """
-    at, firsts = np.empty(labels.size, np.int32), np.empty(labels.size, np.int32)
-    begin, met = np.zeros(masses.size, np.int64), np.zeros(masses.size, np.int64)
-    order = np.empty(labels.size, np.int32)
+    at, firsts, order, begin, met = seats
     tables = 0
     for g in range(offsets.size - 1):
         for i in range(offsets[g], offsets[g + 1]):
@@ -122,14 +137,14 @@ def draw_seats(labels, offsets, masses, first, key):
             met[k] += 1
         for i in range(offsets[g], offsets[g + 1]):
             met[labels[i]] = 0
-    return at, firsts[:tables].copy()
+    return tables
 
 
 # ---- what the rows of a table are together
 
 
 @dataclass(frozen=True)
-class Together:
+class TableRows:
     """The likelihood of tables, given that of their rows: the last term is how many these are."""
 
     rows: Bound
@@ -151,6 +166,6 @@ class Together:
         bias, eta = self.rows.natural(parameters)
         return np.zeros_like(bias), np.column_stack([eta, bias])
 
-    def coarse(self) -> tuple[Together, Array]:
+    def coarse(self) -> tuple[TableRows, Array]:
         coarse, which = self.rows.coarse()
-        return Together(coarse), np.append(which, self.rows.n_terms)
+        return TableRows(coarse), np.append(which, self.rows.n_terms)

@@ -11,7 +11,7 @@ from unbounded.arrays import Array, Arrays
 from unbounded.models.labelled.labels import LabelShard, packed_labels
 
 
-class Held(NamedTuple):
+class DeviceRows(NamedTuple):
     """What a device holds of a shard: what forms are of [n, F], labels, log density under a new atom, marks."""
 
     cells: Any
@@ -21,16 +21,16 @@ class Held(NamedTuple):
 
 
 class DeviceShard(LabelShard):
-    """`fresh` says who has the labels of now: "host", "device", or both."""
+    """`fresh` says where labels are up to date: on the "host", the "device", or both."""
 
     def __init__(self, *arguments: Any):
-        self.held: Held | None = None
+        self.held: DeviceRows | None = None
         self.fresh = "host"
         super().__init__(*arguments)
 
     @property
     def labels(self) -> Array:
-        """For whoever may write: from here on the device has to ask."""
+        """For those who may write: from here on the device's labels are out of date."""
         labels = self.seen()
         self.fresh = "host"
         return labels

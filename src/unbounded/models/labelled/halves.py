@@ -19,7 +19,7 @@ from unbounded.compiled.jit import jit
 from unbounded.compiled.lanes import lane_exp, lane_log
 from unbounded.likelihoods.gaussian_compiled import takes_products
 from unbounded.likelihoods.operations import Block, contrast, weigh
-from unbounded.models.labelled.labels import Rows
+from unbounded.models.labelled.labels import LabelRows
 from unbounded.randomness import uniforms
 from unbounded.rows import Csr
 
@@ -66,7 +66,7 @@ class Lanes(NamedTuple):
     sums: Array
 
 
-def halve(families: Any, rows: Rows, cuts: Cuts, sides: Sides) -> Halves:
+def halve(families: Any, rows: LabelRows, cuts: Cuts, sides: Sides) -> Halves:
     """One pass over the rows of a shard."""
     n_cuts, width = cuts.odds.shape
     out = Halves(np.zeros((n_cuts, width)), np.zeros(n_cuts), np.zeros(n_cuts, np.int64))

@@ -8,12 +8,14 @@ import numpy as np
 
 from unbounded.arrays import Array, Arrays
 from unbounded.compiled.jit import jit
-from unbounded.contracts import Engine, Summary
+from unbounded.contracts import Engine, Parallel, Summary, in_this_thread
 from unbounded.disk import room
+from unbounded.instantiation import by_code, relabel
 from unbounded.likelihoods.base import Bound, Parameters
 from unbounded.likelihoods.operations import Block, accumulate, clear, update, write_terms
 
 FLOAT32_TOLERANCE = 0.02  # nats; above it a round falls back to double precision
+CHUNK = 8192  # rows that are sorted by their labels at a time
 
 
 class Atoms(NamedTuple):
@@ -24,14 +26,15 @@ class Atoms(NamedTuple):
 
 
 def draw_parameters(
-    likelihood: Bound, counts: Array, statistics: Array, n_extra: int, position: int, rng: np.random.Generator
-) -> Parameters:
+    likelihood: Bound, counts: Array, statistics: Array, n_extra: int, position: int, rng: np.random.Generator,
+    parallel: Parallel = in_this_thread,
+) -> Parameters:  # fmt: skip
     """Parameters of atoms given their rows; n_extra ghost-only atoms, from the prior, stand at `position`."""
     if n_extra:
         counts = np.concatenate([counts[:position], np.zeros(n_extra), counts[position:]])
         none = np.zeros((n_extra, statistics.shape[1]))
         statistics = np.concatenate([statistics[:position], none, statistics[position:]])
-    return likelihood.draw(counts, statistics, rng)
+    return likelihood.draw_in_parallel(counts, statistics, rng, parallel)
 
 
 def finite_part(likelihood: Bound, dtype: str, parameters: Parameters, log_weights: Array) -> Any:
@@ -52,7 +55,7 @@ def linear_part(likelihood: Bound, dtype: Any, parameters: Parameters, log_weigh
 # ---- a shard and the codes of its labels
 
 
-class Rows(NamedTuple):
+class LabelRows(NamedTuple):
     """A shard's rows, their labels, which moves change, and the number of the first row in the whole data."""
 
     data: Any
@@ -138,16 +141,10 @@ def numbered(state: Any) -> Array:
     return number
 
 
-def recode(state: Any, code: Array, p: int) -> Array:
-    """Old label code of shard p -> new one, given the new codes of all atoms of the table."""
-    first = state.n_shared + int(state.n_private[:p].sum())
-    return np.concatenate([code[: state.n_shared], code[first : first + int(state.n_private[p])]])
-
-
 def all_labels(state: Any, engine: Engine, dtype: Any = np.int32) -> Array:
     """Labels 0 .. K-1 of all rows, in the order of the occupied atoms of the table."""
     number = numbered(state).astype(dtype)
-    codes = [recode(state, number, p) for p in range(len(state.n_private))]
+    codes = [by_code(state, number, p) for p in range(len(state.n_private))]
     parts = engine.map(LabelShard.coded, codes)
     return np.concatenate(parts, out=room((sum(map(len, parts)),), dtype))
 
@@ -175,14 +172,15 @@ def lanes_for(rows: int, terms: int, atoms: int, itemsize: int) -> int:
 
 
 @jit
-def fill_tail(families, data, labels, shared, tail, members, work):
-    """Rebuild the collapsed state of the private atoms from the shard's own rows."""
+def fill_tail(families, data, labels, shared, tail, members, terms):
+    """Rebuild the collapsed state of the private atoms from the shard's own rows; terms: room for those of a block."""
     for slot in range(members.size + 1):
         clear(families, tail, slot)
-    lanes = work.terms.shape[1]
+    lanes = terms.shape[1]
     if members.size == 0:
         return
-    members[:] = 0
+    for slot in range(members.size):
+        members[slot] = 0
     for start in range(0, labels.size, lanes):
         size = min(lanes, labels.size - start)
         any_private = False
@@ -190,7 +188,7 @@ def fill_tail(families, data, labels, shared, tail, members, work):
             any_private |= labels[start + r] >= shared
         if not any_private:
             continue
-        block = Block(data, start, size, work.terms)
+        block = Block(data, start, size, terms)
         write_terms(families, block)
         for r in range(size):
             slot = labels[start + r] - shared
@@ -199,29 +197,35 @@ def fill_tail(families, data, labels, shared, tail, members, work):
                 update(families, tail, slot, block, r, 1)
 
 
-@jit
-def relabel(labels, codes):
-    """labels[i] = codes[labels[i]]; nothing is read where all codes stay (those below 0 have no rows)."""
-    changed = False
-    for k in range(codes.size):
-        changed |= codes[k] != k and codes[k] >= 0
-    if not changed:
-        return
-    for i in range(labels.size):
-        labels[i] = codes[labels[i]]
+class Totals(NamedTuple):
+    """Room for counts and statistics of atoms, and for what their sums need."""
+
+    counts: Any
+    statistics: Any
+    ends: Any
+    order: Any
+
+
+def totals_of(atoms: int, terms: int, n_rows: int) -> Totals:
+    counts, sums = np.zeros(atoms, np.int64), np.zeros((atoms, terms))
+    return Totals(counts, sums, np.empty(atoms + 1, np.int64), np.empty(min(CHUNK, n_rows), np.int64))
+
+
+def statistics(families: Any, data: Any, labels: Array, atoms: int, terms: int) -> Atoms:
+    """Counts and statistics of every atom of the shard."""
+    totals = totals_of(atoms, terms, len(labels))
+    add_up(families, data, labels, atoms, totals)
+    return Atoms(totals.counts, totals.statistics)
 
 
 @jit
-def statistics(families, data, labels, atoms, terms):
-    """Counts and statistics of every atom of the shard: counting sort by chunks, then one product per atom."""
-    chunk = 8192
-    counts = np.zeros(atoms, np.int64)
-    sums = np.zeros((atoms, terms))
-    ends = np.empty(atoms + 1, np.int64)
-    order = np.empty(min(chunk, labels.size), np.int64)
-    for start in range(0, labels.size, chunk):
-        size = min(chunk, labels.size - start)
-        ends[:] = 0
+def add_up(families, data, labels, atoms, totals):
+    """Add the rows to what is zero: counting sort by chunks, then one product per atom."""
+    counts, sums, ends, order = totals
+    for start in range(0, labels.size, CHUNK):
+        size = min(CHUNK, labels.size - start)
+        for k in range(atoms + 1):
+            ends[k] = 0
         for r in range(size):
             ends[labels[start + r] + 1] += 1
         for k in range(atoms):
@@ -236,4 +240,3 @@ def statistics(families, data, labels, atoms, terms):
             if ends[k] > begin:
                 accumulate(families, data, order[begin : ends[k]], sums[k])  # mutant: statistics accumulate
             begin = ends[k]
-    return counts, sums

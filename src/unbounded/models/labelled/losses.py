@@ -5,8 +5,8 @@ Both are spreads of cluster sizes, less the spread of the contingency table of t
     loss(c, d) = a (sum_c phi(n_c) - sum_cd phi(n_cd)) + (2 - a) (sum_d phi(n_d) - sum_cd phi(n_cd)),
 
 phi(x) = x log x over n for the variation of information (in nats), x^2 over n^2 for Binder's loss. The first bracket is
-what c has together and d has not, the second what d has together and c has not: a, the *merge cost* of the estimate c,
-is 1 for the plain losses; above it the estimate has more clusters, below it fewer (Dahl, Johnson and Mueller 2022).
+what c has together and d apart, the second what d has together and c apart: a, the *merge cost* of the estimate c, is
+1 for the plain losses; above it the estimate has more clusters, below it fewer (Dahl, Johnson and Mueller 2022).
 """
 
 from __future__ import annotations

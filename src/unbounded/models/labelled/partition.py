@@ -3,7 +3,7 @@
 The expected loss of a partition over S draws is a sum over the cells of S contingency tables, so that moving rows from
 one cluster to another changes two columns of them, and its accounting is exact. From several starts the search sweeps
 over the rows, merges clusters, and cuts clusters as single draws do, until nothing helps. No estimate has more clusters
-than half of the draws: rows that are anybody's guess would otherwise make clusters of their own, hundreds of them.
+than half of the draws: rows that could be anywhere would otherwise make clusters of their own, hundreds of them.
 All but the sweep is NumPy, since whatever is compiled delays the first fit.
 """
 
@@ -183,8 +183,8 @@ class _Search:
         return int(moved), int(width)
 
     def merge(self) -> int:
-        """Pour every whole cluster in turn into another one, if that helps; how many are gone."""
-        return sum(self._pour(own, self.counts[:, own].copy(), self.labels == own) for own in range(self.n_used))
+        """Move every cluster as a whole, in turn, into another one if that helps; how many are gone."""
+        return sum(self._relocate(own, self.counts[:, own].copy(), self.labels == own) for own in range(self.n_used))
 
     def cut(self, draw: int) -> int:
         """Move parts of clusters that a draw has apart, each as a whole, elsewhere or into a new one, if that helps."""
@@ -196,21 +196,21 @@ class _Search:
         for part, own in np.argwhere((shares >= _PART) & (shares <= 0.5)).tolist():
             inside = np.flatnonzero((self.labels == own) & (names == part))
             if len(inside):
-                moved += self._pour(own, self.tally(inside, np.zeros(len(inside), np.int64))[:, 0], inside)
+                moved += self._relocate(own, self.tally(inside, np.zeros(len(inside), np.int64))[:, 0], inside)
         return moved
 
-    def _pour(self, own: int, held: Array, inside: Array) -> bool:
-        """Move some items of a cluster, held in the tables so much, together to where they cost least."""
-        rows = np.flatnonzero(held)
-        counts, added, factors = self.counts[rows, : self.n_used + 1], held[rows, None], self.factors[rows, 0]
+    def _relocate(self, own: int, times: Array, inside: Array) -> bool:
+        """Move some items of a cluster, which the tables count so many times, together to where they cost least."""
+        rows = np.flatnonzero(times)
+        counts, added, factors = self.counts[rows, : self.n_used + 1], times[rows, None], self.factors[rows, 0]
         costs = factors @ (self.loss.phi(counts + added) - self.loss.phi(counts))
         stay = self.loss.phi(counts[:, own]) - self.loss.phi(counts[:, own] - added[:, 0])
         costs[own] = factors @ stay - self.tolerance
         best = int(costs.argmin())
         if best == own or not len(rows):
             return False
-        self.counts[:, own] -= held
-        self.counts[:, best] += held
+        self.counts[:, own] -= times
+        self.counts[:, best] += times
         self.steps[:, [own, best]] = self.factors * self.loss.rise(self.counts[:, [own, best]], 1.0)
         self.labels[inside] = best
         return True

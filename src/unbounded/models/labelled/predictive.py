@@ -8,7 +8,7 @@ import numpy as np
 
 from unbounded.arrays import Array, is_csr
 from unbounded.compiled.jit import jit
-from unbounded.likelihoods.base import Bound
+from unbounded.likelihoods.base import Bound, Parameters
 from unbounded.likelihoods.operations import Block, evaluate, write_terms
 from unbounded.rows import rows_of
 
@@ -32,6 +32,15 @@ def log_predictive(likelihood: Bound, counts: Array, statistics: Array, X: Any) 
         if holes.any():
             out[:, holes] = likelihood.log_predictive_missing(np.asarray(counts, float), statistics, X[holes])
     return out
+
+
+def log_densities(likelihood: Bound, parameters: Parameters, X: Any) -> Array:
+    """[n, K + 1]: log densities of rows given the parameters of atoms and, last, under a new atom, whose parameters
+    are integrated out."""
+    bias, slopes = likelihood.natural(parameters)
+    new = log_predictive(likelihood, np.zeros(1), np.zeros((1, likelihood.n_terms)), X)
+    known = likelihood.terms(X) @ slopes.T + bias
+    return np.concatenate([known, new.T], axis=1) + likelihood.log_base(X)[:, None]
 
 
 def with_new(counts: Array, statistics: Array) -> tuple[Array, Array]:

@@ -19,7 +19,7 @@ import numpy as np
 from unbounded.arrays import Array
 from unbounded.contracts import Engine
 from unbounded.models.mixtures.jump import Edit, Jumps, Proposal, cuts_of, halves_of
-from unbounded.models.mixtures.launch import Launched, draw_pool, launch, look
+from unbounded.models.mixtures.launch import Launched, draw_pool, fetch, launch
 from unbounded.models.mixtures.model import Mixture, MixtureState
 from unbounded.randomness import generator, key
 
@@ -33,7 +33,7 @@ def cut_some(model: Mixture[Any], state: MixtureState, engine: Engine, jumps: Ju
     chosen = rng.permutation(len(rows))[: jumps.anchors]
     joined = rng.random(jumps.anchors) < jumps.joined
     edit = Edit(model, state)
-    pool, others = look(edit, engine, rows, partners)
+    pool, others = fetch(edit, engine, rows, partners)
     first = zip(rows[chosen], pool.atoms[chosen], others, joined, strict=False)
     proposals = _disjoint(edit.counts, list(first), jumps.share * n)
     if not proposals:

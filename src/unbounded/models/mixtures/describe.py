@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -87,17 +87,23 @@ class Mark(NamedTuple):
     effect: float  # in standard deviations
 
 
-def distinguishing(rows: Array, labels: Array, names: Sequence[str], levels: bool) -> list[list[Mark]]:
+def distinguishing(
+    rows: Array, labels: Array, names: Sequence[str], levels: bool, words: Mapping[int, Any] | None = None
+) -> list[list[Mark]]:
     """For every cluster the columns in which it differs most from all rows, the most telling first.
 
-    levels: whole numbers of few kinds are categories rather than amounts.
+    levels: whole numbers of few kinds are categories rather than amounts. words: what the codes of a column stand for.
     """
+    known = words or {}
     marks: list[list[Mark]] = [[] for _ in range(int(labels.max()) + 1)]
     for j, name in enumerate(names):
         seen = np.isfinite(rows[:, j])
         values, own = rows[seen, j], labels[seen]
-        kinds = np.unique(values)
-        if levels and 1 < len(kinds) <= _LEVELS and (kinds == np.rint(kinds)).all():
+        kinds, times = np.unique(values, return_counts=True)
+        if j in known:
+            often = kinds[np.sort(np.argsort(-times, kind="stable")[:_LEVELS])].astype(int)
+            parts = [(str(known[j][code]), (values == code).astype(float)) for code in often]
+        elif levels and 1 < len(kinds) <= _LEVELS and (kinds == np.rint(kinds)).all():
             parts = [(f"{kind:g}", (values == kind).astype(float)) for kind in kinds]
         else:
             parts = [("", values)]

@@ -22,9 +22,9 @@ from unbounded.gpu import forms, pick, sets
 from unbounded.gpu.device import found
 from unbounded.likelihoods.base import Bound, Parameters
 from unbounded.likelihoods.gaussian import BoundGaussian
-from unbounded.models.labelled.device import DeviceShard, Held
+from unbounded.models.labelled.device import DeviceRows, DeviceShard
 from unbounded.models.labelled.halves import Cuts, Halves, Sides
-from unbounded.models.labelled.labels import FLOAT32_TOLERANCE, Atoms, LabelShard, Rows, linear_part
+from unbounded.models.labelled.labels import FLOAT32_TOLERANCE, Atoms, LabelRows, LabelShard, linear_part
 from unbounded.models.mixtures.kernel import FREE_SLOTS, CompiledLabels, Scope, sweep
 from unbounded.models.mixtures.message import MixturePart, SweepKeys
 from unbounded.randomness import stream
@@ -37,7 +37,7 @@ ON_HOST, OPENING = 2**62, 2**62 + 1  # streams of a sweep's keys
 class DeviceFinite(NamedTuple):
     """Weights and parameters, as the device and as compiled code take them."""
 
-    atoms: forms.Atoms
+    atoms: forms.AtomForms
     host: Any
 
 
@@ -88,12 +88,12 @@ class DeviceLabels:
         dtype = np.float32 if single else np.float64
         if self.quadratic:
             factor = parameters["factor"]
-            offset = np.einsum("ki,kij->kj", parameters["mean"], factor)
-            bias = np.linalg.slogdet(factor)[1] + log_weights
-            atoms = forms.Atoms(factor.astype(dtype), offset.astype(dtype), bias.astype(dtype))
+            offset = np.matmul(parameters["mean"][:, None], factor)[:, 0]
+            bias = parameters["log_det"] + log_weights
+            atoms = forms.AtomForms(factor.astype(dtype), offset.astype(dtype), bias.astype(dtype))
         else:
             bias, eta = self.likelihood.natural(parameters)
-            atoms = forms.Atoms(eta.astype(dtype), None, (bias + log_weights).astype(dtype))
+            atoms = forms.AtomForms(eta.astype(dtype), None, (bias + log_weights).astype(dtype))
         return DeviceFinite(atoms, self._on_cpu(parameters, log_weights, dtype))
 
     def _on_cpu(self, parameters: Parameters, log_weights: Array, dtype: Any) -> Any:
@@ -109,17 +109,17 @@ class DeviceLabels:
             return (X[:, likelihood.columns.index] - likelihood.shift) * likelihood.inverse_scale
         return likelihood.terms(X)
 
-    def hold(self, shard: DeviceShard) -> Held:
+    def hold(self, shard: DeviceShard) -> DeviceRows:
         """The shard on the device, from its first use on."""
         if shard.held is None:
             data, n = shard.data, len(shard.data)
             width = self.likelihood.size if isinstance(self.likelihood, BoundGaussian) else self.likelihood.n_terms
-            cells = torch.empty((n, width), dtype=torch.float32, device=self.place)
+            cells = torch.empty((n, width), dtype=torch.float64, device=self.place)
             for rows in row_blocks(data):
-                cells[rows] = torch.from_numpy(self.cells(data[rows]).astype(np.float32)).to(self.place)
+                cells[rows] = torch.from_numpy(self.cells(data[rows]).astype(np.float64)).to(self.place)
             labels = torch.from_numpy(shard.seen()).to(self.place, copy=True)
             marks = torch.zeros(n, dtype=torch.int8, device=self.place)
-            shard.held = Held(cells, labels, self._log_new(data, cells), marks)
+            shard.held = DeviceRows(cells, labels, self._log_new(data, cells), marks)
         return shard.held
 
     def _log_new(self, data: Array, cells: Any) -> Any:
@@ -146,7 +146,7 @@ class DeviceLabels:
         by_atom = sets.sets_of(shard.placed(), n_atoms)
         return Atoms(*self._sums(held, by_atom, None))
 
-    def _sums(self, held: Held, by_set: sets.Sets, share: Any) -> tuple[Array, Array]:
+    def _sums(self, held: DeviceRows, by_set: sets.Sets, share: Any) -> tuple[Array, Array]:
         """(rows, sums of terms) of every set."""
         rows = sets.SetRows(held.cells, held.cells.shape[1])
         total = sets.sums(rows, by_set, share, self.quadratic).cpu().numpy()
@@ -187,6 +187,9 @@ class DeviceLabels:
         return sets.CutForms(matrix, there(linear), there(cuts.odds[:, -1]), anchors, anchors.shape[1], partners, key)
 
     # ---- a sweep
+
+    def step(self, shard: Any, part: MixturePart) -> Summary:
+        return self.statistics(shard, part, self.sweep(shard, part, self.prepare(shard, part)))
 
     def prepare(self, shard: Any, part: MixturePart) -> DeviceTail:
         if part.elsewhere is not None or part.law.extra != 0.0 or part.law.step != 0.0:
@@ -245,7 +248,7 @@ class DeviceLabels:
         host, here = self.host, part._replace(finite=part.finite.host)
         own = SweepKeys(*(stream(key, ON_HOST) for key in keys))
         scope = Scope(part.usable, part.n_shared, part.law)
-        rows, row = Rows(few.data, few.labels, few.first), begin
+        rows, row = LabelRows(few.data, few.labels, few.first), begin
         free = slots + (FREE_SLOTS if part.law.makes_atoms else 0)
         tail = host.tail(few, here, free)
         while (row := sweep(host.family, rows, here.finite, scope, tail, own, row)) < len(few.labels):

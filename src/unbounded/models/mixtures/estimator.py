@@ -15,13 +15,14 @@ from sklearn.utils.validation import check_is_fitted
 from unbounded import likelihoods
 from unbounded.arrays import Array
 from unbounded.chain.run import Chain
-from unbounded.contracts import Choices, Engine, Likelihood
+from unbounded.contracts import Engine, Likelihood
 from unbounded.estimator import ChainEstimator
+from unbounded.family import Choices
 from unbounded.instantiation import resolve as resolve_rule
 from unbounded.likelihoods import Bound
 from unbounded.models.labelled import partition
 from unbounded.models.labelled.losses import DEFAULT, Loss, check_loss, similarity, uncertainty
-from unbounded.models.labelled.predictive import log_predictive, with_new
+from unbounded.models.labelled.predictive import log_densities, log_predictive, with_new
 from unbounded.models.mixtures import start
 from unbounded.models.mixtures.jump import Jumps, chosen_jumps
 from unbounded.models.mixtures.kernels import KERNELS
@@ -194,15 +195,11 @@ class MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
         counts = snap["counts"].astype(float)
         mass = rng.standard_gamma(np.append(counts - hyper.sigma, hyper.alpha + hyper.sigma * len(counts)))
         log_weights = np.log(np.maximum(mass, 1e-300) / mass.sum())
-        bias, slopes = self._likelihood.natural(self._likelihood.draw(counts, snap["statistics"], rng))
-        empty = with_new(counts, snap["statistics"])
-        out = []
-        for rows in row_blocks(X, _BLOCK):
-            known = self._likelihood.terms(X[rows]) @ slopes.T + bias
-            new = log_predictive(self._likelihood, empty[0][-1:], empty[1][-1:], X[rows])
-            logs = np.concatenate([known, new.T], axis=1) + log_weights
-            out.append(logsumexp(logs, axis=1) + self._likelihood.log_base(X[rows]))
-        return np.concatenate(out)
+        drawn = self._likelihood.draw(counts, snap["statistics"], rng)
+        return np.concatenate([
+            logsumexp(log_densities(self._likelihood, drawn, X[rows]) + log_weights, axis=1)
+            for rows in row_blocks(X, _BLOCK)
+        ])  # fmt: skip
 
     def similarity(self, rows: ArrayLike | None = None) -> Array:
         """Posterior probability that two rows share a cluster, for the chosen rows (default the first 1,000).

@@ -9,7 +9,8 @@ import numpy as np
 
 from unbounded import holdout
 from unbounded.arrays import is_sparse
-from unbounded.contracts import Command, Family, Option, Training
+from unbounded.family import Command, Family, Option, Training
+from unbounded.likelihoods import named_columns
 from unbounded.models.mixtures import plots, show
 from unbounded.models.mixtures.estimator import CHOICES, DirichletProcessMixture, MixtureEstimator, PitmanYorMixture
 from unbounded.models.mixtures.measures import MEASURES
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 
 
 def _training(command: Command) -> Training:
-    train, kept_out = holdout.split(holdout.load(command), command.holdout, command.seed)
+    columns = named_columns(command.settings.get("likelihood"))
+    train, kept_out = holdout.split(holdout.load(command, columns), command.holdout, command.seed)
     return Training(train, holdout=kept_out)
 
 
@@ -47,8 +49,9 @@ def _table(estimator: MixtureEstimator, X: Any) -> pd.DataFrame:
 
 def _write(folder: Path, estimator: MixtureEstimator, training: Training, command: Command) -> None:
     np.save(folder / "labels.npy", estimator.labels_)
-    if not is_sparse(training.rows):
-        plots.clusters(training.rows, estimator.labels_).savefig(folder / "clusters.png", dpi=120)
+    rows = training.rows.select_dtypes("number") if hasattr(training.rows, "iloc") else training.rows
+    if not is_sparse(rows) and rows.shape[1] > 0:  # columns of words are not drawn
+        plots.clusters(rows, estimator.labels_).savefig(folder / "clusters.png", dpi=120)
 
 
 FAMILY = Family(
@@ -57,6 +60,13 @@ FAMILY = Family(
     estimators={"dp": DirichletProcessMixture, "py": PitmanYorMixture},
     scored="row",
     captions={"entropy": "entropy (nats)", "largest": "largest (share of rows)"},
+    meanings={
+        "alpha": "how readily a row begins a new cluster (concentration)",
+        "sigma": "how long the tail of small clusters is (discount)",
+        "log_joint": "log density of rows and clustering together",
+        "entropy": "how evenly the rows are spread; 0 if one cluster has them all",
+        "largest": "share of the rows that the largest cluster has",
+    },
     units=lambda likelihood: {},
     summary=show.summary,
     show=show.show,

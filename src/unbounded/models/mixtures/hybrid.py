@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from unbounded.arrays import Array
-from unbounded.contracts import Engine, Message, Spread, alone
-from unbounded.instantiation import Ghosts, Plan, Rule, as_published, classify
+from unbounded.contracts import Engine, Message, Parallel, in_this_thread
+from unbounded.instantiation import Ghosts, Places, Plan, Rule, as_published, classify, new_codes
 from unbounded.likelihoods.base import Parameters
-from unbounded.models.labelled.labels import draw_parameters, recode
+from unbounded.models.labelled.labels import draw_parameters
 from unbounded.models.mixtures.cuts import cut_some
 from unbounded.models.mixtures.jump import Jumps
 from unbounded.models.mixtures.measure import TailLaw
@@ -71,7 +71,7 @@ class HybridMixture(Mixture[PartitionMeasure]):
         state = move_neighbours(self, state, engine, self.jumps) if neighbours else state
         return merge_some(self, state, engine, self.jumps) if cuts or neighbours else state
 
-    def global_step(self, state: MixtureState, spread: Spread = alone) -> Message:
+    def global_step(self, state: MixtureState, parallel: Parallel = in_this_thread) -> Message:
         def rng(purpose: str) -> np.random.Generator:
             return generator(self.seed, purpose, state.round)  # mutant: rng result
 
@@ -85,8 +85,9 @@ class HybridMixture(Mixture[PartitionMeasure]):
         imputes = self.likelihood.imputed.size > 0
         drawn = np.concatenate([roles.mobile, roles.frozen, roles.private]) if imputes else usable
         parameters = draw_parameters(  # mutant: global step parameters
-            self.likelihood, counts[drawn], statistics[drawn], len(roles.extra), len(roles.mobile), rng("parameters")
-        )
+            self.likelihood, counts[drawn], statistics[drawn], len(roles.extra), len(roles.mobile), rng("parameters"),
+            parallel,
+        )  # fmt: skip
         finite = self.finite(_first(parameters, len(usable) + len(roles.extra)), weights)
         shared = _first(parameters, roles.n_shared) if imputes else None
         return Message(
@@ -123,22 +124,14 @@ class HybridMixture(Mixture[PartitionMeasure]):
     ) -> list[MixtureShare]:
         """Every shard's codes, what it may do and, when holes are imputed, parameters of its private atoms."""
         live = state.occupied
-        private = live[roles.private]
-        owner = state.table.owner[private]
-        code = np.full(len(state.table.counts), -1, np.int32)
-        code[live[roles.mobile]] = np.arange(len(roles.mobile))
-        code[live[roles.frozen]] = roles.n_mobile + np.arange(len(roles.frozen))
+        places = Places(live[roles.mobile], live[roles.frozen], live[roles.private], len(roles.extra))
         shares = []
-        for p in range(self.n_shards):
-            mine = np.flatnonzero(owner == p)
-            own_code = code.copy()
-            own_code[private[mine]] = roles.n_shared + np.arange(len(mine))
+        for p, (mine, codes) in enumerate(new_codes(state, places, state.table.owner[places.private])):
             own = None
             if parameters is not None:
                 own = {name: value[roles.n_shared + mine] for name, value in parameters.items()}
             usable = roles.n_shared if plan.lone == p else roles.n_mobile  # mutant: shares usable
-            is_open = bool(plan.open[p])
-            shares.append(MixtureShare(recode(state, own_code, p), usable, len(mine), is_open, own))
+            shares.append(MixtureShare(codes, usable, len(mine), bool(plan.open[p]), own))
         return shares
 
 

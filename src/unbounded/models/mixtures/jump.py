@@ -15,9 +15,10 @@ import numpy as np
 
 from unbounded.arrays import Array
 from unbounded.contracts import Engine, Message, Summary
+from unbounded.instantiation import by_code
 from unbounded.likelihoods.base import Bound
 from unbounded.models.labelled.halves import Cuts, Sides
-from unbounded.models.labelled.labels import Atoms, LabelShard, numbered, recode
+from unbounded.models.labelled.labels import Atoms, LabelShard, numbered
 from unbounded.models.mixtures.model import AtomTable, Mixture, MixtureState
 
 EARLY = 16  # rounds that have cuts and moves of neighbours both
@@ -32,7 +33,7 @@ class Jumps:
     short, and at first two at most. After the first rounds, cuts and moves of neighbours take turns.
     anchors: cuts at most. pairs: of near rows, at most, whose clusters are cut, joined or cut anew. share: of the rows,
     after which there are no more of them. pool: rows that launches see first. passes: over all rows of a set, at most,
-    to find its halves. joined: chance that the C of a cut is two clusters; those that are right are seldom worth a try.
+    to find its halves. joined: chance that the C of a cut is two clusters: right ones are seldom worth a try.
     merges: pairs. coin: chance that a cluster is cut by a coin, and no pair merged.
 
     Examples
@@ -64,7 +65,15 @@ class Jumps:
     def every_of(self, round_: int, n_rows: int, n_columns: int = 1) -> int:
         """Rounds from one jump to the next: by default by how short a sweep is, though not in proportion, since short
         rounds have costs of their own, too. The first rounds may have come from anywhere: there gaps are two rounds at
-        most, from the 32nd four, and double until they are what they will be."""
+        most, from the 32nd four, and double until they are what they will be.
+
+        Examples
+        --------
+        >>> ub.Jumps(every=3).every_of(500, n_rows=1_000)
+        3
+        >>> ub.Jumps().every_of(0, n_rows=100), ub.Jumps().every_of(10_000, n_rows=100) > 2
+        (2, True)
+        """
         if self.every is not None:
             return self.every
         every = round((LONG_SWEEP / (n_rows * max(1, n_columns))) ** (2 / 3))
@@ -72,7 +81,13 @@ class Jumps:
         return max(1, min(MOST_ROUNDS, soon, every))
 
     def due(self, round_: int, n_rows: int, n_columns: int = 1) -> tuple[bool, bool]:
-        """Whether there are cuts in a round, and moves of neighbours: in turn, or both in the first rounds."""
+        """Whether there are cuts in a round, and moves of neighbours: in turn, or both in the first rounds.
+
+        Examples
+        --------
+        >>> [ub.Jumps(every=2).due(r, n_rows=1_000) for r in (0, 1)]  # both in the first rounds
+        [(False, False), (True, True)]
+        """
         turn, rest = divmod(round_ + 1, self.every_of(round_, n_rows, n_columns))
         return rest == 0 and (round_ < EARLY or turn % 2 == 0), rest == 0 and (round_ < EARLY or turn % 2 == 1)
 
@@ -102,7 +117,7 @@ class Edit:
         self.owner = np.append(table.owner[live], np.full(n_cuts, -1))
         self.code = np.arange(self.size + n_cuts)
         number = numbered(state)
-        self.positions = [recode(state, number, p) for p in range(model.n_shards)]  # by shard and code; or -1
+        self.positions = [by_code(state, number, p) for p in range(model.n_shards)]  # by shard and code; or -1
 
     @property
     def alive(self) -> Array:
@@ -129,7 +144,7 @@ class Edit:
         """Log prior of halves with so many rows against that of one atom, which is one of n_whole."""
         return -float(self.model.measure.log_merge(self.state.hyper, np.float64(stay), np.float64(away), n_whole + 1))
 
-    def split(self, a: int, cut: int, halves: Halves, m: int = 0) -> None:
+    def split(self, a: int, cut: int, halves: WeighedHalves, m: int = 0) -> None:
         """The m-th of some halves become atoms of their own: a, and the second half of a cut."""
         owners = halves.found.owners(m)
         for atom, half, owner in ((a, halves.stay, owners[0]), (self.size + cut, halves.away, owners[1])):
@@ -203,7 +218,7 @@ def _sides(positions: Array, proposals: Sequence[Proposal]) -> Sides:
     return Sides(cut[positions], side[positions], np.full(len(proposals), -1))
 
 
-class Found(NamedTuple):
+class SummedHalves(NamedTuple):
     """The sum of all shards' halves, and which shards have rows of each: how many shards and, if it is one, which."""
 
     totals: Array  # [M, F + 1]
@@ -220,16 +235,16 @@ class Found(NamedTuple):
         return np.where(self.shards[:, m] == 1, self.owner[:, m], -1)
 
 
-def through_rows(edit: Edit, engine: Engine, cuts: Cuts, proposals: Sequence[Proposal]) -> Found:
+def through_rows(edit: Edit, engine: Engine, cuts: Cuts, proposals: Sequence[Proposal]) -> SummedHalves:
     """One pass over the rows of all sets."""
     own = [_sides(positions, proposals) for positions in edit.positions]
-    return Found(**engine.run(partial(_found_on, edit.model), Message(cuts, own)).shared)
+    return SummedHalves(**engine.run(partial(_found_on, edit.model), Message(cuts, own)).shared)
 
 
-class Halves(NamedTuple):
+class WeighedHalves(NamedTuple):
     """Halves of sets, and what their log marginals gain against those of the sets as one."""
 
-    found: Found
+    found: SummedHalves
     stay: Atoms
     away: Atoms
     gains: Array
@@ -240,11 +255,11 @@ class Halves(NamedTuple):
         return float(self.gains[m]) + log_prior - float(self.found.log_q[m])
 
 
-def halves_of(edit: Edit, engine: Engine, cuts: Cuts, proposals: Sequence[Proposal]) -> Halves:
+def halves_of(edit: Edit, engine: Engine, cuts: Cuts, proposals: Sequence[Proposal]) -> WeighedHalves:
     """Halves of all sets after one pass over their rows."""
     found = through_rows(edit, engine, cuts, proposals)
     stay, away = found.halves(edit.wholes(proposals))
-    return Halves(found, stay, away, edit.gains(stay, away))
+    return WeighedHalves(found, stay, away, edit.gains(stay, away))
 
 
 def _found_on(model: Mixture[Any], shard: LabelShard, cuts: Cuts, sides: Sides) -> Summary:

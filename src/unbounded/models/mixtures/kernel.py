@@ -27,9 +27,9 @@ from unbounded.likelihoods.operations import Block, clear, logits, refresh, scre
 from unbounded.models.labelled import halves
 from unbounded.models.labelled import labels as labelled
 from unbounded.models.labelled.halves import Cuts, Halves, Sides
-from unbounded.models.labelled.labels import Atoms, LabelShard, Rows, finite_part
+from unbounded.models.labelled.labels import Atoms, LabelRows, LabelShard, finite_part
 from unbounded.models.labelled.predictive import log_predictive
-from unbounded.models.mixtures.message import MixturePart
+from unbounded.models.mixtures.message import MixturePart, SweepKeys
 
 FREE_SLOTS = 16
 LOOK_AHEAD = 32
@@ -71,7 +71,7 @@ class Tail(NamedTuple):
     work: Any
 
 
-class Place(NamedTuple):
+class TailView(NamedTuple):
     """What a move must know of the tail as a whole: its rows, its first empty slot, how many rows to look ahead."""
 
     rows_in_tail: int
@@ -120,7 +120,7 @@ class CompiledLabels:
         return finite_part(self.likelihood, self.dtype, parameters, log_weights)
 
     def totals(self, data: Any, labels: Array, n_atoms: int) -> Atoms:
-        return Atoms(*labelled.statistics(self.family, data, labels, n_atoms, self.likelihood.n_terms))
+        return labelled.statistics(self.family, data, labels, n_atoms, self.likelihood.n_terms)
 
     def count(self, shard: LabelShard, n_atoms: int) -> Atoms:
         return self.totals(shard.data, shard.labels, n_atoms)
@@ -131,18 +131,39 @@ class CompiledLabels:
             return halves.halve_few(
                 lambda some: likelihood.terms(shard.data[some]), shard.labels, shard.first, cuts, sides
             )
-        return halves.halve(self.family, Rows(shard.data, shard.labels, shard.first), cuts, sides)
+        return halves.halve(self.family, LabelRows(shard.data, shard.labels, shard.first), cuts, sides)
 
     def predictive(self, atoms: Atoms, X: Any) -> Array:
         return log_predictive(self.likelihood, *atoms, X)
 
     # ---- a sweep
 
+    def step(self, shard: LabelShard, part: MixturePart) -> Summary:
+        """Tail, sweeps and statistics by one compiled call: threads wait for each other before and after each."""
+        if part.elsewhere is not None:
+            return self.statistics(shard, part, self.sweep(shard, part, self.prepare(shard, part)))
+        keys = np.array(part.keys, np.uint64)
+        rows = LabelRows(shard.data, shard.labels, shard.first)  # mutant: sweep rows
+        scope = Scope(part.usable, part.n_shared, part.law)
+        done, slots = 0, self._slots(part)
+        while True:
+            tail = self._empty(shard, part, slots)
+            totals = labelled.totals_of(part.n_shared + slots, self.likelihood.n_terms, len(shard.labels))
+            done = local_step(self.family, rows, part.finite, scope, tail, keys, totals, done)
+            if done == len(keys) * len(shard.labels):
+                break
+            slots = 2 * slots + FREE_SLOTS
+        alive = part.n_shared + int(np.count_nonzero(tail.members))
+        return shard.summary(part.n_shared, Atoms(totals.counts[:alive], totals.statistics[:alive]))
+
+    def _slots(self, part: MixturePart) -> int:
+        return part.n_private + (FREE_SLOTS if part.law.makes_atoms else 0)
+
     def prepare(self, shard: LabelShard, part: MixturePart) -> Tail:
-        return self.tail(shard, part, part.n_private + (FREE_SLOTS if part.law.makes_atoms else 0))
+        return self.tail(shard, part, self._slots(part))
 
     def sweep(self, shard: LabelShard, part: MixturePart, tail: Tail) -> Tail:
-        rows = Rows(shard.data, shard.labels, shard.first)  # mutant: sweep rows
+        rows = LabelRows(shard.data, shard.labels, shard.first)
         scope = Scope(part.usable, part.n_shared, part.law)
         for keys in part.keys:
             row = 0
@@ -157,7 +178,7 @@ class CompiledLabels:
         if not alive[:n_private].all():
             codes = np.arange(part.n_shared + len(alive), dtype=np.int32)
             codes[part.n_shared :] = part.n_shared + np.cumsum(alive) - 1
-            labelled.relabel(shard.labels, codes)
+            shard.relabel(codes)
         return shard.summary(part.n_shared, self.totals(shard.data, shard.labels, part.n_shared + n_private))
 
     def scratch(self, n_rows: int, finite: Any, atoms: int, slots: int) -> Scratch:
@@ -170,15 +191,20 @@ class CompiledLabels:
 
     def tail(self, shard: LabelShard, part: MixturePart, slots: int) -> Tail:
         """The private atoms of the shard as its labels have them, and empty ones; the last slot is a new atom."""
-        work = self.scratch(len(shard.labels), part.finite, part.usable, slots + 1)
-        lanes = len(work.top)
         if part.elsewhere is not None:
+            work = self.scratch(len(shard.labels), part.finite, part.usable, slots + 1)
             counts, statistics = self._with_elsewhere(shard, part.elsewhere, slots + 1)
-            state = self.likelihood.pack(counts.astype(float), statistics, lanes)  # mutant: tail state
+            state = self.likelihood.pack(counts.astype(float), statistics, len(work.top))  # mutant: tail state
             return Tail(state, counts[:-1].copy(), work)
-        tail = Tail(self.likelihood.tail(slots + 1, lanes), np.zeros(slots, np.int64), work)
-        labelled.fill_tail(self.family, shard.data, shard.labels, part.n_shared, *tail)
+        tail = self._empty(shard, part, slots)
+        state, members, work = tail
+        labelled.fill_tail(self.family, shard.data, shard.labels, part.n_shared, state, members, work.terms)
         return tail
+
+    def _empty(self, shard: LabelShard, part: MixturePart, slots: int) -> Tail:
+        """Room for a tail."""
+        work = self.scratch(len(shard.labels), part.finite, part.usable, slots + 1)
+        return Tail(self.likelihood.tail(slots + 1, len(work.top)), np.zeros(slots, np.int64), work)
 
     def _with_elsewhere(self, shard: LabelShard, elsewhere: Atoms, slots: int) -> Atoms:
         mine, n = self.totals(shard.data, shard.labels, slots), len(elsewhere.counts)
@@ -358,7 +384,7 @@ def sweep(families, rows, finite, scope, tail, keys, begin):
             z = labels[start + r]
             if free < 0 and (z < shared or members[z - shared] > 1):
                 return start + r
-            joined = _move(families, block, labels, r, scope, tail, Place(rows_in_tail, free, look))
+            joined = _move(families, block, labels, r, scope, tail, TailView(rows_in_tail, free, look))
             left = z - shared
             rows_in_tail += (joined >= 0) - (left >= 0)
             r += 1
@@ -368,6 +394,37 @@ def sweep(families, rows, finite, scope, tail, keys, begin):
                 _raise_changed(families, tail, law, block, r, left, joined)
                 count = _find_needs(work, labels, start, r, size, usable, shared)
     return n
+
+
+@jit
+def local_step(families, rows, finite, scope, tail, keys, totals, done):
+    """All sweeps, of whose moves `done` are done, and statistics; returns how many are done when a slot is missing."""
+    labels, shared, n = rows.labels, scope.shared, rows.labels.size
+    labelled.fill_tail(families, rows.data, labels, shared, tail.state, tail.members, tail.work.terms)
+    for s in range(done // n, keys.shape[0]):
+        row = sweep(families, rows, finite, scope, tail, SweepKeys(keys[s, 0], keys[s, 1]), done - s * n)
+        done = s * n + row
+        if row < n:
+            return done
+    _close_gaps(labels, shared, tail.members, totals.ends)
+    alive = 0
+    for slot in range(tail.members.size):
+        alive += tail.members[slot] > 0
+    labelled.add_up(families, rows.data, labels, shared + alive, totals)
+    return done
+
+
+@jit
+def _close_gaps(labels, shared, members, codes):
+    """From here on the codes of private atoms are consecutive."""
+    alive, gaps = 0, False
+    for slot in range(members.size):
+        codes[slot] = shared + alive
+        gaps |= members[slot] > 0 and slot > alive
+        alive += members[slot] > 0
+    for i in range(labels.size if gaps else 0):
+        if labels[i] >= shared:
+            labels[i] = codes[labels[i] - shared]
 
 
 @jit

@@ -44,7 +44,7 @@ def draw_pool(n_rows: int, most: int, rng: np.random.Generator) -> Array:
     return np.arange(n_rows) if n_rows <= most else np.unique(rng.integers(0, n_rows, most))
 
 
-def look(edit: Edit, engine: Engine, rows: Array, others: Array) -> tuple[Pool, Array]:
+def fetch(edit: Edit, engine: Engine, rows: Array, others: Array) -> tuple[Pool, Array]:
     """(the pool of these rows, atoms of others)."""
     model = edit.model
     edges = model.edges
@@ -53,7 +53,7 @@ def look(edit: Edit, engine: Engine, rows: Array, others: Array) -> tuple[Pool, 
         (rows[homes[0] == p] - edges[p], others[homes[1] == p] - edges[p], edit.positions[p])
         for p in range(model.n_shards)
     ]
-    parts = engine.map(partial(_look_at, model), own)
+    parts = engine.map(partial(_fetched, model), own)
     atoms = np.empty(len(others), np.int64)
     for p, part in enumerate(parts):
         atoms[homes[1] == p] = part[2]
@@ -61,7 +61,7 @@ def look(edit: Edit, engine: Engine, rows: Array, others: Array) -> tuple[Pool, 
     return Pool(rows, stack([part[0] for part in parts]), np.concatenate([part[1] for part in parts])), atoms
 
 
-def _look_at(model: Mixture[Any], shard: LabelShard, own: tuple[Array, Array, Array]) -> tuple[Any, Array, Array]:
+def _fetched(model: Mixture[Any], shard: LabelShard, own: tuple[Array, Array, Array]) -> tuple[Any, Array, Array]:
     pool, others, positions = own
     rows = some_rows(shard.data, pool, model.likelihood.n_terms)
     coarse, which = model.coarse

@@ -76,17 +76,38 @@ class PitmanYor:
             )
 
     def start(self) -> PartitionHyper:
-        """Prior means, as a place to start from."""
+        """Prior means, as a place to start from.
+
+        Examples
+        --------
+        >>> hyper = process.start()
+        >>> hyper
+        PartitionHyper(alpha=1.0, sigma=0.3)
+        """
         alpha = self.concentration.mean if isinstance(self.concentration, Gamma) else float(self.concentration)
         sigma = self.discount.mean if isinstance(self.discount, Beta) else float(self.discount)
         return PartitionHyper(alpha, max(sigma, 0.5 * (1.0 - alpha)) if alpha < 0 and sigma <= -alpha else sigma)
 
     def draw_prior(self, rng: np.random.Generator) -> PartitionHyper:
+        """Hyper-parameters from their priors.
+
+        Examples
+        --------
+        >>> ub.PitmanYor(ub.Gamma(), 0.3).draw_prior(rng).sigma
+        0.3
+        """
         alpha = self.concentration.draw(rng) if isinstance(self.concentration, Gamma) else self.concentration
         sigma = self.discount.draw(rng) if isinstance(self.discount, Beta) else self.discount
         return PartitionHyper(float(alpha), float(sigma))
 
     def log_prior(self, hyper: PartitionHyper) -> float:
+        """Log density of the hyper-parameters that are sampled.
+
+        Examples
+        --------
+        >>> process.log_prior(hyper)  # both are fixed
+        0.0
+        """
         value = 0.0
         if isinstance(self.concentration, Gamma):
             value += self.concentration.log_density(hyper.alpha)
@@ -95,7 +116,14 @@ class PitmanYor:
         return value
 
     def log_prob(self, hyper: PartitionHyper, counts: Array, extent: float) -> float:
-        """Log probability of a partition of `extent` rows with these counts (the EPPF)."""
+        """Log probability of a partition of `extent` rows with these counts (the EPPF).
+
+        Examples
+        --------
+        >>> together, apart = (process.log_prob(hyper, np.array(sizes), 2) for sizes in ([2], [1, 1]))
+        >>> bool(np.isclose(np.exp(together) + np.exp(apart), 1.0))  # all that two rows can do
+        True
+        """
         alpha, sigma = hyper
         k, n = len(counts), extent
         tables = np.log(alpha + sigma * np.arange(1, k)).sum()
@@ -106,6 +134,11 @@ class PitmanYor:
         """Move the sampled hyper-parameters given the partition, ghosts integrated out.
 
         alpha by auxiliary variables (Teh 2006); sigma by slice sampling, O(K) instead of O(n).
+
+        Examples
+        --------
+        >>> ub.PitmanYor(ub.Gamma(), 0.3).update(hyper, np.array([60, 40]), 100, rng).sigma
+        0.3
         """
         alpha, sigma = hyper
         k, n = len(counts), extent
@@ -132,7 +165,14 @@ class PitmanYor:
     def ghosts(
         self, hyper: PartitionHyper, counts: Array, extent: float, total: int, rng: np.random.Generator
     ) -> tuple[Array, Array]:
-        """(ghosts of each atom, ghosts of each atom that only ghosts hold), from their law given the partition."""
+        """(ghosts of each atom, ghosts of each atom that only ghosts hold), from their law given the partition.
+
+        Examples
+        --------
+        >>> own, others = process.ghosts(hyper, np.array([60, 40]), 100, 50, rng)
+        >>> int(own.sum() + others.sum())
+        50
+        """
         alpha, sigma = hyper
         rest = alpha + sigma * len(counts)
         logs = log_gamma_draws(np.append(counts - sigma, rest), rng)  # mutant: ghosts logs
@@ -141,7 +181,13 @@ class PitmanYor:
         return drawn[:-1], _seat(rng.random(int(drawn[-1])), rest, sigma)  # mutant: ghosts result
 
     def simulate(self, hyper: PartitionHyper, extent: int, rng: np.random.Generator) -> Array:
-        """Labels of `extent` rows from the prior, one row after another: a new atom, or that of an earlier row."""
+        """Labels of `extent` rows from the prior, one row after another: a new atom, or that of an earlier row.
+
+        Examples
+        --------
+        >>> process.simulate(hyper, 5, rng)[0]  # labels count from 0
+        np.int64(0)
+        """
         alpha, sigma = hyper
         labels, sizes = [0], [1]
         for i, u in enumerate(rng.random(extent - 1).tolist(), 1):
@@ -170,6 +216,13 @@ class PitmanYor:
         return value
 
     def scalars(self, hyper: PartitionHyper) -> dict[str, float]:
+        """The hyper-parameters that are sampled or say something, by the names of the trace.
+
+        Examples
+        --------
+        >>> process.scalars(hyper)
+        {'alpha': 1.0, 'sigma': 0.3}
+        """
         return {"alpha": hyper.alpha} | ({} if self.discount == 0.0 else {"sigma": hyper.sigma})
 
     def restore(self, values: Array) -> PartitionHyper:
@@ -232,7 +285,7 @@ class PitmanYor:
         if not mean < MOST_ATOMS:
             raise RuntimeError(
                 f"the slice sampler needs about {mean:.1e} atoms in a round, with alpha = {hyper.alpha:.3g} and sigma "
-                f"= {sigma:.3g}: a large discount is no case for it, use another sampler."
+                f"= {sigma:.3g}: it is not made for large discounts; use another sampler."
             )
         u = rng.random(rng.poisson(mean))
         light = (1.0 + u * span) ** (-1.0 / sigma) if sigma > 0 else np.exp(-u * span)

@@ -18,7 +18,16 @@ from unbounded.arrays import Array, is_csr
 from unbounded.contracts import Engine
 from unbounded.models.labelled.halves import Cuts
 from unbounded.models.labelled.labels import Atoms, LabelShard
-from unbounded.models.mixtures.jump import Edit, Halves, Jumps, Proposal, cuts_of, halves_of, odds_of, through_rows
+from unbounded.models.mixtures.jump import (
+    Edit,
+    Jumps,
+    Proposal,
+    WeighedHalves,
+    cuts_of,
+    halves_of,
+    odds_of,
+    through_rows,
+)
 from unbounded.models.mixtures.model import Mixture, MixtureState
 from unbounded.models.mixtures.pairs import Pairs
 from unbounded.randomness import generator, key
@@ -31,20 +40,20 @@ STEPS = 2  # of EM from seeds
 def merge_some(model: Mixture[Any], state: MixtureState, engine: Engine, jumps: Jumps) -> MixtureState:
     """The state after some pairs were merged, or clusters cut."""
     rng = generator(model.seed, "merges", state.round)
-    table = Table(model, state, engine)
+    pending = PendingMerges(model, state, engine)
     log_cut = math.log(jumps.coin) - math.log1p(-jumps.coin)
     for number in range(jumps.merges):
         seeds = WAYS[int(rng.random() * len(WAYS))]
-        turn = Turn(number, log_cut, rng.random() < jumps.coin, seeds, rng.random(3))
-        if turn.cuts:
-            _cut(table, turn)
-        elif len(table.edit.alive) > 1:
-            _merge(table, turn)
-    return table.settled()
+        attempt = Attempt(number, log_cut, rng.random() < jumps.coin, seeds, rng.random(3))
+        if attempt.cuts:
+            _cut(pending, attempt)
+        elif len(pending.edit.alive) > 1:
+            _merge(pending, attempt)
+    return pending.relabelled()
 
 
-class Turn(NamedTuple):
-    """What is drawn for one try without looking at anything."""
+class Attempt(NamedTuple):
+    """What is drawn for one merge or cut before anything is looked at."""
 
     number: int
     log_cut: float  # log odds of cuts
@@ -53,8 +62,8 @@ class Turn(NamedTuple):
     u: Array
 
 
-class Table:
-    """A state while pairs are merged: what happens to rows is put off until somebody looks at them."""
+class PendingMerges:
+    """A state while pairs are merged: rows are relabelled only when they are next looked at."""
 
     def __init__(self, model: Mixture[Any], state: MixtureState, engine: Engine):
         self.model, self.engine = model, engine
@@ -74,59 +83,60 @@ class Table:
         self.edit.merge(a, b)
         self._changed, self._pairs = True, None
 
-    def settled(self) -> MixtureState:
-        """Rows are where the table says."""
+    def relabelled(self) -> MixtureState:
+        """The state, its rows relabelled."""
         if self._changed:
             self._begin(self.edit.apply(self.engine))
         return self._state
 
     def decide(self, accepted: bool, cuts: Cuts, proposal: Proposal) -> None:
-        """The cut that was entered is made or forgotten."""
+        """The cut that was entered into the table is made or forgotten."""
         if accepted:
             self._begin(self.edit.apply(self.engine, cuts, [proposal]))
         else:
             self.edit = Edit(self.model, self._state, 1)
 
 
-def _merge(table: Table, turn: Turn) -> None:
+def _merge(pending: PendingMerges, attempt: Attempt) -> None:
     """Try to merge a pair."""
-    edit = table.edit
-    a, b, log_chance, gain = table.pairs.draw(turn.u[0], turn.seeds > 0)
-    if turn.seeds and turn.u[2] * (edit.counts[a] + edit.counts[b]) < edit.counts[a]:  # mutant: seeds of the smaller
+    edit = pending.edit
+    a, b, log_chance, gain = pending.pairs.draw(attempt.u[0], attempt.seeds > 0)
+    # mutant: seeds of the smaller
+    if attempt.seeds and attempt.u[2] * (edit.counts[a] + edit.counts[b]) < edit.counts[a]:
         a, b = b, a
-    log_u = math.log(turn.u[1])
-    log_way = _log_way(turn.seeds, edit.counts[a], edit.counts[b])
-    log_ratio = -_log_ratio(edit, a, b, -gain, log_chance - turn.log_cut) + log_way  # mutant: merge ratio
-    if log_u < log_ratio and turn.seeds:  # as far as one knows without the rows
+    log_u = math.log(attempt.u[1])
+    log_way = _log_way(attempt.seeds, edit.counts[a], edit.counts[b])
+    log_ratio = -_log_ratio(edit, a, b, -gain, log_chance - attempt.log_cut) + log_way  # mutant: merge ratio
+    if log_u < log_ratio and attempt.seeds:  # as far as one knows without the rows
         chosen = np.searchsorted(edit.alive, [a, b])
-        table.settled()
-        a, b = table.edit.alive[chosen].tolist()
-        log_ratio += _by_seeds(table, turn, (a, b)).halves.found.log_q[0]  # mutant: merge seeds
+        pending.relabelled()
+        a, b = pending.edit.alive[chosen].tolist()
+        log_ratio += _by_seeds(pending, attempt, (a, b)).halves.found.log_q[0]  # mutant: merge seeds
     if log_u < log_ratio:
-        table.merge(a, b)
+        pending.merge(a, b)
 
 
-def _cut(table: Table, turn: Turn) -> None:
+def _cut(pending: PendingMerges, attempt: Attempt) -> None:
     """Try to cut a cluster, each as likely as the others."""
-    table.settled()
-    edit = table.edit
-    atoms = (int(turn.u[0] * edit.size),)
-    if edit.counts[atoms[0]] <= turn.seeds:
+    pending.relabelled()
+    edit = pending.edit
+    atoms = (int(attempt.u[0] * edit.size),)
+    if edit.counts[atoms[0]] <= attempt.seeds:
         return
-    cuts, proposal, halves = _by_seeds(table, turn, atoms) if turn.seeds else _by_coin(table, turn, atoms)
+    cuts, proposal, halves = _by_seeds(pending, attempt, atoms) if attempt.seeds else _by_coin(pending, attempt, atoms)
     if halves.stay.counts[0] == 0 or halves.away.counts[0] == 0:
         return
     gain = float(halves.gains[0])
     a, b = atoms[0], edit.size
     edit.split(a, 0, halves)
-    log_way = _log_way(turn.seeds, edit.counts[a], edit.counts[b])
-    if turn.seeds:
+    log_way = _log_way(attempt.seeds, edit.counts[a], edit.counts[b])
+    if attempt.seeds:
         log_way += float(halves.found.log_q[0])  # mutant: cut by seeds
-    log_u = math.log(turn.u[1])
-    log_ratio = _log_ratio(edit, a, b, gain, -turn.log_cut) - log_way
+    log_u = math.log(attempt.u[1])
+    log_ratio = _log_ratio(edit, a, b, gain, -attempt.log_cut) - log_way
     accepted = log_u < log_ratio  # but for the chance of the pair, which is hard to find
-    accepted = accepted and log_u < log_ratio + Pairs(edit).log_chance(a, b, turn.seeds > 0)  # mutant: cut pair
-    table.decide(accepted, cuts, proposal)
+    accepted = accepted and log_u < log_ratio + Pairs(edit).log_chance(a, b, attempt.seeds > 0)  # mutant: cut pair
+    pending.decide(accepted, cuts, proposal)
 
 
 def _log_ratio(edit: Edit, a: int, b: int, gain: float, log_odds: float) -> float:
@@ -166,50 +176,50 @@ class Way(NamedTuple):
 
     cuts: Cuts
     proposal: Proposal
-    halves: Halves
+    halves: WeighedHalves
 
 
-def _by_coin(table: Table, turn: Turn, atoms: tuple[int, ...]) -> Way:
-    model, bias = table.model, float(turn.u[2])
+def _by_coin(pending: PendingMerges, attempt: Attempt, atoms: tuple[int, ...]) -> Way:
+    model, bias = pending.model, float(attempt.u[2])
     odds = np.zeros((1, model.likelihood.n_terms + 1))
     odds[0, -1] = math.log(bias) - math.log1p(-bias)
     proposal = Proposal((), atoms)
-    cuts = cuts_of([proposal], odds, _halves_key(table, turn))
-    return Way(cuts, proposal, halves_of(table.edit, table.engine, cuts, [proposal]))
+    cuts = cuts_of([proposal], odds, _halves_key(pending, attempt))
+    return Way(cuts, proposal, halves_of(pending.edit, pending.engine, cuts, [proposal]))
 
 
-def _by_seeds(table: Table, turn: Turn, atoms: tuple[int, ...]) -> Way:
+def _by_seeds(pending: PendingMerges, attempt: Attempt, atoms: tuple[int, ...]) -> Way:
     """Cut by how much rows are like the seeds, which were drawn from the first of the atoms, and how much like others.
 
     A few steps of EM over all rows come first. All of it is a function of the seeds and of the set: not of its halves.
     """
-    edit, engine, likelihood = table.edit, table.engine, table.model.likelihood
-    rows, terms = _seeds(table, turn, atoms[0])
+    edit, engine, likelihood = pending.edit, pending.engine, pending.model.likelihood
+    rows, terms = _seeds(pending, attempt, atoms[0])
     proposal = Proposal(tuple(rows.tolist()), atoms)
     whole = edit.wholes([proposal])
-    first = Atoms(np.array([float(turn.seeds)]), terms.sum(0)[None])
+    first = Atoms(np.array([float(attempt.seeds)]), terms.sum(0)[None])
     halves = first, Atoms(whole.counts - first.counts, whole.statistics - first.statistics)  # mutant: seeds rest
     for _ in range(STEPS):
         soft = cuts_of([proposal], odds_of(likelihood, *halves))
         halves = through_rows(edit, engine, soft, [proposal]).halves(whole)
-    cuts = cuts_of([proposal], odds_of(likelihood, *halves), _halves_key(table, turn))
+    cuts = cuts_of([proposal], odds_of(likelihood, *halves), _halves_key(pending, attempt))
     return Way(cuts, proposal, halves_of(edit, engine, cuts, [proposal]))
 
 
-def _halves_key(table: Table, turn: Turn) -> np.uint64:
-    return key(table.model.seed, "cut", table.edit.state.round, turn.number)
+def _halves_key(pending: PendingMerges, attempt: Attempt) -> np.uint64:
+    return key(pending.model.seed, "cut", pending.edit.state.round, attempt.number)
 
 
-def _seeds(table: Table, turn: Turn, atom: int) -> tuple[Array, Array]:
+def _seeds(pending: PendingMerges, attempt: Attempt, atom: int) -> tuple[Array, Array]:
     """(numbers, terms) of random rows of an atom.
 
     Every shard shuffles some of its own; how many come from each of them is drawn from how many each has.
     """
-    model, round_ = table.model, table.edit.state.round
-    codes = [np.flatnonzero(positions == atom) for positions in table.edit.positions]
-    parts = table.engine.map(partial(_seeds_on, model, (round_, turn.number), turn.seeds), codes)
-    rng = generator(model.seed, "seeds of shards", round_, turn.number)
-    sizes = rng.multivariate_hypergeometric([size for size, _, _ in parts], turn.seeds)
+    model, round_ = pending.model, pending.edit.state.round
+    codes = [np.flatnonzero(positions == atom) for positions in pending.edit.positions]
+    parts = pending.engine.map(partial(_seeds_on, model, (round_, attempt.number), attempt.seeds), codes)
+    rng = generator(model.seed, "seeds of shards", round_, attempt.number)
+    sizes = rng.multivariate_hypergeometric([size for size, _, _ in parts], attempt.seeds)
     taken = [(rows[:k], terms[:k]) for (_, rows, terms), k in zip(parts, sizes.tolist(), strict=True)]
     return np.concatenate([rows for rows, _ in taken]), np.concatenate([terms for _, terms in taken])
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 
 from unbounded.arrays import Array
-from unbounded.contracts import Kernel
+from unbounded.contracts import Kernel, Summary
 from unbounded.likelihoods.base import Parameters
 from unbounded.models.labelled.halves import Cuts, Halves, Sides
 from unbounded.models.labelled.labels import Atoms, LabelShard
@@ -66,6 +66,9 @@ class LabelKernel(Kernel[LabelShard, MixturePart, Any, Atoms], Protocol):
 
     def finite(self, parameters: Parameters, log_weights: Array) -> Any:
         """Weights and parameters of instantiated atoms, as `sweep` takes them."""
+
+    def step(self, shard: LabelShard, part: MixturePart) -> Summary:
+        """`prepare`, `sweep` and `statistics` at once."""
 
     def totals(self, data: Any, labels: Array, n_atoms: int) -> Atoms:
         """Counts and statistics of the atoms 0 .. n_atoms - 1 under these labels."""

@@ -55,7 +55,7 @@ class MixtureState:
 
     @cached_property
     def occupied(self) -> Array:
-        return np.flatnonzero(self.table.counts > 0)
+        return (self.table.counts > 0).nonzero()[0]
 
 
 @dataclass(frozen=True)
@@ -138,11 +138,11 @@ class Mixture(Built[MeasureT, Bound, int], Generic[MeasureT]):
 
     def resample(self, shard: LabelShard, shared: MixtureRound, own: MixtureShare) -> Summary:
         """L sweeps over the shard's labels, and its report."""
-        keys = [self.keys(shared.round, sweep) for sweep in range(self.setup.sweeps)]
         law = shared.laws[own.open]
-        part = MixturePart(shared.finite, own.usable, shared.n_shared, own.n_private, law, keys)
-        tail = self.kernel.sweep(shard, part, self.kernel.prepare(shard, part))
-        return self.kernel.statistics(shard, part, tail)
+        keys = [self.keys(shared.round, sweep) for sweep in range(self.setup.sweeps)]
+        return self.kernel.step(
+            shard, MixturePart(shared.finite, own.usable, shared.n_shared, own.n_private, law, keys)
+        )
 
     def keys(self, round_: int, sweep: int) -> SweepKeys:
         # mutant: sweep keys

@@ -16,7 +16,7 @@ import numpy as np
 from unbounded.arrays import Array, is_csr
 from unbounded.contracts import Engine
 from unbounded.models.mixtures.jump import Edit, Jumps, Proposal, cuts_of, halves_of
-from unbounded.models.mixtures.launch import Launched, Pool, draw_pool, launch, look
+from unbounded.models.mixtures.launch import Launched, Pool, draw_pool, fetch, launch
 from unbounded.models.mixtures.model import Mixture, MixtureState
 from unbounded.randomness import generator, key
 
@@ -34,7 +34,7 @@ def move_neighbours(model: Mixture[Any], state: MixtureState, engine: Engine, ju
         return state
     chosen = rng.permutation(len(rows))[: jumps.pairs]
     edit = Edit(model, state)
-    pool, _ = look(edit, engine, rows, rows[:0])
+    pool, _ = fetch(edit, engine, rows, rows[:0])
     near = _near(model, pool, chosen, rng)
     pairs = zip(rows[chosen], rows[near], pool.atoms[chosen], pool.atoms[near], strict=True)
     proposals = _disjoint(edit.counts, pairs, SHARE * jumps.share * model.n_rows)

@@ -18,9 +18,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 from sklearn.base import BaseEstimator, ClusterMixin
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from unbounded.arrays import Array
+from unbounded.estimator import drawn_seed
 from unbounded.models.labelled.partition import point_estimate
 from unbounded.models.mixtures.measure import PartitionHyper, PitmanYor
 from unbounded.priors import Beta, Gamma
@@ -49,20 +50,45 @@ class OwnLikelihood(ABC):
 
     @abstractmethod
     def draw(self, n: int, rng: np.random.Generator) -> Array:
-        """[n, Q]: parameters of n atoms from the prior."""
+        """[n, Q]: parameters of n atoms from the prior.
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> centres = Laplace().draw(3, rng)
+        >>> centres.shape
+        (3, 1)
+        """
 
     @abstractmethod
     def log_prior(self, parameters: Array) -> Array:
-        """[K]: the log density of `draw`, up to a constant."""
+        """[K]: the log density of `draw`, up to a constant.
+
+        Examples
+        --------
+        >>> Laplace().log_prior(np.array([[0.0], [5.0]])).tolist()
+        [-0.0, -0.5]
+        """
 
     @abstractmethod
     def log_density(self, X: Array, parameters: Array) -> Array:
-        """[n, K]: log densities of rows under atoms."""
+        """[n, K]: log densities of rows under atoms.
+
+        Examples
+        --------
+        >>> Laplace().log_density(np.zeros((4, 1)), centres).shape
+        (4, 3)
+        """
 
     def move(self, X: Array, parameters: Array, rng: np.random.Generator) -> Array:
         """[Q]: parameters of one atom after a step that keeps their law given its rows X.
 
         Here: slice sampling of one number after another (Neal 2003). A step that knows the likelihood may be better.
+
+        Examples
+        --------
+        >>> Laplace().move(np.full((50, 1), 2.0), centres[0], rng).shape
+        (1,)
         """
         theta = np.array(parameters, float)
 
@@ -173,7 +199,7 @@ class OwnMixture(ClusterMixin, BaseEstimator):
     """A Pitman-Yor mixture (a Dirichlet process mixture, unless there is a discount) of atoms of the user's own.
 
     likelihood: an `OwnLikelihood`.
-    concentration, discount: numbers, or priors (Gamma, Beta).
+    concentration, discount: numbers, or priors (Gamma, Beta); concentration None: Gamma(1, 1).
     auxiliary: how many fresh atoms a row is offered.
     init: "one" (all rows in one cluster), "prior", or labels.
     After `fit`: `labels_`, the partition of least expected loss; `n_clusters_`; `posterior_`, an xarray with
@@ -197,14 +223,14 @@ class OwnMixture(ClusterMixin, BaseEstimator):
     def __init__(
         self,
         likelihood: OwnLikelihood,
-        concentration: float | Gamma = Gamma(),
+        concentration: float | Gamma | None = None,
         discount: float | Beta = 0.0,
         *,
         auxiliary: int = 3,
         n_warmup: int = 200,
         n_draws: int = 200,
         init: str | ArrayLike = "one",
-        random_state: int = 0,
+        random_state: int | np.random.RandomState | np.random.Generator | None = 0,
     ):
         self.likelihood, self.concentration, self.discount = likelihood, concentration, discount
         self.auxiliary, self.n_warmup, self.n_draws = auxiliary, n_warmup, n_draws
@@ -218,24 +244,25 @@ class OwnMixture(ClusterMixin, BaseEstimator):
         >>> len(set(model.fit(X).labels_[:10].tolist()) & set(model.labels_[10:].tolist()))
         0
         """
-        X = _checked(X)
+        X = self._checked(X, reset=True)
         if not isinstance(self.likelihood, OwnLikelihood):
             raise ValueError(f"likelihood must be an OwnLikelihood, got {self.likelihood!r}.")
         for name, least in (("auxiliary", 1), ("n_warmup", 0), ("n_draws", 1)):
             value = getattr(self, name)
             if not isinstance(value, int | np.integer) or value < least:
                 raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}.")
-        measure = PitmanYor(self.concentration, self.discount)
-        rng = generator(self.random_state, "own start")
+        measure = PitmanYor(Gamma() if self.concentration is None else self.concentration, self.discount)
+        given = self.random_state
+        self._seed = int(given) if isinstance(given, int | np.integer) else drawn_seed(given)
+        rng = generator(self._seed, "own start")
         state = begin(X, self._start(X, measure, rng), self.likelihood, measure, rng)
-        states = chain(X, state, self.likelihood, measure, self.auxiliary, self.random_state)
+        states = chain(X, state, self.likelihood, measure, self.auxiliary, self._seed)
         for _ in range(self.n_warmup):
             next(states)
         self.draws_ = [next(states) for _ in range(self.n_draws)]
         self.posterior_ = self._posterior(X, measure)
         self.labels_ = point_estimate([draw.labels.astype(np.int32) for draw in self.draws_])
         self.n_clusters_ = int(self.labels_.max()) + 1
-        self.n_features_in_ = X.shape[1]
         return self
 
     def score_samples(self, X: ArrayLike) -> Array:
@@ -248,9 +275,9 @@ class OwnMixture(ClusterMixin, BaseEstimator):
         True
         """
         check_is_fitted(self)
-        X = _checked(X)
+        X = self._checked(X, reset=False)
         n = len(self.labels_)
-        fresh = self.likelihood.draw(100, generator(self.random_state, "own predictive"))
+        fresh = self.likelihood.draw(100, generator(self._seed, "own predictive"))
         new = logsumexp(self.likelihood.log_density(X, fresh), axis=1) - math.log(len(fresh))
         logs = []
         for labels, parameters, (alpha, sigma) in self.draws_:
@@ -269,6 +296,10 @@ class OwnMixture(ClusterMixin, BaseEstimator):
         True
         """
         return float(self.score_samples(X).mean())
+
+    def _checked(self, X: ArrayLike, reset: bool) -> Array:
+        rows: Array = validate_data(self, X, reset=reset, dtype=np.float64)
+        return rows
 
     def _start(self, X: Array, measure: PitmanYor, rng: np.random.Generator) -> Array:
         if isinstance(self.init, str):
@@ -291,10 +322,3 @@ class OwnMixture(ClusterMixin, BaseEstimator):
             for name, value in measure.scalars(hyper).items():
                 scalars.setdefault(name, []).append(value)
         return xr.Dataset({name: (("chain", "draw"), np.array([values])) for name, values in scalars.items()})
-
-
-def _checked(X: ArrayLike) -> Array:
-    array = np.asarray(X, float)
-    if array.ndim != 2 or not len(array) or not np.isfinite(array).all():
-        raise ValueError(f"X must be a table of finite numbers with at least one row, got shape {array.shape}.")
-    return array

@@ -19,8 +19,8 @@ class Pairs:
     """The chance of every pair of atoms to be chosen for a merge: pairs of neighbours by what they would gain, all
     others equally, hardly any.
 
-    A coin is as ready to make any halves as the prior is to have them, so what counts for its reverse is the gain in
-    likelihood; seeds have to find the halves, and what counts is the gain in all.
+    A coin makes halves as often as the prior has them, so that what counts for its reverse is the gain in likelihood;
+    seeds have to find the halves, and what counts is the gain in all.
     """
 
     def __init__(self, edit: Edit):

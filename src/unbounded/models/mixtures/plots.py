@@ -9,6 +9,7 @@ import numpy as np
 
 from unbounded.arrays import Array
 from unbounded.report.plots import GREY, MAX_LEGEND, looks, new_figure
+from unbounded.report.words import drawn
 from unbounded.sources import Source
 
 if TYPE_CHECKING:
@@ -36,9 +37,9 @@ def clusters(X: Any, labels: Array, names: Sequence[str] | None = None, max_rows
     axes = figure.subplots()
     draw = _histograms if points.shape[1] == 1 else _scatter
     _size_legend(figure, sizes, draw(axes, points, groups, list(sizes)))
-    axes.set_xlabel(axis_names[0])
-    axes.set_ylabel(axis_names[1])
-    _say_missing(axes, len(points), len(labels))
+    axes.set_xlabel(drawn(axis_names[0]))
+    axes.set_ylabel(drawn(axis_names[1]))
+    _note_missing(axes, len(points), len(labels))
     return figure
 
 
@@ -109,7 +110,7 @@ def _size_legend(figure: Figure, sizes: dict[Any, int], samples: list[Artist]) -
     figure.legend(samples, texts, title="cluster (rows)", loc="outside right upper", frameon=False)
 
 
-def _say_missing(axes: Axes, shown: int, n_rows: int) -> None:
+def _note_missing(axes: Axes, shown: int, n_rows: int) -> None:
     if shown < n_rows:
         axes.set_title(f"{shown:,} of {n_rows:,} rows shown", fontsize="small", color=GREY, loc="right")
 

@@ -59,7 +59,7 @@ class ReferenceLabels:
         return log_weights + bias, eta
 
     def totals(self, data: Any, labels: Array, n_atoms: int) -> Atoms:
-        terms = self._features(data)
+        terms = self._terms(data)
         members = labels[None, :] == np.arange(n_atoms)[:, None]
         return Atoms(members.sum(1), members @ terms)
 
@@ -67,7 +67,7 @@ class ReferenceLabels:
         return self.totals(shard.data, shard.labels, n_atoms)
 
     def halve(self, shard: LabelShard, cuts: Cuts, sides: Sides) -> Halves:
-        terms = self._features(shard.data)
+        terms = self._terms(shard.data)
         return halve_few(terms.__getitem__, shard.labels, shard.first, cuts, sides)
 
     def predictive(self, atoms: Atoms, X: Any) -> Array:
@@ -77,8 +77,11 @@ class ReferenceLabels:
             log_p[:, holes] = likelihood.log_predictive_missing(*atoms, X[holes])
         return log_p
 
+    def step(self, shard: LabelShard, part: MixturePart) -> Summary:
+        return self.statistics(shard, part, self.sweep(shard, part, self.prepare(shard, part)))
+
     def prepare(self, shard: LabelShard, part: MixturePart) -> ReferenceTail:
-        terms = self._features(shard.data)
+        terms = self._terms(shard.data)
         mine = np.where(shard.labels >= part.n_shared, shard.labels - part.n_shared, -1)
         counts, statistics = self.totals(shard.data, mine, part.n_private)
         if part.elsewhere is not None:
@@ -134,7 +137,7 @@ class ReferenceLabels:
             log_weights: Array = np.log(sizes * law.scale / (law.base + law.step * counts.sum())) + log_p
         return log_weights
 
-    def _features(self, data: Any) -> Array:
+    def _terms(self, data: Any) -> Array:
         """[n, F]: of a shard's rows."""
         if not is_csr(data):
             return self.likelihood.terms(data)

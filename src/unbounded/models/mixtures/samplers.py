@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from unbounded.contracts import Sampler
+from unbounded.family import Sampler
 from unbounded.models.mixtures.hybrid import HybridMixture
 from unbounded.models.mixtures.rivals.algorithm8 import algorithm8
 from unbounded.models.mixtures.rivals.asynchronous import AsynchronousMixture

@@ -9,7 +9,7 @@ import numpy as np
 
 from unbounded.arrays import Array, is_sparse
 from unbounded.categories import encoded, has_words
-from unbounded.contracts import Shown, WholeDraws
+from unbounded.family import Shown, WholeDraws
 from unbounded.models.labelled import partition
 from unbounded.models.labelled.losses import DEFAULT, Loss, similarity, uncertainty
 from unbounded.models.mixtures.describe import Mark, distinguishing, filled, projection
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 _POINTS, _SIMILAR, _DESCRIBED, _LISTED = 2500, 160, 20_000, 40
 _LEVELS = ("Categorical", "Bernoulli", "Product")  # likelihoods of which whole numbers may be names
+_ONE_SMALL = "One cluster has less than 1% of the rows."
 _SIMILARITY = "Posterior probability that two rows share a cluster, for some rows in the order of their clusters."
 
 
@@ -69,7 +70,7 @@ def show(run: WholeDraws, at_hand: Mapping[str, Any]) -> Shown:
     sure = np.bincount(labels, 1.0 - uncertainty(labels, draws)) / amounts
     X, names = at_hand.get("X"), _names(at_hand)
     notes = _why_not(X, labels, run.config)
-    marks = [] if notes else _marks(_as_fitted(X), labels, names, run.config)
+    marks = [] if notes else _marks(X, labels, names, run.config)
     found = _Found(labels, amounts, sure, marks)
     heat = figure(_similarity(similarity(draws, _some(labels))), _SIMILARITY)
     bars = figure(sizes(amounts, "cluster", "rows"), "Rows of each cluster of the point estimate, largest first.")
@@ -92,7 +93,7 @@ def _words(found: _Found) -> tuple[str, ...]:
     small = int((found.amounts < 0.01 * n).sum())
     said = [f"The largest cluster has {largest:,} of {n:,} rows ({largest / n:.0%})."]
     if small:
-        said.append(f"{small} {'cluster has' if small == 1 else 'clusters have'} less than 1% of the rows each.")
+        said.append(f"{small} clusters have less than 1% of the rows each." if small > 1 else _ONE_SMALL)
     if len(found.amounts) == 1:
         return (said[0],)
     overall = float((found.sure * found.amounts).sum() / n)
@@ -169,9 +170,10 @@ def _sample(X: Any, labels: Array, most: int) -> tuple[Array, Array]:
 
 
 def _marks(X: Any, labels: Array, names: Sequence[str] | None, config: Mapping[str, Any]) -> list[list[Mark]]:
-    rows, own = _sample(X, labels, _DESCRIBED)
+    rows, own = _sample(_as_fitted(X), labels, _DESCRIBED)
     levels = str(config["likelihood"].get("name")) in _LEVELS
-    marks = distinguishing(rows, own, _called(rows, names), levels)
+    words = {} if isinstance(X, Source) else encoded(X, has_words(X))[1]
+    marks = distinguishing(rows, own, _called(rows, names), levels, words)
     return marks + [[] for _ in range(int(labels.max()) + 1 - len(marks))]  # clusters of which no row is there
 
 

@@ -12,8 +12,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from unbounded.arrays import Array
-from unbounded.contracts import Engine, Message, Plan, Tell, silent
+from unbounded.contracts import Engine, Message, Plan
 from unbounded.engines.local import Serial
+from unbounded.family import Tell, silent
 from unbounded.models.labelled.labels import Atoms, LabelShard
 from unbounded.models.mixtures.hybrid import HybridMixture
 from unbounded.models.mixtures.jump import Jumps

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from unbounded.arrays import Array
-from unbounded.contracts import Engine, Message, Spread, alone
+from unbounded.contracts import Engine, Message, Parallel, in_this_thread
 from unbounded.models.features.beta_bernoulli import BetaBernoulli, FiniteBetaBernoulli
 from unbounded.models.features.measure import FeatureHyper
 from unbounded.models.features.model import Features
@@ -51,7 +51,7 @@ class FiniteFeatures(Features):
         kept = np.sort(np.argsort(-(Z != 0).sum(axis=0), kind="stable")[: self.size])
         return super().begin(engine, Z[:, kept], hyper, scales, round_)
 
-    def global_step(self, state: FeatureState, spread: Spread = alone) -> Message:
+    def global_step(self, state: FeatureState, parallel: Parallel = in_this_thread) -> Message:
         def rng(purpose: str) -> np.random.Generator:
             return generator(self.seed, purpose, state.round)
 

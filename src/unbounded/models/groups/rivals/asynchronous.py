@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from unbounded.arrays import Array, Arrays
-from unbounded.contracts import Engine, Gathered, Message, Spread, Summary, alone
+from unbounded.contracts import Engine, Gathered, Message, Parallel, Summary, in_this_thread
+from unbounded.instantiation import Places
 from unbounded.models.groups.model import Groups, GroupsState
 from unbounded.models.groups.shard import (
-    ChosenAtoms,
     DishTable,
     GroupHyper,
     GroupRound,
@@ -46,7 +46,7 @@ class GossipGroupState(GroupsState):
         return super().arrays() | to_arrays(self.known)
 
 
-class View(NamedTuple):
+class GossipShare(NamedTuple):
     """What a shard knows: all atoms are private."""
 
     share: GroupShare
@@ -86,19 +86,19 @@ class AsynchronousGroups(Groups):
         table = DishTable(counts, tables, statistics, np.full(len(counts), -1))
         return GossipGroupState(round_, hyper, table, len(counts), np.zeros(self.n_shards, np.int64), known)
 
-    def global_step(self, state: Any, spread: Spread = alone) -> Message:
+    def global_step(self, state: Any, parallel: Parallel = in_this_thread) -> Message:
         seed, live, table = RoundSeed(self.seed, state.round), state.occupied, state.table
         tables = table.tables[live].astype(float)
         hyper = self._move_hyper(state, tables, seed)
         logs, share = self.measure.sticks(hyper, tables, seed.rng("weights"))  # mutant: global step logs
         sticks = np.full(len(table.counts), -np.inf)
         sticks[live] = logs[:-1]
-        nothing = ChosenAtoms(NONE, NONE, NONE, 0, lone=False)
-        shared, _ = self._round(state, hyper, nothing, np.empty(0), spread)
+        nothing = Places(NONE, NONE, NONE, 0, lone=False)
+        shared, _ = self._round(state, hyper, nothing, np.empty(0), parallel)
         views = [self._view(state, p, sticks, logs[-1], share) for p in range(self.n_shards)]
         return Message(shared._replace(parameters=None), views)
 
-    def _view(self, state: GossipGroupState, p: int, sticks: Array, rest: float, share: float) -> View:
+    def _view(self, state: GossipGroupState, p: int, sticks: Array, rest: float, share: float) -> GossipShare:
         others = of_others(state.known, p)
         counts = summed([state.known[p][p], others]).counts
         size = max(len(sticks), len(counts))
@@ -106,7 +106,7 @@ class AsynchronousGroups(Groups):
         sticks = np.append(sticks, np.full(size - len(sticks), -np.inf))
         unheard = np.logaddexp.reduce(sticks[~there], initial=rest)
         known = np.append(np.where(there, sticks, -np.inf), unheard)
-        return View(GroupShare(NONE, 0, size, share, known, None), others)
+        return GossipShare(GroupShare(NONE, 0, size, share, known, None), others)
 
     def local_step(self, shard: GroupShard, shared: GroupRound, own: Any) -> Summary:
         if self.likelihood.imputed.size:
@@ -114,7 +114,7 @@ class AsynchronousGroups(Groups):
         part = self._part(shared, own.share)._replace(elsewhere=Atoms(*own.others))
         tail = self.kernel.sweep(shard, part, self.kernel.prepare(shard, part))
         masses = part.law.with_private(self.kernel.sticks(tail)[:-1])
-        tables = draw_tables(shard.labels, shard.offsets, masses, shard.first, part.seed.key("tables"))
+        tables = draw_tables(shard, masses, part.seed.key("tables"))
         return self._report(shard, n_numbers(shard.labels), tables)
 
     def gather(self, state: Any, message: Message, gathered: Gathered) -> GossipGroupState:

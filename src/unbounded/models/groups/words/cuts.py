@@ -23,7 +23,6 @@ from unbounded.models.groups.model import Groups, GroupsState
 from unbounded.models.groups.shard import GroupShard, cut
 from unbounded.models.groups.words.likelihood import WordContent
 from unbounded.models.groups.words.topics import log_marginals
-from unbounded.models.labelled.labels import relabel
 from unbounded.models.mixtures.jump import Jumps
 from unbounded.randomness import RoundSeed
 
@@ -58,16 +57,16 @@ class TokenHalves(NamedTuple):
     tokens: Array  # [M, 2]
 
 
-class Sets(NamedTuple):
+class TokenSets(NamedTuple):
     """Of every set its topics, one or two, the first with the anchor; that anchor; and beta as a whole."""
 
     topics: list[tuple[int, ...]]
     anchors: Array
     beta: Array
 
-    def some(self, which: Array) -> Sets:
+    def some(self, which: Array) -> TokenSets:
         topics = [self.topics[m] for m in which.tolist()]
-        return Sets(topics, self.anchors[which], self.beta[which])
+        return TokenSets(topics, self.anchors[which], self.beta[which])
 
     def places(self, n_topics: int) -> tuple[Array, Array]:
         """(the set of every topic, or -1; which of its halves the topic is, or -1)."""
@@ -94,7 +93,7 @@ def cut_tokens(
     """
     seed, pseudo = RoundSeed(model.seed, state.round), model.content.at(state.hyper).pseudo
     rng = seed.rng("tokens cut")
-    pool = _look(model, engine, min(jumps.anchors, max(8, CELLS // len(pseudo))), rng)
+    pool = _fetch(model, engine, min(jumps.anchors, max(8, CELLS // len(pseudo))), rng)
     sets, places = _choose(beta, pool, jumps, rng)
     first = _first_guess(pool, sets, places, len(beta), pseudo, rng)
     ratio, documents, sets = _launch(model, state, engine, sets, first)
@@ -136,7 +135,7 @@ def _gains(halves: Array, pseudo: Array) -> Array:
     return gains
 
 
-def _applied(engine: Engine, beta: Array, sets: Sets, cuts: TokenCuts, share: Array) -> Array:
+def _applied(engine: Engine, beta: Array, sets: TokenSets, cuts: TokenCuts, share: Array) -> Array:
     """Beta after the sets with a share of the second half were cut or joined, on all shards, too."""
     size = len(beta)
     fresh, into = np.full(len(share), -1), np.arange(size + len(share))
@@ -159,7 +158,7 @@ def _apply(cuts: TokenCuts, codes: Array, shard: GroupShard) -> None:
     """Cut once more, for good: halves kept aside would be state that no checkpoint knows."""
     if (cuts.fresh >= 0).any():
         _halves(shard, cuts)
-    relabel(shard.labels, codes)
+    shard.relabel(codes)
 
 
 # ---- the launch
@@ -176,7 +175,7 @@ class Pool(NamedTuple):
     others: Array  # labels of random tokens
 
 
-def _look(model: Groups, engine: Engine, n_anchors: int, rng: np.random.Generator) -> Pool:
+def _fetch(model: Groups, engine: Engine, n_anchors: int, rng: np.random.Generator) -> Pool:
     sizes, offsets = model.sizes, np.append(0, np.cumsum(model.sizes))
     chosen = np.sort(rng.permutation(np.flatnonzero(sizes))[:DOCUMENTS])
     begins = np.append(0, np.cumsum(sizes[chosen]))
@@ -200,7 +199,7 @@ def _tokens_of(shard: GroupShard, rows: Array) -> Array:
     return np.stack([shard.data[rows], shard.labels[rows]])
 
 
-def _choose(beta: Array, pool: Pool, jumps: Jumps, rng: np.random.Generator) -> tuple[Sets, Array]:
+def _choose(beta: Array, pool: Pool, jumps: Jumps, rng: np.random.Generator) -> tuple[TokenSets, Array]:
     """Disjoint sets, each the topic of an anchor or, if a coin says so, that one and the topic of another random token;
     and the places of their anchors in the pool."""
     joined, taken = rng.random(len(pool.anchors)) < jumps.joined, np.zeros(len(beta), bool)
@@ -214,7 +213,7 @@ def _choose(beta: Array, pool: Pool, jumps: Jumps, rng: np.random.Generator) -> 
                 topics.append(tuple(own))
                 numbers.append(number)
     whole = np.array([beta[list(members)].sum() for members in topics])
-    return Sets(topics, pool.rows[numbers], whole), pool.anchors[numbers]
+    return TokenSets(topics, pool.rows[numbers], whole), pool.anchors[numbers]
 
 
 class Pages(NamedTuple):
@@ -227,7 +226,7 @@ class Pages(NamedTuple):
     anchors: Array  # [M]: the anchor's page
 
 
-def _pages(pool: Pool, sets: Sets, places: Array, n_topics: int, n_words: int) -> Pages:
+def _pages(pool: Pool, sets: TokenSets, places: Array, n_topics: int, n_words: int) -> Pages:
     m, n_documents = len(sets.topics), int(pool.document[-1]) + 1
     of_token = sets.places(n_topics)[0][pool.labels]
     inside = np.flatnonzero(of_token >= 0)
@@ -240,7 +239,7 @@ def _pages(pool: Pool, sets: Sets, places: Array, n_topics: int, n_words: int) -
 
 
 def _first_guess(
-    pool: Pool, sets: Sets, places: Array, n_topics: int, pseudo: Array, rng: np.random.Generator
+    pool: Pool, sets: TokenSets, places: Array, n_topics: int, pseudo: Array, rng: np.random.Generator
 ) -> Array:
     """[2, M, words]: words of both halves, by EM from the anchor's document and another one; the best of some tries."""
     pages = _pages(pool, sets, places, n_topics, len(pseudo))
@@ -282,10 +281,10 @@ def _ratio(halves: Array, pseudo: Array) -> Array:
 class Launched(NamedTuple):
     ratio: Array
     documents: Array  # [M, 2], of each half
-    sets: Sets  # those that may be worth it
+    sets: TokenSets  # those that may be worth it
 
 
-def _launch(model: Groups, state: GroupsState, engine: Engine, sets: Sets, halves: Array) -> Launched:
+def _launch(model: Groups, state: GroupsState, engine: Engine, sets: TokenSets, halves: Array) -> Launched:
     """Halves drawn again and again, each time with the words of the last ones.
 
     Sets are given up that would not be worth it if every pass were to bring as much as the last one.
@@ -304,7 +303,7 @@ def _launch(model: Groups, state: GroupsState, engine: Engine, sets: Sets, halve
     return Launched(_ratio(halves, pseudo), documents, sets)
 
 
-def _cuts(state: GroupsState, sets: Sets, ratio: Array, documents: Array, key: np.uint64) -> TokenCuts:
+def _cuts(state: GroupsState, sets: TokenSets, ratio: Array, documents: Array, key: np.uint64) -> TokenCuts:
     """All halves are to be drawn."""
     masses = state.hyper.gamma * sets.beta[:, None] * documents / documents.sum(1, keepdims=True)
     cut, side = sets.places(len(state.table.counts))
@@ -327,13 +326,13 @@ def _halves(shard: GroupShard, cuts: TokenCuts) -> TokenHalves:
     m, n_words = cuts.ratio.shape
     out = TokenHalves(np.zeros((2, m, n_words)), np.zeros(m), np.zeros((m, 2)), np.zeros((m, 2)))
     most = int(np.diff(shard.offsets).max(initial=0))
-    tokens = Gathered(np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most), np.empty(most))
-    work = Work(np.zeros((m, 2)), np.zeros((m, 2)), np.ones(m))
+    tokens = SetTokens(np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most), np.empty(most))
+    work = HalfCounts(np.zeros((m, 2)), np.zeros((m, 2)), np.ones(m))
     _cut_documents(shard.data, shard.labels, (shard.offsets, shard.first), cuts, tokens, work, out)
     return out
 
 
-class Gathered(NamedTuple):
+class SetTokens(NamedTuple):
     """Tokens of the current document that are in a set."""
 
     rows: Array
@@ -342,7 +341,7 @@ class Gathered(NamedTuple):
     shares: Array  # in the second half
 
 
-class Work(NamedTuple):
+class HalfCounts(NamedTuple):
     """Of the current document and every set."""
 
     soft: Array  # [M, 2]: sums of shares, of tokens that have not chosen

@@ -22,8 +22,7 @@ from unbounded.compiled.lanes import prefetch
 from unbounded.contracts import Summary
 from unbounded.models.groups.rows import (
     FREE,
-    Group,
-    Rows,
+    GroupRows,
     SweepKeys,
     Tail,
     break_stick,
@@ -62,8 +61,8 @@ class WordFinite(NamedTuple):
     eta: float
 
 
-class Nearby(NamedTuple):
-    """What private atoms are to the current group."""
+class PrivateTokens(NamedTuple):
+    """Private atoms, as the current group sees them."""
 
     private: Any  # [slots]: the group's tokens of each of them
     weights: Any  # [slots]: for the current token
@@ -72,18 +71,25 @@ class Nearby(NamedTuple):
     apart: Any  # [2]: the weight of a new atom, and of all private ones for a word of base 1 that none of them has
 
 
-class Active(NamedTuple):
+class ActiveTopics(NamedTuple):
     """The topics that the current group has, as a list in no order."""
 
     topics: Any
     times: Any  # the group's tokens of each of them
     place: Any  # [usable]: where a topic is in the list, or -1
-    length: Any  # [1]
 
 
-class Around(NamedTuple):
-    active: Active
-    near: Nearby
+class GroupScratch(NamedTuple):
+    active: ActiveTopics
+    near: PrivateTokens
+
+    @classmethod
+    def of(cls, finite: WordFinite, tail: Tail) -> GroupScratch:
+        """Memory for a sweep, in which no group has been entered yet."""
+        phi, usable, slots = finite.topics.phi, finite.usable, len(tail.members)
+        active = ActiveTopics(np.empty(usable, np.int64), np.empty(usable, phi.dtype), np.full(usable, -1))
+        within, alive = np.zeros(len(phi)), np.zeros(2, np.int64)
+        return cls(active, PrivateTokens(np.zeros(slots, np.int64), np.empty(slots), within, alive, np.empty(2)))
 
 
 class WordTail(NamedTuple):
@@ -126,13 +132,13 @@ class DirectWords:
 
     def sweep(self, shard: GroupShard, part: GroupPart, tail: WordTail) -> WordTail:
         first, (now, finite) = shard.first, tail  # mutant: sweeps first
-        rows = Rows(shard.data, shard.labels, shard.offsets, first)
+        rows = GroupRows(shard.data, shard.labels, shard.offsets, first)
         for s in range(self.sweeps):
             keys = SweepKeys(part.seed.key("label", s), part.seed.key("stick", s))
-            row = sweep(rows, 0, finite, now, keys)
+            row = sweep(rows, 0, finite, now, GroupScratch.of(finite, now), keys)
             while row < len(shard.labels):
                 now = self._tail(shard, part, with_room(now.sticks, len(now.sticks) - 1))
-                row = sweep(rows, row, finite, now, keys)
+                row = sweep(rows, row, finite, now, GroupScratch.of(finite, now), keys)
         return WordTail(now, finite)
 
     def statistics(self, shard: GroupShard, part: GroupPart, tail: WordTail) -> Summary:
@@ -149,139 +155,125 @@ class DirectWords:
 
 
 # ---- the sweep
+#
+# What is called for every group or token makes no array, or Numba would count references of all that it is given
+# (compiled/pipeline.py): that takes as long as a draw. Indices are unsigned, since Numba asks of others whether they
+# are negative. The sum over the group's topics, in double precision, takes the token itself along and then leaves it
+# out. For a word that no private atom has, in a group that has none of them, all of them together have a weight that
+# is known; other tokens look at them one by one.
 
 
 @jit
-def sweep(rows, begin, finite, tail, keys):
-    """One sweep over the tokens begin .. n of a shard; returns n, or the token at which a free slot was missing.
-
-    What is called for every group or token makes no array, or Numba would count references of all that it is given
-    (compiled/pipeline.py): that takes as long as a draw.
-    """
-    offsets, usable = rows.offsets, finite.usable
-    times, length = np.empty(usable, finite.topics.phi.dtype), np.zeros(1, np.int64)
-    active = Active(np.empty(usable, np.int64), times, np.full(usable, -1), length)
-    near = _nearby(finite, tail)
-    for g in range(group_of(offsets, begin), offsets.size - 1):
-        group = Group(offsets[g], offsets[g + 1])
-        _enter(rows, group, finite, active, near)
-        stopped = _move_tokens(rows, max(begin, group.begin), group.end, finite, tail, Around(active, near), keys)
-        if stopped >= 0:
-            return stopped
-        _clear(active)
-    return rows.labels.size
-
-
-@inline
-def _enter(rows, group, finite, active, near):
-    """List the topics of a group."""
-    near.private[:] = 0
-    near.alive[1] = 0
-    for i in range(group.begin, group.end):
-        z = rows.labels[i]
-        if z < finite.usable:
-            _add(active, z)
-        elif z >= finite.shared:
-            near.private[z - finite.shared] += 1
-            near.alive[1] += 1
-
-
-@jit
-def _clear(active):
-    for j in range(active.length[0]):
-        active.place[active.topics[j]] = -1
-    active.length[0] = 0
-
-
-@jit
-def _add(active, z):
-    """A token of topic z comes to the group."""
-    at = active.place[z]
-    if at < 0:
-        at = active.length[0]
-        active.topics[at], active.times[at], active.place[z] = z, 0, at
-        active.length[0] += 1
-    active.times[at] += 1
-
-
-@jit
-def _drop(active, at):
-    """A token of the topic at this place leaves the group; the last topic takes the place of an empty one."""
-    topics, times, place = active.topics, active.times, active.place
-    times[at] -= 1
-    if times[at] == 0:
-        active.length[0] -= 1
-        gone, last = topics[at], active.length[0]
-        topics[at], times[at] = topics[last], times[last]
-        place[topics[at]] = at
-        place[gone] = -1
-
-
-@inline
-def _move_tokens(rows, begin, end, finite, tail, around, keys):
-    """Gibbs moves of the tokens begin .. end of a group; the one at which a free slot was missing, or -1.
-
-    Indices are unsigned, since Numba asks of others whether they are negative. The sum over the group's topics, in
-    double precision, takes the token itself along and then leaves it out. For a word that no private atom has, in a
-    group that has none of them, all of them together have a weight that is known; other tokens look at them one by one.
-    """
+def sweep(rows, begin, finite, tail, around, keys):
+    """One sweep over the tokens begin .. n of a shard; returns n, or the token at which a free slot was missing."""
     words, labels, members, phi = rows.data, rows.labels, tail.members, finite.topics.phi
     (active, near), usable, shared = around, finite.usable, finite.shared
     topics, times, place, sums, within = active.topics, active.times, active.place, finite.sums, near.within
-    alive, n_private, birth, flat = near.alive[0], near.alive[1], near.apart[0], near.apart[1]
-    for i in range(begin, end):
-        at, later = np.uint64(i), np.uint64(words[np.uint64(min(i + AHEAD, end - 1))])
-        z, w = np.int64(labels[at]), np.uint64(words[at])
-        if usable <= z < shared:
-            continue
-        if alive == members.size and birth > 0.0 and (z < shared or members[z - shared] > 1):
-            return i
-        here, own, itself = -1, 0.0, 0.0
-        if z < usable:
-            here = place[np.uint64(z)]
-            itself = np.float64(phi[w, np.uint64(z)])
-            own = (times[np.uint64(here)] - 1) * itself
-        else:
-            _leave(finite, tail, near, z - shared, w)
-            # mutant: flat left
-            alive, n_private, birth, flat = near.alive[0], near.alive[1], near.apart[0], near.apart[1]
-        total = 0.0
-        for j in range(active.length[0]):
-            k = np.uint64(topics[j])
-            prefetch(phi, later, k)
-            total += times[j] * phi[w, k]
-        total -= itself  # mutant: sweep total
-        usual, base = sums[w, 0], sums[w, 1]
-        apart = (birth + flat) * base
-        if alive > 0 and (n_private > 0 or within[w] > 0):  # mutant: sweep near
-            apart = birth * base + _weigh(finite, tail, near, w)
-        aim = uniform(keys.label, rows.first + i) * (total + usual + apart)
-        if aim < own:
-            continue
-        if here >= 0:
-            _drop(active, here)
-        if aim < total:
-            z = _among(active, phi, w, z, aim - own)
-        elif apart == 0.0 or (aim < total + usual and usable > 0):
-            z = _usual(finite, w, aim - total, usual)
-        else:
-            z = shared + _join(finite, tail, near, w, aim - total - usual, uniform(keys.stick, rows.first + i))
-            alive, n_private, birth, flat = near.alive[0], near.alive[1], near.apart[0], near.apart[1]
-        labels[i] = z
-        if z < usable:
-            _add(active, z)
-    return -1
+    _count_private(finite, tail, near)
+    for g in range(group_of(rows.offsets, begin), rows.offsets.size - 1):
+        start, end = rows.offsets[g], rows.offsets[g + 1]
+        length = _enter(rows, start, end, finite, active, near)
+        alive, n_private, birth, flat = near.alive[0], near.alive[1], near.apart[0], near.apart[1]
+        for i in range(max(begin, start), end):
+            at, later = np.uint64(i), np.uint64(words[np.uint64(min(i + AHEAD, end - 1))])
+            z, w = np.int64(labels[at]), np.uint64(words[at])
+            if usable <= z < shared:
+                continue
+            if alive == members.size and birth > 0.0 and (z < shared or members[z - shared] > 1):
+                return i
+            here, own, itself = -1, 0.0, 0.0
+            if z < usable:
+                here = place[np.uint64(z)]
+                itself = np.float64(phi[w, np.uint64(z)])
+                own = (times[np.uint64(here)] - 1) * itself
+            else:
+                _leave(finite, tail, near, z - shared, w)
+                # mutant: flat left
+                alive, n_private, birth, flat = near.alive[0], near.alive[1], near.apart[0], near.apart[1]
+            total = 0.0
+            for j in range(length):
+                k = np.uint64(topics[j])
+                prefetch(phi, later, k)
+                total += times[j] * phi[w, k]
+            total -= itself  # mutant: sweep total
+            usual, base = sums[w, 0], sums[w, 1]
+            apart = (birth + flat) * base
+            if alive > 0 and (n_private > 0 or within[w] > 0):  # mutant: sweep near
+                apart = birth * base + _weigh(finite, tail, near, w)
+            aim = uniform(keys.label, rows.first + i) * (total + usual + apart)
+            if aim < own:
+                continue
+            if here >= 0:
+                length = _drop(active, length, here)
+            if aim < total:
+                z = _among(active, length, phi, w, z, aim - own)
+            elif apart == 0.0 or (aim < total + usual and usable > 0):
+                z = _usual(finite, w, aim - total, usual)
+            else:
+                z = shared + _join(finite, tail, near, w, aim - total - usual, uniform(keys.stick, rows.first + i))
+                alive, n_private, birth, flat = near.alive[0], near.alive[1], near.apart[0], near.apart[1]
+            labels[at] = z
+            if z < usable:
+                length = _add(active, length, z)
+        for j in range(length):
+            place[topics[j]] = -1
+    return labels.size
 
 
 @jit
-def _among(active, phi, w, left, aim):
+def _enter(rows, begin, end, finite, active, near):
+    """List the topics of a group; returns how many there are."""
+    for slot in range(near.private.size):
+        near.private[slot] = 0
+    near.alive[1] = 0
+    length = 0
+    for i in range(begin, end):
+        z = rows.labels[i]
+        if z < finite.usable:
+            length = _add(active, length, z)
+        elif z >= finite.shared:
+            near.private[z - finite.shared] += 1
+            near.alive[1] += 1
+    return length
+
+
+@jit
+def _add(active, length, z):
+    """A token of topic z comes to a group of so many topics; returns how many it has then."""
+    topic = np.uint64(z)
+    at = active.place[topic]
+    if at < 0:
+        at = length
+        new = np.uint64(at)
+        active.topics[new], active.times[new], active.place[topic] = z, 0, at
+        length += 1
+    active.times[np.uint64(at)] += 1
+    return length
+
+
+@jit
+def _drop(active, length, here):
+    """A token of the topic at this place leaves the group; the last topic takes the place of an empty one."""
+    topics, times, place, at = active.topics, active.times, active.place, np.uint64(here)
+    times[at] -= 1
+    if times[at] == 0:
+        length -= 1
+        gone, last = np.uint64(topics[at]), np.uint64(length)
+        topics[at], times[at] = topics[last], times[last]
+        place[np.uint64(topics[at])] = here
+        place[gone] = -1
+    return length
+
+
+@jit
+def _among(active, length, phi, w, left, aim):
     """The topic at `aim` among those of the group, without the one that the token left, which came first."""
     new = left
-    for j in range(active.length[0]):
+    for j in range(length):
         k = active.topics[j]
         if k != left:
             new = k
-            aim -= active.times[j] * phi[w, new]
+            aim -= active.times[j] * phi[w, np.uint64(new)]
             if aim < 0.0:
                 break
     return new
@@ -324,18 +316,14 @@ def _within(row, masses, k, usable, aim):
 
 
 @jit
-def _nearby(finite, tail):
-    n_words, slots = finite.topics.phi.shape[0], tail.members.size
-    within, alive = np.zeros(n_words), 0
-    for slot in range(slots):
+def _count_private(finite, tail, near):
+    """Count what private atoms have, before the first group."""
+    for slot in range(tail.members.size):
         if tail.members[slot] > 0:
-            alive += 1
-            for w in range(n_words):
-                within[w] += tail.collapsed.counts[slot, w]
-    near = Nearby(np.zeros(slots, np.int64), np.empty(slots), within, np.zeros(2, np.int64), np.empty(2))
-    near.alive[0] = alive
+            near.alive[0] += 1
+            for w in range(near.within.size):
+                near.within[w] += tail.collapsed.counts[slot, w]
     _weigh_apart(finite, tail, near)
-    return near
 
 
 @jit

@@ -21,12 +21,12 @@ from scipy.special import gammaln
 from unbounded.arrays import Array
 from unbounded.columns import Columns
 from unbounded.compiled.jit import implements
-from unbounded.contracts import Spread, alone
+from unbounded.contracts import Parallel, in_this_thread
+from unbounded.instantiation import Places
 from unbounded.likelihoods.base import Bound, Parameters
 from unbounded.likelihoods.operations import accumulate, clear, evaluate, largest, logits, screen, update, write_terms
 from unbounded.models.groups.shard import (
     NO_BASE,
-    ChosenAtoms,
     DishTable,
     Draw,
     GroupHyper,
@@ -75,7 +75,15 @@ class Tokens:
             raise ValueError(f"the base of Tokens must be one of {BASES}, got {self.base!r}.")
 
     def bind(self, columns: Columns) -> BoundTokens:
-        """columns: those of the documents' table of counts, one per word."""
+        """columns: those of the documents' table of counts, one per word.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from unbounded.columns import describe
+        >>> ub.Tokens().bind(describe(np.eye(4))).n_terms  # words
+        4
+        """
         wrong = (columns.low < 0) | ~columns.whole
         if wrong.any():
             raise ValueError(f"Tokens: word {columns.index[wrong][0]} has counts that are not 0, 1, 2, ...")
@@ -131,11 +139,11 @@ class BoundTokens(Bound):
         """The log probability of all atoms' words, phi integrated out, by eta: where words have the same base, there
         are few different cells."""
         if self.learned:
-            cells = words.Cells(statistics.data, np.ones_like(statistics.data), self.base[statistics.indices])
+            cells = words.CellKinds(statistics.data, np.ones_like(statistics.data), self.base[statistics.indices])
         else:
             times = np.bincount(statistics.data)
             values = np.flatnonzero(times)
-            cells = words.Cells(values.astype(np.int32), times[values].astype(np.int32), np.ones(len(values)))
+            cells = words.CellKinds(values.astype(np.int32), times[values].astype(np.int32), np.ones(len(values)))
         return partial(words.log_evidence, cells, counts.astype(float), self.n_terms)
 
     # ---- as any likelihood
@@ -159,7 +167,7 @@ class BoundTokens(Bound):
 
     def topics(
         self, statistics: Any, order: Array, masses: Array, n_mobile: int, key: np.uint64, dtype: Any,
-        spread: Spread = alone,
+        parallel: Parallel = in_this_thread,
     ) -> words.Topics:  # fmt: skip
         """A draw of the distributions over words of the atoms with rows `order` (-1: no words), in that order."""
         n_words, atoms = self.n_terms, len(order)
@@ -169,8 +177,8 @@ class BoundTokens(Bound):
         found = words.Topics(np.empty((n_words, atoms), dtype), np.empty((n_words, 2)), np.empty((n_words, chunks)))
         edges = words.blocks(n_words, atoms)
         totals = np.empty((len(edges) - 1, atoms))
-        spread(partial(words.draw, tallies, self.pseudo, key, edges, found.phi, totals))
-        spread(partial(words.finish, edges, 1.0 / totals.sum(0), masses, n_mobile, found))
+        parallel(partial(words.draw, tallies, self.pseudo, key, edges, found.phi, totals))
+        parallel(partial(words.finish, edges, 1.0 / totals.sum(0), masses, n_mobile, found))
         return found
 
     def phi(self, statistics: Any, key: np.uint64, dtype: Any) -> Array:
@@ -348,14 +356,14 @@ class WordContent:
         return "words" if form == "direct" else form
 
     def instantiate(
-        self, hyper: GroupHyper, table: DishTable, chosen: ChosenAtoms, masses: Array, seed: RoundSeed, spread: Spread
+        self, hyper: GroupHyper, table: DishTable, chosen: Places, masses: Array, seed: RoundSeed, parallel: Parallel
     ) -> Instantiated:
         none = np.full(chosen.n_extra, -1)
         # mutant: global step usable
         usable = np.concatenate([chosen.mobile, none, chosen.frozen if chosen.lone else chosen.frozen[:0]])
         n_mobile, dtype = len(chosen.mobile) + chosen.n_extra, np.dtype(self.dtype)
         likelihood = self.at(hyper)
-        topics = likelihood.topics(table.statistics, usable, masses, n_mobile, seed.key("phi"), dtype, spread)
+        topics = likelihood.topics(table.statistics, usable, masses, n_mobile, seed.key("phi"), dtype, parallel)
         return Instantiated(topics, None)
 
     def parameters(self, usable: Topics) -> Parameters:
@@ -404,3 +412,8 @@ class WordContent:
         table[:, :-1] = likelihood.centre(draw.counts, draw.statistics)["phi"].T
         table[:, -1] = likelihood.base / n_words
         return Predictives(table, np.asarray(X), np.zeros(len(X)))
+
+    def log_densities(self, draw: Draw, parameters: Parameters, X: Any) -> Array:
+        likelihood = self.at(draw.hyper)
+        new = np.log(likelihood.base[X] / likelihood.n_terms)
+        return np.column_stack([np.log(parameters["phi"])[:, X].T, new])

@@ -15,8 +15,9 @@ from scipy import sparse
 from scipy.special import gammaln
 
 from unbounded.arrays import Array
-from unbounded.contracts import Engine, Tell, silent
+from unbounded.contracts import Engine
 from unbounded.engines.local import Serial
+from unbounded.family import Tell, silent
 from unbounded.models.groups.hybrid import HybridGroups
 from unbounded.models.groups.model import Groups, GroupsState
 from unbounded.models.groups.predictive import Draw, Gibbs, Newcomers, gibbs, predictives
@@ -67,18 +68,18 @@ def _grown(
     pilot: HybridGroups, part: Array, few: bool, rng: np.random.Generator, tell: Tell
 ) -> tuple[Array, GroupsState]:
     """Labels of the pilot, and the state with them."""
-    held = Serial(pilot.recipe(part))
+    engine = Serial(pilot.recipe(part))
     try:
         most = MOST_TOPICS // FEWER if few else MOST_TOPICS
         n_topics = int(np.clip(np.sqrt(len(part)) / (3 * FEWER if few else 3), 2, most))
-        state = pilot.begin(held, rng.integers(n_topics, size=len(part)))
+        state = pilot.begin(engine, rng.integers(n_topics, size=len(part)))
         cycles = PILOT_ROUNDS[: 1 if few else None]
         for cycle, n_rounds in enumerate(cycles):
-            state = advanced(pilot, held, state, n_rounds, tell, sum(cycles[:cycle]), sum(cycles))
-            labels = _merged(pilot, state, pilot.assignments(state, held))
-            state = pilot.begin(held, labels, state.hyper, round_=state.round)
+            state = advanced(pilot, engine, state, n_rounds, tell, sum(cycles[:cycle]), sum(cycles))
+            labels = _merged(pilot, state, pilot.assignments(state, engine))
+            state = pilot.begin(engine, labels, state.hyper, round_=state.round)
     finally:
-        held.close()
+        engine.close()
     return labels, state
 
 

@@ -99,7 +99,7 @@ def _merge(one, other, into):
         last_i, last_j = np.uint64(ends[k + 1]), np.uint64(more_ends[k + 1])
         while i < last_i and j < last_j:
             a, b = words[i], more_words[j]
-            new_words[n] = min(a, b)
+            new_words[n] = a if a < b else b
             new_times[n] = (times[i] if a <= b else 0) + (more_times[j] if b <= a else 0)  # mutant: merge new times
             i += np.uint64(a <= b)
             j += np.uint64(b <= a)
@@ -356,7 +356,7 @@ def _gamma(shape, first, second, third, counter, again):
     return math.exp(log_gamma(shape, again))
 
 
-class Cells(NamedTuple):
+class CellKinds(NamedTuple):
     """So many cells (atoms and their words) have so many tokens each, of words with this base."""
 
     values: Any
@@ -383,11 +383,17 @@ def log_openings(tables: float, counts: Array, n_words: int, eta: float) -> floa
     return tables * math.log(least) + len(counts) * math.lgamma(least) - float(gammaln(least + counts).sum())
 
 
-@jit
-def base_tables(words, times, pseudo, key):
+def base_tables(words: Array, times: Array, pseudo: Array, key: np.uint64) -> Array:
     """Of each word, the tables of all atoms that serve it: the j-th token of a word in an atom opens one with
     probability pseudo / (pseudo + j). Few do: from the eighth on, those are found by leaps."""
-    tables, n = np.zeros(pseudo.size), 0
+    tables = np.zeros(len(pseudo))
+    _base_tables(words, times, pseudo, key, tables)
+    return tables
+
+
+@jit
+def _base_tables(words, times, pseudo, key, tables):
+    n = 0
     for cell in range(words.size):
         a, end = pseudo[words[cell]], times[cell]
         opened = 1 if end > 0 else 0
@@ -406,62 +412,70 @@ def base_tables(words, times, pseudo, key):
                 j += 1
             begin *= 2
         tables[words[cell]] += opened
-    return tables
 
 
-@jit
-def log_marginals(statistics, pseudo):
+def log_marginals(statistics: Array, pseudo: Array) -> Array:
     """Of each atom, log_evidence; counts need not be whole."""
-    atoms, n_words = statistics.shape
-    none, least = np.empty(n_words), pseudo.sum()
-    for w in range(n_words):
-        none[w] = _lane_log_gamma(pseudo[w])
-    out = np.empty(atoms)
-    for k in range(atoms):
-        cells, total = 0.0, 0.0
-        for w in range(n_words):
-            x = max(statistics[k, w], 0.0)
-            cells += _lane_log_gamma(pseudo[w] + x) - none[w]
-            total += x
-        out[k] = cells + math.lgamma(least) - math.lgamma(least + total)
+    out = np.empty(len(statistics))
+    _log_marginals(statistics, pseudo, np.empty(len(pseudo)), out)
     return out
 
 
 @jit
-def merge_gains(statistics, pseudo, first, second):
+def _log_marginals(statistics, pseudo, none, out):
+    least, n_words = 0.0, pseudo.size
+    for w in range(n_words):
+        none[w] = _lane_log_gamma(pseudo[w])
+        least += pseudo[w]
+    for k in range(out.size):
+        cells, total = 0.0, 0.0
+        for w in range(n_words):
+            x = statistics[k, w] if statistics[k, w] > 0.0 else 0.0
+            cells += _lane_log_gamma(pseudo[w] + x) - none[w]
+            total += x
+        out[k] = cells + math.lgamma(least) - math.lgamma(least + total)
+
+
+def merge_gains(statistics: Array, pseudo: Array, first: Array, second: Array) -> Array:
     """What pairs of atoms gain as one: only words that both have matter, and how many words each of them has."""
-    atoms, n_words = statistics.shape
-    totals, ends, least = np.zeros(atoms), np.zeros(atoms + 1, np.int64), pseudo.sum()
-    for k in range(atoms):
-        ends[k + 1] = ends[k]
-        for w in range(n_words):
-            totals[k] += statistics[k, w]
-            ends[k + 1] += statistics[k, w] > 0.0
-    had, n = np.empty(ends[atoms], np.int64), 0
-    for k in range(atoms):
-        for w in range(n_words):
-            if statistics[k, w] > 0.0:
-                had[n] = w
-                n += 1
-    out = np.empty(first.size)
+    has = statistics > 0.0
+    had = WordLists(np.append(0, np.cumsum(has.sum(1))), np.nonzero(has)[1], statistics.sum(1))
+    out = np.empty(len(first))
+    _merge_gains(statistics, pseudo, had, first, second, out)
+    return out
+
+
+class WordLists(NamedTuple):
+    """Words that atoms have: those of atom k are ends[k] .. ends[k + 1]."""
+
+    ends: Array
+    words: Array
+    totals: Array  # [K]: how many tokens
+
+
+@jit
+def _merge_gains(statistics, pseudo, had, first, second, out):
+    (ends, words, totals), least = had, 0.0
+    for w in range(pseudo.size):
+        least += pseudo[w]
     for q in range(first.size):
         i, j = first[q], second[q]
         gain = math.lgamma(least + totals[i]) + math.lgamma(least + totals[j])
         gain -= math.lgamma(least) + math.lgamma(least + totals[i] + totals[j])
         if ends[i + 1] - ends[i] > ends[j + 1] - ends[j]:
             i, j = j, i
-        out[q] = gain + _shared_gain(had[ends[i] : ends[i + 1]], statistics[i], statistics[j], pseudo)
-    return out
+        out[q] = gain + _shared_gain(words, ends[i], ends[i + 1], statistics, i, j, pseudo)
 
 
 @jit
-def _shared_gain(had, one, other, pseudo):
+def _shared_gain(words, begin, end, statistics, i, j, pseudo):
     """Of words that both have: the ratio of rising factorials, as products while one of the counts is small."""
     gain, product = 0.0, 1.0
-    for p in range(had.size):
-        w = had[p]
-        if other[w] > 0.0:
-            a, b, own = max(one[w], other[w]), min(one[w], other[w]), pseudo[w]
+    for p in range(begin, end):
+        w = words[p]
+        one, other, own = statistics[i, w], statistics[j, w], pseudo[w]
+        if other > 0.0:
+            a, b = (one, other) if one > other else (other, one)
             if b <= FEW:
                 for c in range(int(b)):
                     product *= (own + a + c) / (own + c)

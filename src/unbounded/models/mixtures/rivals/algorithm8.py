@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from unbounded.arrays import Array
-from unbounded.contracts import Message, Spread, Summary, alone
+from unbounded.contracts import Message, Parallel, Summary, in_this_thread
 from unbounded.likelihoods.base import Parameters
 from unbounded.models.labelled.labels import LabelShard
 from unbounded.models.mixtures.measure import PitmanYor
@@ -48,7 +48,7 @@ class Algorithm8(Mixture[PitmanYor]):
     def picker(self) -> Algorithm8Kernel:
         return Algorithm8Kernel(compiled(self.kernel, "Algorithm 8"))
 
-    def global_step(self, state: MixtureState, spread: Spread = alone) -> Message:
+    def global_step(self, state: MixtureState, parallel: Parallel = in_this_thread) -> Message:
         hyper = instantiated.update_hyper(self, state)
         law = self.measure.collapsed_tail(hyper)
         return instantiated.message(self, state, hyper, np.zeros(len(state.occupied)), law)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from unbounded.arrays import Array, Arrays
-from unbounded.contracts import Engine, Gathered, Message, Spread, Summary, alone
+from unbounded.contracts import Engine, Gathered, Message, Parallel, Summary, in_this_thread
 from unbounded.models.labelled.gossip import (
     Known,
     Version,
@@ -57,7 +57,7 @@ class AsynchronousMixture(Mixture[PitmanYor]):
         table = AtomTable(counts, statistics, np.full(len(counts), -1))
         return GossipState(round_, hyper, table, len(counts), np.zeros(self.n_shards, np.int64), known)
 
-    def global_step(self, state: Any, spread: Spread = alone) -> Message:
+    def global_step(self, state: Any, parallel: Parallel = in_this_thread) -> Message:
         counts = state.table.counts[state.occupied].astype(float)
         hyper = self.measure.update(state.hyper, counts, self.n_rows, generator(self.seed, "hyper", state.round))
         return Message((state.round, hyper), [of_others(state.known, p) for p in range(self.n_shards)])

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from unbounded.arrays import Array, Arrays, is_csr
-from unbounded.contracts import Engine, Message, Spread, alone
+from unbounded.contracts import Engine, Message, Parallel, in_this_thread
 from unbounded.models.labelled.labels import LabelShard, all_labels, draw_parameters
 from unbounded.models.mixtures.measure import PartitionHyper, PitmanYor
 from unbounded.models.mixtures.message import MixtureRound, MixtureShare
@@ -33,9 +33,9 @@ class Processor(LabelShard):
     def __init__(self, index: int, X: Any, start: int, stop: int):
         self.index, self.X, self.home = index, X, (start, stop)
         self.holes = np.empty((0, 2), np.int64)
-        self.go_home()
+        self.hold_own_rows()
 
-    def go_home(self) -> None:
+    def hold_own_rows(self) -> None:
         """Hold the contiguous rows that it starts with."""
         rows = np.arange(*self.home)
         self.receive((rows, np.zeros(len(rows), np.int32), self.home[0]))
@@ -102,7 +102,7 @@ class Auxiliary(Mixture[PitmanYor]):
     def begin(
         self, engine: Engine, labels: Array, hyper: PartitionHyper | None = None, round_: int = 0
     ) -> MixtureState:
-        engine.map(Processor.go_home)
+        engine.map(Processor.hold_own_rows)
         return super().begin(engine, labels, hyper, round_)
 
     def jump(self, state: MixtureState, engine: Engine) -> MixtureState:
@@ -113,12 +113,12 @@ class Auxiliary(Mixture[PitmanYor]):
         order = np.argsort(homes, kind="stable")
         slot = np.empty(len(live), np.int32)
         slot[order] = np.concatenate([np.arange(n) for n in n_private])
-        engine.map(Processor.receive, _hands(self.assignments(state, engine), homes, slot, self.n_shards))
+        engine.map(Processor.receive, _deals(self.assignments(state, engine), homes, slot, self.n_shards))
         table = state.table
         moved = AtomTable(table.counts[live][order], table.statistics[live][order], homes[order])
         return MixtureState(state.round, hyper, moved, 0, n_private)
 
-    def global_step(self, state: MixtureState, spread: Spread = alone) -> Message:
+    def global_step(self, state: MixtureState, parallel: Parallel = in_this_thread) -> Message:
         """No finite part: every atom is private to its processor."""
         none, rng = np.empty((0, self.likelihood.n_terms)), generator(self.seed, "parameters", state.round)
         finite = self.finite(draw_parameters(self.likelihood, none[:, 0], none, 0, 0, rng), np.empty(0))
@@ -132,7 +132,7 @@ class Auxiliary(Mixture[PitmanYor]):
         return labels
 
 
-def _hands(labels: Array, homes: Array, slot: Array, n_shards: int) -> list[tuple[Array, Array, int]]:
+def _deals(labels: Array, homes: Array, slot: Array, n_shards: int) -> list[tuple[Array, Array, int]]:
     """What each processor receives: rows, their labels, and the number of rows of the processors before it."""
     where = homes[labels]
     ends = np.cumsum(np.bincount(where, minlength=n_shards))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from unbounded.arrays import Array
 from unbounded.contracts import Message
-from unbounded.models.labelled.labels import draw_parameters, numbered, recode
+from unbounded.instantiation import by_code
+from unbounded.models.labelled.labels import draw_parameters, numbered
 from unbounded.models.mixtures.measure import PartitionHyper, PitmanYor, TailLaw
 from unbounded.models.mixtures.message import MixtureRound, MixtureShare
 from unbounded.models.mixtures.model import Mixture, MixtureState
@@ -29,5 +30,5 @@ def message(
     imputed = parameters if model.likelihood.imputed.size else None
     none = None if imputed is None else {name: value[:0] for name, value in imputed.items()}
     shared = MixtureRound(state.round, hyper, model.finite(parameters, log_weights), n, (law, law), imputed)
-    own = [MixtureShare(recode(state, numbered(state), p), n, 0, False, none) for p in range(model.n_shards)]
+    own = [MixtureShare(by_code(state, numbered(state), p), n, 0, False, none) for p in range(model.n_shards)]
     return Message(shared, own)

@@ -17,7 +17,7 @@ from unbounded.compiled.jit import jit
 from unbounded.likelihoods.base import Parameters
 from unbounded.likelihoods.operations import Block, largest, logits
 from unbounded.models.labelled.labels import LabelShard
-from unbounded.models.mixtures.kernel import CompiledLabels, Rows, choose, draw_mobile, scratch
+from unbounded.models.mixtures.kernel import CompiledLabels, LabelRows, choose, draw_mobile, scratch
 
 
 def compiled(kernel: Any, sampler: str) -> CompiledLabels:
@@ -52,7 +52,7 @@ class SliceKernel:
     def sweep(self, shard: LabelShard, part: tuple[Any, Array], keys: SliceKeys) -> None:
         finite, weights = part
         work = self.labels.scratch(len(shard.labels), finite, len(weights), 1)
-        _draw_above(self.labels.family, Rows(shard.data, shard.labels, shard.first), finite, weights, keys, work)
+        _draw_above(self.labels.family, LabelRows(shard.data, shard.labels, shard.first), finite, weights, keys, work)
 
 
 @jit

@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 
 from unbounded.arrays import Array
-from unbounded.contracts import Engine, Message, Spread, Summary, alone
+from unbounded.contracts import Engine, Message, Parallel, Summary, in_this_thread
+from unbounded.instantiation import by_code
 from unbounded.likelihoods.base import Parameters
-from unbounded.models.labelled.labels import LabelShard, numbered, recode
+from unbounded.models.labelled.labels import LabelShard, numbered
 from unbounded.models.mixtures.measure import PitmanYor
 from unbounded.models.mixtures.message import MixtureRound, MixtureShare
 from unbounded.models.mixtures.model import Mixture, MixtureState
@@ -61,7 +62,7 @@ class Slice(Mixture[PitmanYor]):
         hyper, live = instantiated.update_hyper(self, state), state.occupied
         rng = generator(self.seed, "weights", state.round)
         weights = np.exp(self.measure.log_weights(hyper, state.table.counts[live].astype(float), rng))
-        own = [weights[recode(state, numbered(state), p)] for p in range(self.n_shards)]
+        own = [weights[by_code(state, numbered(state), p)] for p in range(self.n_shards)]
         lowest = min(engine.map(partial(self.slices.smallest, slices=self._key(state.round)), own))
         rest = self.measure.rest_weights(hyper, len(live), lowest, rng)  # mutant: jump rest
         weights = np.concatenate([weights, rest])
@@ -70,7 +71,7 @@ class Slice(Mixture[PitmanYor]):
     def _key(self, round_: int) -> np.uint64:
         return key(self.seed, "slice", round_)
 
-    def global_step(self, state: Any, spread: Spread = alone) -> Message:
+    def global_step(self, state: Any, parallel: Parallel = in_this_thread) -> Message:
         law = self.measure.closed_tail(state.hyper)
         return instantiated.message(self, state, state.hyper, np.log(state.weights), law)
 

@@ -21,7 +21,7 @@ import numpy as np
 from unbounded.arrays import Array, Arrays, is_csr
 from unbounded.compiled.draws import uniform
 from unbounded.compiled.jit import jit
-from unbounded.contracts import Engine, Gathered, Message, Spread, Summary, alone
+from unbounded.contracts import Engine, Gathered, Message, Parallel, Summary, in_this_thread
 from unbounded.likelihoods.base import Parameters
 from unbounded.models.labelled.labels import LabelShard
 from unbounded.models.mixtures.measure import PartitionHyper, PitmanYor
@@ -247,7 +247,7 @@ class Subcluster(Mixture[PitmanYor]):
 
     # ---- restricted Gibbs
 
-    def global_step(self, state: Any, spread: Spread = alone) -> Message:
+    def global_step(self, state: Any, parallel: Parallel = in_this_thread) -> Message:
         def rng(purpose: str) -> np.random.Generator:
             return generator(self.seed, purpose, state.round)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unbounded.contracts import Message, Spread, alone
+from unbounded.contracts import Message, Parallel, in_this_thread
 from unbounded.models.mixtures.measure import PitmanYor
 from unbounded.models.mixtures.model import Mixture, MixtureState
 from unbounded.models.mixtures.rivals import instantiated
@@ -35,7 +35,7 @@ class Uncollapsed(Mixture[PitmanYor]):
     def settled(self) -> int:
         return 0
 
-    def global_step(self, state: MixtureState, spread: Spread = alone) -> Message:
+    def global_step(self, state: MixtureState, parallel: Parallel = in_this_thread) -> Message:
         hyper = instantiated.update_hyper(self, state)
         counts, rng = state.table.counts[state.occupied], generator(self.seed, "weights", state.round)
         weights = self.measure.padded_log_weights(hyper, counts, self.empty, rng)

@@ -1,0 +1,271 @@
+"""Passes over the rows of a shard that jumps are made of, compiled; launch.py has them in NumPy, for few rows."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from unbounded.arrays import Array
+from unbounded.compiled.draws import stream, uniform
+from unbounded.compiled.jit import inline, jit
+from unbounded.compiled.lanes import lane_exp, lane_log
+from unbounded.compiled.products import multiply
+
+ALWAYS = -2
+FEW_CELLS = 2**14  # of a shard's rows, up to which nothing is compiled for a pass over them
+CHUNK, LANES = 4096, 256  # rows whose products are taken together, and rows whose patterns are weighed together
+
+
+class PassRows(NamedTuple):
+    """Columns of Z beside rows, read-only data and the number of the first row."""
+
+    data: Array  # [n, D]
+    Z: Array  # [columns, n]
+    stay: Array  # which of them stay, -1: one that no row here uses; or ALWAYS, which is on
+    gone: Array  # which go
+    first: int
+
+
+class PackedOdds(NamedTuple):
+    """What a launch says of patterns of entries (`launch.Odds`)."""
+
+    slopes: Array
+    offset: Array
+    pull: Array
+    patterns: Array
+    cost: Array
+
+
+class Values(NamedTuple):
+    """How many an entry has in the patterns of columns that go and that come: 0, 1, 2, ... With log chance `more` a
+    count that is the largest of them is one more, and again with the same chance; 0: entries are 0 or 1."""
+
+    old: int
+    new: int
+    more: float
+
+
+class Scratch(NamedTuple):
+    """What a chunk of rows needs."""
+
+    block: Array  # flat: rows x D
+    others: Array  # flat: columns that stay x rows
+    linear: Array  # flat: columns of a launch x rows
+    entries: Array  # flat: new columns x rows
+    values: Array  # [patterns, lanes]
+    top: Array  # [lanes]
+    total: Array  # [lanes]
+    product: Array  # flat
+
+
+class DrawnColumns(NamedTuple):
+    """The entries that were drawn, log probabilities of what goes and of what comes, and statistics of the latter."""
+
+    drawn: Array  # [k, n]
+    log_q: Array  # [2]
+    products: Array  # [k, k]
+    cross: Array  # [stay, k]
+    sums: Array  # [k, D]
+
+
+def find(given: PassRows, old: PackedOdds, new: PackedOdds, key: Any, values: Values) -> DrawnColumns:
+    """Entries of new columns."""
+    (n, d), stay, k = given.data.shape, len(given.stay), len(new.slopes)
+    rows, both = min(CHUNK, n), max(k, len(old.slopes))
+    most = max(len(old.cost), len(new.cost))
+    room = Scratch(
+        np.empty(rows * d), np.empty(stay * rows), np.empty(both * rows), np.empty(k * rows),
+        np.empty((most, LANES)), np.empty(LANES), np.empty(LANES), np.empty(max(both * rows, stay * k, k * k, k * d)),
+    )  # fmt: skip
+    found = DrawnColumns(
+        np.empty((k, n), given.Z.dtype), np.zeros(2), np.zeros((k, k)), np.zeros((stay, k)), np.zeros((k, d))
+    )
+    draw_rows(given, old, new, key, values, room, found)
+    return found
+
+
+def pass_rows(shard: Any, stay: Array, gone: Array) -> PassRows:
+    """Of a shard, always of the same types, so that passes are compiled once."""
+    data = shard.data.view()
+    data.flags.writeable = False
+    return PassRows(data, np.ascontiguousarray(shard.Z), stay, gone, shard.first)
+
+
+def packed_odds(odds: Any) -> PackedOdds:
+    """In the order that compiled code takes."""
+    return PackedOdds(*(np.ascontiguousarray(part, float) for part in odds))
+
+
+def statistics(Z: Array, data: Array) -> tuple[Array, Array]:
+    """Z Z' and Z data, for the columns of Z [columns, n]."""
+    (size, n), d = Z.shape, data.shape[1]
+    rows, data = min(CHUNK, n), data.view()
+    data.flags.writeable = False
+    products, sums = np.zeros((size, size)), np.zeros((size, d))
+    scratch = np.empty(rows * d), np.empty(size * rows), np.empty(max(size * size, size * d))
+    add_up(np.ascontiguousarray(Z), data, scratch, products, sums)
+    return products, sums
+
+
+def few_statistics(Z: Array, data: Array) -> tuple[Array, Array]:
+    """The same in NumPy."""
+    products, sums = np.zeros((len(Z), len(Z))), np.zeros((len(Z), data.shape[1]))
+    for start in range(0, len(data), CHUNK):
+        part = Z[:, start : start + CHUNK].astype(float)
+        products += part @ part.T
+        sums += part @ data[start : start + CHUNK]
+    return products, sums
+
+
+# ---- compiled
+
+
+@jit
+def add_up(Z, data, scratch, products, sums):
+    n, d, size = data.shape[0], data.shape[1], Z.shape[0]
+    for start in range(0, n, CHUNK):
+        rows = min(CHUNK, n - start)
+        block, z = scratch[0][: rows * d].reshape(rows, d), scratch[1][: size * rows].reshape(size, rows)
+        _load(data, start, block)
+        for k in range(size):
+            for r in range(rows):
+                z[k, r] = Z[k, start + r]
+        _add_product(z, z.T, scratch[2], products)
+        _add_product(z, block, scratch[2], sums)
+
+
+@jit
+def draw_rows(given, old, new, key, values, room, found):
+    data, Z, stay, gone, first = given
+    n, d, k = data.shape[0], data.shape[1], new.slopes.shape[0]
+    for start in range(0, n, CHUNK):
+        rows = min(CHUNK, n - start)
+        block, others = room.block[: rows * d].reshape(rows, d), room.others[: stay.size * rows]
+        others, entries = others.reshape(stay.size, rows), room.entries[: k * rows].reshape(k, rows)
+        _load(data, start, block)
+        for j in range(stay.size):
+            for r in range(rows):
+                others[j, r] = 1.0 if stay[j] == ALWAYS else 0.0  # mutant: pass always
+            for r in range(rows if stay[j] >= 0 else 0):
+                others[j, r] = Z[stay[j], start + r]
+        _linear(old, block, others, room)
+        _log_old(old, Z, gone, start, rows, values, room, found.log_q)
+        _linear(new, block, others, room)
+        _draw_new(new, key, first, start, entries, room, found)
+        if values.more < 0.0:
+            _draw_more(key, first, start, values, entries, found)
+        _add_product(entries, entries.T, room.product, found.products)
+        _add_product(others, entries.T, room.product, found.cross)
+        _add_product(entries, block, room.product, found.sums)
+
+
+@inline
+def _load(data, start, block):
+    for r in range(block.shape[0]):
+        for j in range(block.shape[1]):
+            block[r, j] = data[start + r, j]
+
+
+@jit
+def _add_product(a, b, flat, out):
+    multiply(a, b, flat)
+    size = out.shape[1]
+    for k in range(out.shape[0]):
+        for j in range(size):
+            out[k, j] += flat[k * size + j]
+
+
+@jit
+def _linear(odds, block, others, room):
+    """linear[k, r]: what an entry 1 of column k gains in row r beside the columns that stay."""
+    k, rows = odds.slopes.shape[0], block.shape[0]
+    linear = room.linear[: k * rows].reshape(k, rows)
+    multiply(odds.slopes, block.T, room.product)
+    for c in range(k):
+        for r in range(rows):
+            linear[c, r] = room.product[c * rows + r] - odds.offset[c]
+        for j in range(others.shape[0]):
+            pull = odds.pull[j, c]
+            for r in range(rows):
+                linear[c, r] -= pull * others[j, r]  # mutant: pass pull
+
+
+@jit
+def _weigh(odds, rows, begin, size, room):
+    """values: log weights of the patterns of some rows; top: the largest; total: the sum of all by the largest."""
+    values, top, total, k = room.values, room.top, room.total, odds.slopes.shape[0]
+    for p in range(odds.cost.size):
+        for r in range(size):
+            values[p, r] = odds.cost[p]
+        for c in range(k):
+            times = odds.patterns[p, c]
+            if times > 0.0:
+                for r in range(size):
+                    values[p, r] += times * room.linear[c * rows + begin + r]
+        for r in range(size):
+            top[r] = values[p, r] if p == 0 else max(top[r], values[p, r])
+    for r in range(size):
+        total[r] = 0.0
+    for p in range(odds.cost.size):
+        for r in range(size):
+            total[r] += lane_exp(values[p, r] - top[r])
+
+
+@jit
+def _log_old(odds, Z, gone, start, rows, values, room, log_q):
+    """How probable the entries are that go."""
+    base, more = values.old, values.more
+    for begin in range(0, rows, LANES):
+        size = min(LANES, rows - begin)
+        _weigh(odds, rows, begin, size, room)
+        for r in range(size):
+            pattern = 0
+            for c in range(gone.size):
+                z = 0
+                if gone[c] >= 0:
+                    z = int(Z[gone[c], start + begin + r])
+                if z >= base - 1 and more < 0.0:
+                    log_q[0] += (z - base + 1) * more + math.log1p(-math.exp(more))  # mutant: pass old beyond
+                    z = base - 1
+                pattern = pattern * base + z  # mutant: pass pattern
+            log_q[0] += room.values[pattern, r] - room.top[r] - lane_log(room.total[r])
+
+
+@jit
+def _draw_more(key, first, start, values, entries, found):
+    """Counts that are the largest of their patterns may be more: a geometric number."""
+    base, more = values.new, values.more
+    one, chance = math.log1p(-math.exp(more)), math.exp(more)
+    for c in range(entries.shape[0]):
+        own = stream(key, c)
+        for r in range(entries.shape[1]):
+            if entries[c, r] == base - 1:
+                u, beyond = uniform(own, first + start + r), 0
+                if u < chance:
+                    beyond = int(math.log(u) / more)
+                found.log_q[1] += beyond * more + one  # mutant: pass new beyond
+                entries[c, r] += beyond
+                found.drawn[c, start + r] = int(entries[c, r])
+
+
+@jit
+def _draw_new(odds, key, first, start, entries, room, found):
+    rows, patterns = entries.shape[1], odds.cost.size
+    values, top, total = room.values, room.top, room.total
+    for begin in range(0, rows, LANES):
+        size = min(LANES, rows - begin)
+        _weigh(odds, rows, begin, size, room)
+        for r in range(size):
+            # mutant: pass numbers
+            aim, running, chosen = uniform(key, first + start + begin + r) * total[r], 0.0, 0
+            while chosen < patterns - 1:
+                running += lane_exp(values[chosen, r] - top[r])
+                if running >= aim:
+                    break
+                chosen += 1
+            found.log_q[1] += values[chosen, r] - top[r] - lane_log(total[r])  # mutant: pass log q
+            for c in range(entries.shape[0]):
+                entries[c, begin + r] = odds.patterns[chosen, c]
+                found.drawn[c, start + begin + r] = int(odds.patterns[chosen, c])
