@@ -8,7 +8,7 @@ PYTHONS ?=
 COUNT ?= 100
 JOBS ?= 1
 SEED ?= 0
-SOURCES := src tests benchmarks examples experiments docs/skeletons tools
+SOURCES := setup.py src tests benchmarks examples experiments docs/skeletons tools
 export OPENBLAS_NUM_THREADS = 1
 
 .PHONY: demo docs docs-draft docs-picture test test-pythons tests types-and-engines lint style types hooks walk exactness faults gpu-test gpu-bench soak soak-writes mutants mutants-generated bench bench-speed bench-features bench-peers bench-million bench-scale bench-topics bench-topic-peers bench-topic-quality bench-engines bench-compile bench-travel bench-travel-features bench-mixing paper paper-quick paper-docs clean

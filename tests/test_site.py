@@ -16,16 +16,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tools" / "site")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tools"), str(ROOT / "tools" / "site")]
 
 import links  # noqa: E402
 import pages  # noqa: E402
 import pythons  # noqa: E402
+import setup  # noqa: E402
 
 WRITTEN = sorted(path for path in (ROOT / "docs").rglob("*.md") if "skeletons" not in path.parts)
 PLAIN = [ROOT / "README.md", *(path for path in WRITTEN if path.parent.name == "tutorials")]
 EXTRAS = ("pyarrow", "zarr", "fsspec", "anndata", "ray", "mpi4py", "torch", "triton", "mkdocs")
-HOME = pages.repository()
 
 # Imported by Python when it starts: what an environment without extras, and a read-only package, would be like.
 BARE = f"""
@@ -80,21 +80,26 @@ def test_what_is_in_the_wheel(wheel):
     for needed in ("unbounded/py.typed", "unbounded/report/report.css", "unbounded/datasets/penguins.csv"):
         assert needed in names
     assert all(name.startswith("unbounded") for name in names)
-    for line in ("Author: ", f"Project-URL: Homepage, {HOME}", "Classifier: Programming Language :: Python :: 3.14"):
-        assert line in metadata
-    assert not re.search(r"\]\((?!https://)", metadata.partition("\n\n")[2]), "the package page needs absolute links"
+    head, _, page = metadata.partition("\n\n")
+    for line in ("Author: ", "Classifier: Programming Language :: Python :: 3.14"):
+        assert line in head
+    named = dict(re.findall(r"Project-URL: (\w+), (.+)", head))
+    assert named == setup.addresses(pages.repository()), "the package's addresses are those of pyproject.toml"
+    assert page == setup.readme((ROOT / "README.md").read_text(), pages.repository())
 
 
-def test_links_of_the_readme_lead_to_files():
-    """To what is in the repository, whose address is that of pyproject.toml."""
-    targets = re.findall(r"\]\((https://[^)]+)\)", (ROOT / "README.md").read_text())
+@pytest.mark.parametrize("home", ["", "https://somewhere.example/one/two"])
+def test_readme_of_the_package(home):
+    """Its links lead to files beside it; where there are none, they are whole, or words while nothing is published."""
+    text = (ROOT / "README.md").read_text()
+    targets = re.findall(r"\]\(([^)]+)\)", text)
     assert len(targets) > 8
-    for target in targets:
-        inside = re.fullmatch(
-            rf"{HOME}/blob/main/(.+)|{HOME.replace('github', 'raw.githubusercontent')}/main/(.+)", target
-        )
-        assert inside, target
-        assert (ROOT / (inside[1] or inside[2])).exists(), target
+    assert [target for target in targets if not (ROOT / target).exists()] == []
+    shown = re.findall(r"\]\(([^)]+)\)", setup.readme(text, home))
+    assert [target.removeprefix(f"{home}/blob/main/").removeprefix(f"{home}/raw/main/") for target in shown] == (
+        targets if home else []
+    )
+    assert all(address.startswith(home) for address in setup.addresses(home).values())
 
 
 def test_it_imports_and_compiles_where_nothing_can_be_written(locked, tmp_path):

@@ -106,7 +106,7 @@ def build_wheel(folder: Path) -> Path:
     """Built from a copy in this folder, so that nothing is left in the tree."""
     copy = folder / "sources"
     copy.mkdir()
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
     shutil.copytree(ROOT / "src", copy / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q", "wheel", "--no-index", "--no-deps"]

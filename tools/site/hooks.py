@@ -2,7 +2,7 @@
 
 - Python blocks run (`pages.py`), and what they leave stands below them.
 - Formulas are written as MathML while the site is built: pages need no script and no network for them.
-- Links to files that are no pages lead to the repository; CONTRIBUTING.md and CHANGELOG.md are pages.
+- CONTRIBUTING.md and CHANGELOG.md are pages. Links to other files lead to the repository, once it is published.
 - `docs/model.md` in a docstring becomes a link.
 """
 
@@ -32,7 +32,7 @@ DOCS = ROOT / "docs"
 WIDEST, LEGIBLE = 7, 65  # inches; pixels an inch, at which letters of ten points have nine pixels
 FETCHED, WORKER = "https://unpkg.com/iframe-worker/shim", "assets/iframe-worker.js"
 OF_THE_ROOT = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
-LINK = re.compile(r"(\]\()([^)#\s]+)(#[^)\s]*)?(\))")
+LINK = re.compile(r"\[([^\[\]]*)\]\(([^)#\s]+)(#[^)\s]*)?\)")
 FORMULA = re.compile(r'<(span|div) class="arithmatex">(?:\\\(|\\\[)(.*?)(?:\\\)|\\\])</\1>', re.S)
 WITHOUT_WARNINGS = "<!-- without warnings -->"  # on pages whose fits are short, and that say so
 MENTION = re.compile(r"(?<![\w/])docs/([a-z]+)\.md")
@@ -40,7 +40,8 @@ MENTION = re.compile(r"(?<![\w/])docs/([a-z]+)\.md")
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Not `repo_url`: with it, pages would ask GitHub for stars, and this site asks nobody for anything."""
-    config.extra["social"] = [{"icon": "fontawesome/brands/github", "link": pages.repository(), "name": "The source"}]
+    if home := pages.repository():
+        config.extra["social"] = [{"icon": "fontawesome/brands/git-alt", "link": home, "name": "The source"}]
     return config
 
 
@@ -99,8 +100,8 @@ def _address(uri: str, picture: str) -> str:
 
 
 def _linked(found: re.Match[str], uri: str, config: MkDocsConfig, files: Files) -> str:
-    """A link of a file of the repository, as the site has it."""
-    before, target, anchor, after = found[1], found[2], found[3] or "", found[4]
+    """A link of a file of the repository, as the site has it: words alone where it would lead to nothing published."""
+    words, target, anchor = found[1], found[2], found[3] or ""
     if "://" in target or target.startswith("mailto:") or not _is_link(target):
         return found[0]
     here = "" if uri in OF_THE_ROOT.values() else posixpath.join("docs", posixpath.dirname(uri))
@@ -110,10 +111,11 @@ def _linked(found: re.Match[str], uri: str, config: MkDocsConfig, files: Files) 
     elif inside.startswith("docs/") and _is_page(files.get_file_from_path(inside.removeprefix("docs/"))):
         page = inside.removeprefix("docs/")
     elif (ROOT / inside).exists():
-        return f"{before}{pages.repository()}/blob/main/{inside}{anchor}{after}"
+        home = pages.repository()
+        return f"[{words}]({home}/blob/main/{inside}{anchor})" if home else words
     else:
         return found[0]  # MkDocs says what is wrong with it
-    return f"{before}{posixpath.relpath(page, posixpath.dirname(uri) or '.')}{anchor}{after}"
+    return f"[{words}]({posixpath.relpath(page, posixpath.dirname(uri) or '.')}{anchor})"
 
 
 def _is_page(file: File | None) -> bool:

@@ -131,9 +131,9 @@ def _code_of_the_package() -> str:
 
 
 def repository() -> str:
-    """Where the sources are published: pyproject.toml says it; README, which is read without a build, repeats it."""
-    address: str = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Homepage"]
-    return address
+    """Where the sources are published, if they are: pyproject.toml says it."""
+    address: str = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["unbounded"]["repository"]
+    return address.rstrip("/")
 
 
 def _environment() -> dict[str, str]:
