@@ -536,6 +536,7 @@ class ChainEstimator(BaseEstimator):
             config = self._config(X, held, model.seed)
         if store.exists():
             saved, asked = ({"device": "cpu"} | one for one in (store.config(), config))
+            _check_pieces(X, saved, asked, store.path)
             free = GROWS if model.exact else ()  # published schedules depend on the length of the run
             differs = [name for name in asked if saved.get(name) != asked[name] and name not in free]
             if differs:
@@ -577,6 +578,7 @@ class ChainEstimator(BaseEstimator):
             **{name: int(getattr(self, name)) for name in (*_LEAST, "keep_assignments") if name not in GROWS},
             **({"n_draws": AUTO, "max_draws": self.max_draws} if self.n_draws == AUTO else {"n_draws": self.n_draws}),
             "data": fingerprint(X),
+            **({"pieces": _source_of(X).checksums()} if self.checkpoint and isinstance(X, Source | Words) else {}),
             "holdout": None if held is None else self._held_fingerprint(held),
         }
 
@@ -604,6 +606,24 @@ def _categorical_columns(likelihood: Any, names: Sequence[str] | None) -> set[in
         return set()
     placed = likelihood.with_names(names)
     return {int(c) for part, group in placed.parts if isinstance(resolve_likelihood(part), Categorical) for c in group}
+
+
+def _source_of(X: Source | Words) -> Source:
+    return X.documents if isinstance(X, Words) else X
+
+
+def _check_pieces(X: Any, saved: dict[str, Any], asked: dict[str, Any], path: Path) -> None:
+    """A piece that is not what it was has a name; runs of older versions know of no pieces."""
+    now = asked.get("pieces", [])
+    before = saved.setdefault("pieces", now) if now else []
+    if len(before) != len(now):  # other data altogether
+        return
+    for piece, one, other in zip(_source_of(X).pieces if now else (), before, now, strict=True):
+        # mutant: piece of a run
+        if one != other:
+            raise RunError(
+                f"{piece.path} is not what it was when the run in {path} began; restore it or use another directory."
+            )
 
 
 def drawn_seed(state: Any) -> int:

@@ -1229,4 +1229,14 @@ MUTANTS = [
         "log_count = 0.0",
         "tests/exactness/test_feature_jumps.py::test_jumps_alone_agree_with_enumeration",
     ),
+    Mutant(
+        "a run knows of its pieces what a fingerprint does", "whole pieces",
+        'found.append(f"{self._opened(piece).checksum:08x}")',
+        "tests/sources/test_faults.py::test_a_piece_that_changed_between_two_sessions",
+    ),
+    Mutant(
+        "a run goes on with pieces that were changed", "piece of a run",
+        "if False:",
+        "tests/sources/test_faults.py::test_a_piece_that_changed_between_two_sessions",
+    ),
 ]  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import multiprocessing
 import os
 import signal
@@ -15,6 +16,7 @@ import unbounded as ub
 from unbounded import sources
 from unbounded.chain.run import run
 from unbounded.chain.store import RunError
+from unbounded.estimator import ChainEstimator
 from unbounded.models.mixtures.hybrid import HybridMixture
 from unbounded.models.mixtures.model import Mixture
 
@@ -43,6 +45,37 @@ def model(**options):
         "engine": "serial",
     }
     return ub.DirichletProcessMixture("diagonal_gaussian", **few | options)
+
+
+@pytest.mark.parametrize("place", [-1, 700], ids=["where a fingerprint looks", "where it does not"])
+def test_a_piece_that_changed_between_two_sessions(pieces, tmp_path, monkeypatch, place):
+    monkeypatch.setattr("unbounded.sources.files._SAMPLE", 4)
+    (tmp_path / "pieces" / "pieces.json").unlink()  # else it would be known by that what was changed
+    source, run = ub.open_source(tmp_path / "pieces"), tmp_path / "run"
+    model(checkpoint=run).fit(source)
+    path = tmp_path / "pieces" / "piece-00002.npy"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place:][1:])
+    changed = ub.open_source(tmp_path / "pieces")
+    assert (changed.fingerprint() == source.fingerprint()) == (place == 700)
+    longer = model(checkpoint=run, n_draws=6)
+    with pytest.raises(RunError, match=r"piece-00002.npy is not what it was when the run in .* began; ") as error:
+        longer.fit(changed)
+    assert str(error.value).count(". ") == 0
+    path.write_bytes(whole)
+    longer.fit(ub.open_source(tmp_path / "pieces"))
+    assert longer.posterior_.identical(model(n_draws=6).fit(X).posterior_)
+
+
+def test_runs_that_know_of_no_pieces_go_on(pieces, tmp_path, monkeypatch):
+    """Those of older versions."""
+    config = ChainEstimator._config
+    with monkeypatch.context() as older:
+        older.setattr(ChainEstimator, "_config", lambda *a: {k: v for k, v in config(*a).items() if k != "pieces"})
+        model(checkpoint=tmp_path / "run").fit(pieces)
+    assert "pieces" not in json.loads((tmp_path / "run" / "run.json").read_text())
+    longer = model(checkpoint=tmp_path / "run", n_draws=6).fit(pieces)
+    assert longer.posterior_.identical(model(n_draws=6).fit(X).posterior_)
 
 
 def vanish(path):

@@ -251,6 +251,16 @@ def test_a_chunk_that_vanishes(tmp_path):
     refused(lambda: source[:10], "plain", "truncated or changed")
 
 
+def test_checksums_see_every_row_of_an_array(tmp_path):
+    """A fingerprint looks at the first row and the last."""
+    import zarr
+
+    where, _ = zarr3(tmp_path)
+    before = ub.open_source(where).checksums()
+    zarr.open_array(where)[500, 3] = 1.0
+    assert ub.open_source(where).checksums() != before
+
+
 def test_a_damaged_manifest(tmp_path):
     where, X = manifest(tmp_path)
     path = where / "pieces.json"

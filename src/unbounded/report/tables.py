@@ -146,7 +146,8 @@ def _per_round(value: float, rounds: int) -> str:
 
 
 def settings(run: View) -> str:
-    listed = {"run": run.name} | {_ASKED.get(name, name): value for name, value in run.config.items()}
+    asked = {name: value for name, value in run.config.items() if name != "pieces"}  # a checksum for each of many
+    listed = {"run": run.name} | {_ASKED.get(name, name): value for name, value in asked.items()}
     listed |= {_ASKED[name]: run.about.get(name, "unknown") for name in ("engine", "n_workers")}
     listed |= {f"version of {name}": value for name, value in run.about.get("versions", {}).items()}
     rows = [

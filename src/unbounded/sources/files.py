@@ -13,6 +13,7 @@ from typing import IO, Any
 import numpy as np
 
 _SAMPLES, _SAMPLE = 16, 4096  # places of a file that its checksum looks at, and their size in bytes
+_PART = 2**20  # bytes of a file that are in memory while all of it is read
 
 
 class SourceError(ValueError):
@@ -89,6 +90,15 @@ def checksum(path: str, n_bytes: int) -> int:
         stops = [min(start + _SAMPLE, n_bytes) for start in starts]
         samples = filesystem.cat_ranges([name] * len(starts), starts, stops)
     return zlib.crc32(b"".join(samples))
+
+
+def whole_checksum(path: str) -> int:
+    """CRC of all of a file."""
+    found = 0
+    with open_binary(path) as file:
+        while part := file.read(_PART):
+            found = zlib.crc32(part, found)
+    return found
 
 
 def exists(path: str) -> bool:

@@ -213,6 +213,20 @@ class Source:
             digest.update(repr(tuple(piece[1:])).encode())  # mutant: pieces digest
         return digest.hexdigest()
 
+    def checksums(self) -> list[str]:
+        """Of each piece, all of it: what a run directory remembers, so that it can name a piece that was changed.
+
+        Examples
+        --------
+        >>> len(source.checksums())
+        1
+        """
+        found = []
+        for piece in self.pieces:
+            with reading(piece.path):
+                found.append(f"{self._opened(piece).whole_checksum():08x}")  # mutant: whole pieces
+        return found
+
     def manifest(self) -> str:
         """What `pieces.json` says: enough to open the folder without looking at its pieces.
 
