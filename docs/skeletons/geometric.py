@@ -83,8 +83,8 @@ class BoundGeometric(Bound):
     def simulate(self, parameters: Parameters, labels: Array, rng: np.random.Generator) -> Array:
         return rng.geometric(parameters["share"][labels]) - 1.0
 
-    def family(self, first: int = 0) -> tuple[Any, ...]:
-        return (GeometricFamily(self.columns.index, first, int(self.columns.missing), self.hits0, self.misses0),)
+    def spec(self, first: int = 0) -> tuple[Any, ...]:
+        return (GeometricSpec(self.columns.index, first, int(self.columns.missing), self.hits0, self.misses0),)
 
     def tail(self, slots: int, lanes: int) -> tuple[Any, ...]:
         return (GeometricTail(*(np.zeros((slots, self.columns.size)) for _ in range(2))),)
@@ -97,7 +97,7 @@ class BoundGeometric(Bound):
 # ---- compiled: what the likelihood is, the state of atoms, and six operations on them
 
 
-class GeometricFamily(NamedTuple):
+class GeometricSpec(NamedTuple):
     columns: Array
     first: int
     missing: int
@@ -110,46 +110,46 @@ class GeometricTail(NamedTuple):
     misses: Array
 
 
-@implements(write_terms, GeometricFamily)
-def _write_terms(family, block):
-    values_in_lanes(family, block)
+@implements(write_terms, GeometricSpec)
+def _write_terms(spec, block):
+    values_in_lanes(spec, block)
 
 
-@implements(accumulate, GeometricFamily)
-def _accumulate(family, data, rows, statistics):
-    add_values(family, data, rows, statistics)
+@implements(accumulate, GeometricSpec)
+def _accumulate(spec, data, rows, statistics):
+    add_values(spec, data, rows, statistics)
 
 
-@implements(clear, GeometricFamily)
-def _clear(family, tail, slot):
-    copy_row(family.hits0, tail.hits, slot)
-    copy_row(family.misses0, tail.misses, slot)
+@implements(clear, GeometricSpec)
+def _clear(spec, tail, slot):
+    copy_row(spec.hits0, tail.hits, slot)
+    copy_row(spec.misses0, tail.misses, slot)
 
 
-@implements(update, GeometricFamily)
-def _update(family, tail, slot, block, r, sign):
+@implements(update, GeometricSpec)
+def _update(spec, tail, slot, block, r, sign):
     terms = block.terms
-    d = family.columns.size
+    d = spec.columns.size
     for j in range(d):
-        tail.hits[slot, j] += sign * (np.float64(terms[family.first + d + j, r]) if family.missing else 1.0)
-        tail.misses[slot, j] += sign * np.float64(terms[family.first + j, r])
+        tail.hits[slot, j] += sign * (np.float64(terms[spec.first + d + j, r]) if spec.missing else 1.0)
+        tail.misses[slot, j] += sign * np.float64(terms[spec.first + j, r])
 
 
-@implements(evaluate, GeometricFamily)
-def _evaluate(family, tail, slot, block, begin, end, out):
+@implements(evaluate, GeometricSpec)
+def _evaluate(spec, tail, slot, block, begin, end, out):
     """B(hits + 1, misses + x) / B(hits, misses) for every column."""
     terms = block.terms
-    d = family.columns.size
+    d = spec.columns.size
     for j in range(d):
         hits, misses = tail.hits[slot, j], tail.misses[slot, j]
         constant = math.log(hits) + math.lgamma(hits + misses) - math.lgamma(misses)
         for r in range(begin, end):
-            if family.missing and terms[family.first + d + j, r] == 0:
+            if spec.missing and terms[spec.first + d + j, r] == 0:
                 continue
-            x = np.float64(terms[family.first + j, r])
+            x = np.float64(terms[spec.first + j, r])
             out[r] += constant + math.lgamma(misses + x) - math.lgamma(hits + misses + x + 1.0)
 
 
-@implements(screen, GeometricFamily)
-def _screen(family, tail, slot, block, begin, end, out):
+@implements(screen, GeometricSpec)
+def _screen(spec, tail, slot, block, begin, end, out):
     return None  # a probability is at most 1

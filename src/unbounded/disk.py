@@ -76,7 +76,7 @@ class _Nameless(mmap.mmap):
     """The memory of a file that nobody else sees."""
 
 
-def room(shape: tuple[int, ...], dtype: Any) -> Array:
+def allocate(shape: tuple[int, ...], dtype: Any) -> Array:
     """An empty array. A large one lies in a file without a name, in the system's folder for temporary files.
 
     The system writes it out and reads it again as it sees fit, and frees it with the array, however the process ends.
@@ -94,16 +94,16 @@ def room(shape: tuple[int, ...], dtype: Any) -> Array:
     return np.empty(shape, dtype)
 
 
-def put_away(array: Array) -> Array:
+def spill_to_disk(array: Array) -> Array:
     """The same array, a large one in such a file."""
-    if array.nbytes < LARGE or _is_away(array):
+    if array.nbytes < LARGE or _is_spilled(array):
         return array
-    away = room(array.shape, array.dtype)
-    away[...] = array
-    return away
+    spilled = allocate(array.shape, array.dtype)
+    spilled[...] = array
+    return spilled
 
 
-def _is_away(array: Array) -> bool:
+def _is_spilled(array: Array) -> bool:
     base: Any = array
     while isinstance(base, np.ndarray):
         base = base.base

@@ -28,7 +28,7 @@ from unbounded.categories import Categories, encoded, has_words
 from unbounded.chain import convergence, export
 from unbounded.chain.inference_data import KeptDraws, inference_data
 from unbounded.chain.lock import only_writer
-from unbounded.chain.outlets import told, waited_for
+from unbounded.chain.outlets import announce_if_slow, follow
 from unbounded.chain.progress import Callback, Size
 from unbounded.chain.run import Chain, Length, Watch, run
 from unbounded.chain.several import AUTO, MAX_DRAWS, agree, run_all, stages
@@ -155,8 +155,8 @@ class ChainEstimator(BaseEstimator):
             elif len(lengths) > 1:  # chains are put away between two looks at them
                 path = stack.enter_context(tempfile.TemporaryDirectory(prefix="unbounded-"))
             store = None if path is None else self._open_store(RunStore(path), X, held, model)
-            if self.checkpoint and self.engine in engines.AFTER_A_DEATH:
-                print(engines.AFTER_A_DEATH[self.engine].format(path), file=sys.stderr, flush=True)
+            if self.checkpoint and self.engine in engines.WORKER_LOSS_NOTICE:
+                print(engines.WORKER_LOSS_NOTICE[self.engine].format(path), file=sys.stderr, flush=True)
             there = store.n_draws() if store else 0
             self._finish(
                 *self._run_until_agreed(model, X, held, store, [one for one in lengths if one.n_draws >= there])
@@ -179,7 +179,7 @@ class ChainEstimator(BaseEstimator):
             return self._run_chain(model, X, held, index, store.chain(index) if store else None, length, watch)
 
         size = Size(self.n_chains, lengths[0].n_rounds, self._n_rows, self._choices.atoms, self._unit())
-        with told(size, self.progress, self.callback, Path(self.checkpoint) if self.checkpoint else None) as teller:
+        with follow(size, self.progress, self.callback, Path(self.checkpoint) if self.checkpoint else None) as teller:
             for length in lengths:
                 if teller is not None:
                     teller.aim(length.n_rounds)
@@ -251,7 +251,7 @@ class ChainEstimator(BaseEstimator):
             raise KeyboardInterrupt("interrupted before the first snapshot; resume from the run directory.")
         self.exact_ = all(chain.exact for chain in chains)
         self._kept = [sorted(chain.snapshots) for chain in chains]
-        with waited_for("estimating from the draws", self.progress):
+        with announce_if_slow("estimating from the draws", self.progress):
             self._estimate(chains)
         self.posterior_ = export.to_dataset(chains)
         self.convergence_ = convergence.check(self.posterior_)
@@ -444,7 +444,7 @@ class ChainEstimator(BaseEstimator):
 
     def _bind(self, X: Any, training: bool) -> Any:
         """The likelihood bound to the rows' columns, which checks their values."""
-        with waited_for("looking at the columns", self.progress):
+        with announce_if_slow("looking at the columns", self.progress):
             columns = describe(X)
         empty = columns.holes == X.shape[0]
         if training and empty.any():
@@ -532,7 +532,7 @@ class ChainEstimator(BaseEstimator):
         return drawn_seed(self.random_state)
 
     def _open_store(self, store: RunStore, X: Any, held: Any, model: Model[Any]) -> RunStore:
-        with waited_for("looking at the rows", self.progress):
+        with announce_if_slow("looking at the rows", self.progress):
             config = self._config(X, held, model.seed)
         if store.exists():
             saved, asked = ({"device": "cpu"} | one for one in (store.config(), config))

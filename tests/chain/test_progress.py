@@ -23,7 +23,7 @@ from sklearn.base import clone
 import unbounded as ub
 from unbounded import datasets, estimator
 from unbounded.chain import outlets
-from unbounded.chain.outlets import Bar, Paced, told
+from unbounded.chain.outlets import Bar, Paced, follow
 from unbounded.chain.progress import Progress, Size, Teller, duration
 from unbounded.cli import runs
 from unbounded.cli.commands import app
@@ -165,7 +165,7 @@ def test_an_error_in_a_callback_is_the_users():
 
 
 def test_nobody_wants_to_know():
-    with told(SIZE, False, None, None) as teller:
+    with follow(SIZE, False, None, None) as teller:
         assert teller is None
 
 
@@ -194,7 +194,7 @@ def test_a_clock_speaks_where_chains_are_silent(monkeypatch, capsys):
     """A round of an hour, or a compiler, gives no report."""
     monkeypatch.setattr(outlets, "EVERY", 0.01)
     monkeypatch.setattr(outlets, "_LOOK", 0.01)
-    with told(SIZE, True, None, None):
+    with follow(SIZE, True, None, None):
         while threading.active_count() > 1 and capsys.readouterr().err.count("unbounded: start") < 3:
             time.sleep(0.05)
     assert "unbounded: stopped, round 0/100" in capsys.readouterr().err

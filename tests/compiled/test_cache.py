@@ -9,23 +9,30 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
+from typing import NamedTuple
 
+import numba
 import pytest
+from numba.core.registry import cpu_target
 
 import unbounded.compiled
-from unbounded.compiled.cache import Cache
-from unbounded.compiled.contents import _constant
+from unbounded.compiled.cache import Cache, _compiler, _shared_folder, _temporary_folder
+from unbounded.compiled.contents import _constant, contents
+from unbounded.compiled.jit import jit
+from unbounded.compiled.lanes import lane_exp
 
 OPERATIONS = '''
 """The contract."""
 from unbounded.compiled.jit import jit
 
-def weigh(family, x):
+def weigh(spec, x):
     """A stub."""
 '''
 
@@ -40,11 +47,11 @@ def shifted(x):
     return x + SHIFT
 
 @jit
-def total(family, n):
+def total(spec, n):
     """Adds up."""
     result = 0.0
     for i in range(n):
-        result += weigh(family, shifted(float(i)))
+        result += weigh(spec, shifted(float(i)))
     return result
 '''
 
@@ -64,8 +71,8 @@ def helper(x):
     return {factor} * x
 
 @implements(weigh, {name})
-def _weigh(family, x):
-    return family.rate * helper(x)
+def _weigh(spec, x):
+    return spec.rate * helper(x)
 """
 
 MAIN = """
@@ -84,9 +91,9 @@ class Listener(event.Listener):
 
 event.register("numba:compile", Listener())
 said = {}
-for name, family in (("gauss", Gauss(1.0)), ("counts", Counts(1.0))):
+for name, spec in (("gauss", Gauss(1.0)), ("counts", Counts(1.0))):
     Listener.names = []
-    said[name] = [total(family, 3), Listener.names]
+    said[name] = [total(spec, 3), Listener.names]
 print(json.dumps(said))
 """
 
@@ -111,7 +118,7 @@ def written(run, tmp_path_factory):
 @pytest.fixture
 def toy(written):
     """The sources, once more as they were when the test is over."""
-    texts = {path: path.read_text() for path in [written / "main.py", *(written / "toy").glob("*.py")]}
+    texts = {path: path.read_text() for path in written.rglob("*.py")}
     yield written
     for path, text in texts.items():
         path.write_text(text)
@@ -176,6 +183,8 @@ def test_what_is_not_compiled_compiles_nothing(toy, run):
     edit(toy / "toy" / "operations.py", "A stub.", "What is chosen by type.")
     edit(toy / "toy" / "gauss.py", "return 0", "return 1")
     edit(toy / "main.py", "said = {}", "said = dict()")
+    edit(toy / "unbounded" / "compiled" / "pipeline.py", "class Part(", "# A comment.\nclass Part(")
+    edit(toy / "unbounded" / "compiled" / "jit.py", "Compile; a call from", "A call from")
     assert run(toy) == (BEFORE, set())
 
 
@@ -183,7 +192,7 @@ def test_what_changed_is_compiled_and_nothing_else(toy, run):
     """One change after the other; old code never runs, and a likelihood is compiled alone."""
     both = {"gauss", "counts"}
     changes = [
-        ("gauss", "family.rate *", "3.5 *", {"gauss": 42.0, "counts": 18.0}, {"gauss"}),  # code chosen by type
+        ("gauss", "spec.rate *", "3.5 *", {"gauss": 42.0, "counts": 18.0}, {"gauss"}),  # code chosen by type
         ("counts", "3.0 * x", "4.0 * x", {"gauss": 42.0, "counts": 24.0}, {"counts"}),  # what such code calls
         ("kernel", "result += ", "result -= ", {"gauss": -42.0, "counts": -24.0}, both),  # the kernel itself
         ("kernel", "SHIFT = 1.0", "SHIFT = 2.0", {"gauss": -63.0, "counts": -36.0}, both),  # a constant
@@ -197,10 +206,92 @@ def test_what_changed_is_compiled_and_nothing_else(toy, run):
     assert run(toy) == (BEFORE, set()), "what was compiled before is still there"
 
 
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        ("jit", '"contract", ', ""),  # an option
+        ("pipeline", "if isinstance(kind, types.BaseTuple):", "if isinstance(kind, types.BaseTuple) and True:"),
+    ],
+    ids=["option", "pipeline"],
+)
+def test_how_code_is_compiled_counts(toy, run, file, old, new):
+    """Functions of the module `pipeline`, not only its classes: `_counted` decides whether references are counted."""
+    edit(toy / "unbounded" / "compiled" / f"{file}.py", old, new)
+    assert run(toy) == (BEFORE, {"gauss", "counts"})
+
+
+@jit
+def _alone(x):
+    return x + 1.0
+
+
+@jit
+def _chosen(x):
+    return lane_exp(x)
+
+
+OPTIONS = [("fastmath", False), ("error_model", "python"), ("boundscheck", True), ("nogil", False)]
+
+
+@pytest.mark.parametrize(("name", "value"), OPTIONS, ids=[name for name, _ in OPTIONS])
+def test_every_option_counts(monkeypatch, name, value):
+    """Of a function that calls nothing, and of code that is chosen by the type of an argument."""
+    alone, chosen = contents(_alone, ()), contents(_chosen, ())
+    (template,) = cpu_target.typing_context._lookup_global(lane_exp).templates
+    monkeypatch.setitem(template._jit_options, name, value)
+    assert contents(_chosen, ()) != chosen
+    assert contents(_alone, ()) == alone
+    monkeypatch.setitem(unbounded.compiled.jit._OPTIONS, name, value)
+    assert contents(jit(_alone.py_func), ()) != alone
+
+
+def test_settings_of_numba_count(monkeypatch):
+    before = _compiler(type(_alone))
+    monkeypatch.setattr(numba.config, "BOUNDSCHECK", 1)
+    assert _compiler(type(_alone)) != before
+
+
+def test_constants_of_a_class_count(monkeypatch):
+    """Code is chosen by them."""
+    before = contents(_alone, (numba.typeof(_Settled(1.0)),))
+    monkeypatch.setattr(_Settled, "fast", False)
+    assert contents(_alone, (numba.typeof(_Settled(1.0)),)) != before
+
+
+class _Settled(NamedTuple):
+    rate: float
+    fast = True
+
+
 def test_a_file_that_cannot_be_read_is_compiled_again(toy, run):
     for path in (toy / "cache").rglob("*.nbc"):
         path.write_bytes(path.read_bytes()[:100])
     assert run(toy) == (BEFORE, {"gauss", "counts"})
+
+
+def test_folders_are_tried_in_the_order_that_the_page_says(monkeypatch, tmp_path):
+    """docs/start/install.md. A file in the place of a folder cannot be written to, even by root."""
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "chosen"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "module.py").write_text("def function():\n    return 1\n")
+    function = runpy.run_path(str(tmp_path / "package" / "module.py"))["function"]
+
+    def chosen() -> Path:
+        _shared_folder.cache_clear()
+        _temporary_folder.cache_clear()
+        return Path(Cache(jit(function)).cache_path).relative_to(tmp_path)
+
+    assert chosen() == Path("chosen/unbounded")
+    monkeypatch.setattr(numba.config, "CACHE_DIR", "")
+    assert chosen() == Path("package/__pycache__")
+    (tmp_path / "package" / "__pycache__").rmdir()
+    (tmp_path / "package" / "__pycache__").write_text("")
+    assert chosen().parts[0] == "home"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "package" / "module.py"))
+    assert chosen().name.startswith("unbounded")
+    _temporary_folder.cache_clear()
 
 
 def test_where_nothing_can_be_written_a_temporary_folder_serves(toy, run, tmp_path):
@@ -223,10 +314,7 @@ def test_copies_of_the_package_share_the_folder_that_the_user_named(toy, run, tm
 
 
 def test_files_that_nobody_uses_go(tmp_path):
-    def function():
-        return 1
-
-    cache = Cache(function)
+    cache = Cache(_alone)
     old, new = tmp_path / f"{cache._stem}-old.nbc", tmp_path / f"{cache._stem}-new.nbc"
     for path in (old, new):
         path.write_bytes(b"")
@@ -237,7 +325,7 @@ def test_files_that_nobody_uses_go(tmp_path):
 
 def test_processes_take_turns():
     """A lock belongs to an open file, so threads wait for each other as processes do."""
-    cache, order = Cache(test_processes_take_turns), []
+    cache, order = Cache(_alone), []
 
     def second():
         with cache.turn():
@@ -269,8 +357,8 @@ from unbounded.models.mixtures.kernel import local_step
 
 columns = describe(np.arange(12.0).reshape(6, 2))
 bounds = {"gaussian": Gaussian().bind(columns), "poisson": Poisson().bind(columns)}
-kinds = {name: (typeof(bound.family()), typeof(bound.tail(2, 8))) for name, bound in bounds.items()}
-print(json.dumps({name: contents(local_step.py_func, own) for name, own in kinds.items()}))
+kinds = {name: (typeof(bound.spec()), typeof(bound.tail(2, 8))) for name, bound in bounds.items()}
+print(json.dumps({name: contents(local_step, own) for name, own in kinds.items()}))
 """
 
 

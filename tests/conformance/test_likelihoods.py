@@ -37,27 +37,27 @@ def test_discovery_covers_every_member():
 
 
 @jit
-def _probe(family, tail, data, size, terms, joins, leaves, out):
+def _probe(spec, tail, data, size, terms, joins, leaves, out):
     """Slot 0 takes rows in and lets some go; slot 1 stays empty. out: predictive and bound after each step."""
     block = Block(data, 0, size, terms)
-    write_terms(family, block)
-    clear(family, tail, 0)
-    clear(family, tail, 1)
+    write_terms(spec, block)
+    clear(spec, tail, 0)
+    clear(spec, tail, 1)
     for r in joins:
-        update(family, tail, 0, block, r, 1)
-    evaluate(family, tail, 0, block, 0, size, out[0])
-    screen(family, tail, 0, block, 0, size, out[1])
+        update(spec, tail, 0, block, r, 1)
+    evaluate(spec, tail, 0, block, 0, size, out[0])
+    screen(spec, tail, 0, block, 0, size, out[1])
     for r in leaves:
-        update(family, tail, 0, block, r, -1)
-    evaluate(family, tail, 0, block, 0, size, out[2])
-    screen(family, tail, 0, block, 0, size, out[3])
-    evaluate(family, tail, 1, block, 0, size, out[4])
-    screen(family, tail, 1, block, 0, size, out[5])
+        update(spec, tail, 0, block, r, -1)
+    evaluate(spec, tail, 0, block, 0, size, out[2])
+    screen(spec, tail, 0, block, 0, size, out[3])
+    evaluate(spec, tail, 1, block, 0, size, out[4])
+    screen(spec, tail, 1, block, 0, size, out[5])
 
 
 @jit
-def _logits(finite, family, data, size, terms, out, top):
-    logits(finite, family, Block(data, 0, size, terms), out, top)
+def _logits(finite, spec, data, size, terms, out, top):
+    logits(finite, spec, Block(data, 0, size, terms), out, top)
 
 
 def probe(subject: Case, X, joins, leaves):
@@ -65,13 +65,13 @@ def probe(subject: Case, X, joins, leaves):
     out = np.zeros((6, LANES))
     terms = np.ones((1 if bound.columns.sparse else bound.n_terms + 1, LANES))
     tail = bound.tail(2, LANES)
-    _probe(bound.family(), tail, rows_of(X, 0, n), n, terms, np.asarray(joins, int), np.asarray(leaves, int), out)
+    _probe(bound.spec(), tail, rows_of(X, 0, n), n, terms, np.asarray(joins, int), np.asarray(leaves, int), out)
     return out[:, :n], terms[:-1, :n]
 
 
 def compiled_statistics(bound, X, labels, n_atoms):
     labels = np.asarray(labels, np.int32)
-    return labelled.statistics(bound.family(), rows_of(X, 0, X.shape[0]), labels, n_atoms, bound.n_terms)
+    return labelled.statistics(bound.spec(), rows_of(X, 0, X.shape[0]), labels, n_atoms, bound.n_terms)
 
 
 def thirds(subject: Case):
@@ -195,7 +195,7 @@ def check_logits(bound, parameters, log_weights, X):
     terms = np.ones((1 if bound.columns.sparse else bound.n_terms + 1, LANES))
     out, top = np.empty((atoms, LANES)), np.empty(LANES)
     finite = labelled.finite_part(bound, "float64", parameters, log_weights)
-    _logits(finite, bound.family(), rows_of(X, 0, n), n, terms, out, top)
+    _logits(finite, bound.spec(), rows_of(X, 0, n), n, terms, out, top)
     out, top = out[:, :n], top[:n]
     matters = expected > expected.max(0) - 39.0
     np.testing.assert_allclose(out[matters], expected[matters], rtol=1e-8, atol=1e-8)

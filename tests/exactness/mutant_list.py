@@ -310,8 +310,8 @@ MUTANTS = [
     ),
     Mutant(
         "statistics in the tail include the row itself", "move update",
-        "refresh(families, state, old, block, r, size, columns, fresh)\n"
-        "update(families, state, old, block, r, -1)", "collapsed", span=2,
+        "refresh(specs, state, old, block, r, size, columns, fresh)\n"
+        "update(specs, state, old, block, r, -1)", "collapsed", span=2,
     ),
     Mutant(
         "stale columns of a joined atom", "move fresh",
@@ -410,7 +410,7 @@ MUTANTS = [
     ),
     Mutant(
         "one row missing in the statistics", "statistics accumulate",
-        "accumulate(families, data, order[begin + (ends[k] - begin > 1) : ends[k]], sums[k])", "shards",
+        "accumulate(specs, data, order[begin + (ends[k] - begin > 1) : ends[k]], sums[k])", "shards",
     ),
     Mutant(
         "concentration updated with ghosts as rows", "global step hyper",
@@ -702,7 +702,7 @@ MUTANTS = [
     ),
     Mutant(
         "hierarchical: a table counts itself among its dish's", "change dishes served",
-        "_table_joins(families, seating, group.end, i, tail, dish - shared, -1, work.single)", "served", span=2,
+        "_table_joins(specs, seating, group.end, i, tail, dish - shared, -1, work.single)", "served", span=2,
     ),
     Mutant(
         "hierarchical: one table for each atom of a group", "draw tables tables",

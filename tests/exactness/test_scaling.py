@@ -236,9 +236,9 @@ def test_a_sweep_may_make_more_atoms_than_it_has_room_for(monkeypatch):
     """With a high concentration the tail must grow within a sweep."""
     grown, compiled = 0, kernel.local_step
 
-    def counted(families, rows, finite, scope, tail, keys, *rest):
+    def counted(specs, rows, finite, scope, tail, keys, *rest):
         nonlocal grown
-        done = compiled(families, rows, finite, scope, tail, keys, *rest)
+        done = compiled(specs, rows, finite, scope, tail, keys, *rest)
         grown += done < len(keys) * len(rows.labels)
         return done
 

@@ -13,7 +13,7 @@ import xarray as xr
 from unbounded.arrays import Array
 from unbounded.chain.convergence import Check, check
 from unbounded.chain.run import Chain
-from unbounded.disk import room
+from unbounded.disk import allocate
 
 FLAG = "NOT EXACT: these draws come from a sampler or a rule that does not leave the posterior invariant."
 
@@ -38,7 +38,7 @@ def _stack(chains: Sequence[Sequence[Array]]) -> Array:
     """Labels of draws as they are; matrices Z padded with zeros to the widest of all. Many of them lie on the disk."""
     sizes = [draw.shape for chain in chains for draw in chain]
     dtype = np.result_type(*{draw.dtype for chain in chains for draw in chain})
-    whole = room((len(chains), len(chains[0]), *(max(size) for size in zip(*sizes, strict=True))), dtype)
+    whole = allocate((len(chains), len(chains[0]), *(max(size) for size in zip(*sizes, strict=True))), dtype)
     for c, chain in enumerate(chains):
         for d, draw in enumerate(chain):
             used = tuple(slice(size) for size in draw.shape)

@@ -30,8 +30,8 @@ _LOOK = 0.25  # seconds between two looks at what is going on
 
 
 @contextmanager
-def told(size: Size, wanted: bool, callback: Callback | None, folder: Path | None) -> Iterator[Teller | None]:
-    """Tell everybody who wants to know; None if there is nobody. folder: of the run, whose readers are told, too."""
+def follow(size: Size, wanted: bool, callback: Callback | None, folder: Path | None) -> Iterator[Teller | None]:
+    """A teller for all who follow the fit, or None where nobody does. folder: the run directory, for its readers."""
     outlets = _outlets(wanted, folder)
     if not outlets and callback is None:
         yield None
@@ -52,7 +52,7 @@ def told(size: Size, wanted: bool, callback: Callback | None, folder: Path | Non
 
 
 @contextmanager
-def waited_for(what: str, wanted: bool) -> Iterator[None]:
+def announce_if_slow(what: str, wanted: bool) -> Iterator[None]:
     """Say what takes long before the rounds begin, or after them; of what is soon over, nothing is said."""
     say = _say_in_log if _is_logged() else _say_to_stderr if wanted else None
     if say is None:

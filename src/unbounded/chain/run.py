@@ -17,7 +17,7 @@ from unbounded.arrays import Array
 from unbounded.chain.progress import Report
 from unbounded.chain.store import ChainStore, RunError, warn_of_other_versions
 from unbounded.contracts import Engine, Model, State, StateT
-from unbounded.disk import put_away
+from unbounded.disk import spill_to_disk
 from unbounded.family import Tell, silent
 from unbounded.round import Clock, rounds
 
@@ -73,7 +73,7 @@ class Watch:
     stopped: threading.Event | None = None  # set by those who want the chain to stop; None: by Ctrl-C
 
 
-NOBODY = Watch()
+NO_WATCH = Watch()
 
 
 def run(
@@ -84,7 +84,7 @@ def run(
     *,
     store: ChainStore | None = None,
     extra: Callable[[StateT], dict[str, float]] | None = None,
-    watch: Watch = NOBODY,
+    watch: Watch = NO_WATCH,
     checkpoint_seconds: float = 20.0,
 ) -> Chain:
     """Run (or resume, where the store has a checkpoint) until all draws are made or the user interrupts.
@@ -144,9 +144,9 @@ def _record(
         store.append_draw(draw, scalars, kept)
     chain.draws.append(scalars)
     if chain.assignments is not None and kept is not None:
-        chain.assignments.append(put_away(kept))
+        chain.assignments.append(spill_to_disk(kept))
     if whole is not None:
-        chain.snapshots[draw] = {name: put_away(value) for name, value in whole.items()}
+        chain.snapshots[draw] = {name: spill_to_disk(value) for name, value in whole.items()}
     for passed in [d for d in chain.snapshots if not length.is_snapshot(d, draw + 1)]:
         del chain.snapshots[passed]
         if store:

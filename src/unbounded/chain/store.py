@@ -32,7 +32,7 @@ import numpy as np
 
 from unbounded.arrays import Array, Arrays, packed_entries, unpacked_entries
 from unbounded.chain.versions import versions
-from unbounded.disk import check_unpacked, parsed, put_away, room, write_whole
+from unbounded.disk import allocate, check_unpacked, parsed, spill_to_disk, write_whole
 from unbounded.round import PHASES, Clock
 
 GROWS = ("n_draws", "max_draws")  # what may change when a run goes on
@@ -112,7 +112,7 @@ def read_arrays(path: Path) -> dict[str, Array]:
             file.seek(len(_MAGIC) + 65)
             with np.load(file, allow_pickle=False) as content:
                 check_unpacked(content.zip)
-                return {name.replace("|", "/"): put_away(content[name]) for name in content.files}
+                return {name.replace("|", "/"): spill_to_disk(content[name]) for name in content.files}
     except OSError as error:
         raise RunError(f"could not read {path}: {error.strerror or error}.") from error
     except ValueError as error:
@@ -327,12 +327,12 @@ class ChainStore:
         path = self.path / "assignments.bin"
         if not path.exists() and self._all_numbered("assignments"):
             files = (self._name("assignments", draw) for draw in range(count))
-            return [put_away(unpacked_entries(read_arrays(path))) for path in files]
+            return [spill_to_disk(unpacked_entries(read_arrays(path))) for path in files]
         if count == 0:
             return []
         if not path.exists() or path.stat().st_size < 4 * n_rows * count:
             raise RunError(f"{path} has fewer draws than the checkpoint; the run directory is damaged.")
-        whole = room((count, n_rows), "<i4")
+        whole = allocate((count, n_rows), "<i4")
         with open(path, "rb") as file:
             file.readinto(whole.reshape(-1).view(np.uint8).data)
         return list(whole)

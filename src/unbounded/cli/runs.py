@@ -10,7 +10,7 @@ from typing import Any
 
 from unbounded.chain.convergence import ConvergenceWarning
 from unbounded.chain.lock import only_writer
-from unbounded.chain.outlets import waited_for
+from unbounded.chain.outlets import announce_if_slow
 from unbounded.chain.run import Chain
 from unbounded.chain.several import MAX_DRAWS, complete
 from unbounded.chain.store import RunError, RunStore
@@ -85,7 +85,7 @@ def fitted(run: Path, command: Command, quiet: bool) -> tuple[ChainEstimator, Tr
     """The estimator, fitted or resumed, and what it was fitted to."""
     family = family_named(command.model)
     estimator = family.estimators[command.model](**command.settings, checkpoint=run, progress=not quiet)
-    with waited_for(f"reading {plain(command.data)}", not quiet):
+    with announce_if_slow(f"reading {plain(command.data)}", not quiet):
         training = family.training(command)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the summary says it
@@ -112,7 +112,7 @@ def _perform(run: Path, command: Command, quiet: bool) -> ChainEstimator:
     except (ValueError, TypeError):
         _put_back(path, before)
         raise
-    with waited_for(f"writing to {plain(run)}", not quiet):
+    with announce_if_slow(f"writing to {plain(run)}", not quiet):
         _write_results(run, estimator, training, command)
     return estimator
 

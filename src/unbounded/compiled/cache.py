@@ -19,7 +19,7 @@ import tempfile
 import time
 import uuid
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ import numba
 import numpy as np
 from numba.core.caching import CompileResultCacheImpl
 from numba.core.compiler import CompileResult
+from numba.core.dispatcher import Dispatcher
 from numba.core.serialize import dumps
 
 from unbounded.compiled import pipeline
@@ -39,15 +40,15 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
+_SETTINGS = ("BOUNDSCHECK", "OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE")  # of the environment, which change code
 _KEEP_DAYS = 30  # files that nobody has used for so long are deleted
-_COMPILER = (sys.version_info[:2], numba.__version__, llvmlite.__version__, np.__version__, code_of(pipeline))
 
 
 class Cache:
-    """The cache of one function, as Numba's dispatchers use it: results by signature."""
+    """The cache of one compiled function, as Numba's dispatchers use it: results by signature."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._function = function
+    def __init__(self, compiled: Dispatcher) -> None:
+        self._compiled, self._function = compiled, compiled.py_func
 
     @cached_property
     def _folder(self) -> Path | None:
@@ -108,13 +109,21 @@ class Cache:
     def _path(self, signature: Any, codegen: Any) -> Path | None:
         if self._folder is None:
             return None
-        key = (_COMPILER, codegen.magic_tuple(), [str(kind) for kind in signature], contents(self._function, signature))
+        how = _compiler(type(self._compiled)), codegen.magic_tuple()
+        key = (how, [str(kind) for kind in signature], contents(self._compiled, signature))
         return self._folder / f"{self._stem}-{hashlib.blake2b(repr(key).encode(), digest_size=16).hexdigest()}.nbc"
 
     def _forget_unused(self, folder: Path) -> None:
         for path in folder.glob(f"{self._stem}-*"):
             if path.stat().st_mtime < time.time() - _KEEP_DAYS * 86400:
                 path.unlink(missing_ok=True)
+
+
+def _compiler(kind: type[Dispatcher]) -> tuple[Any, ...]:
+    """All that decides what code is made of a function, apart from the function and its options."""
+    versions = sys.version_info[:2], numba.__version__, llvmlite.__version__, np.__version__
+    settings = [f"{name} {getattr(numba.config, name)}" for name in _SETTINGS]
+    return versions, settings, code_of(pipeline), code_of(sys.modules[kind.__module__])
 
 
 @cache

@@ -7,12 +7,15 @@ counts where such an argument can occur: in the signature, or because the code m
 
 from __future__ import annotations
 
+import ast
 import hashlib
+import inspect
+import marshal
 import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba.core import types
@@ -24,12 +27,24 @@ _FOREIGN = {"numba", "numpy", "llvmlite", "scipy", *sys.stdlib_module_names}  # 
 
 
 def contents(function: Callable[..., Any], signature: tuple[Any, ...]) -> str:
-    """The digest of what is compiled when the function is called with arguments of these types."""
+    """The digest of what is compiled when the function is called with arguments of these types, and of the options."""
     found = _Contents()
     found.add(function)
     for kind in signature:
         found.add_classes(kind)
     return _digest("\n".join(sorted(found.texts)))
+
+
+class _Choice(NamedTuple):
+    """Code that is chosen by types of arguments, and the options that it is compiled with."""
+
+    choose: Callable[..., Any]
+    options: str
+
+    @property
+    def spec_class(self) -> type | None:
+        """The class that its first argument must have (`implements`); None: it looks for itself."""
+        return getattr(self.choose, "spec_class", None)
 
 
 class _Contents:
@@ -39,7 +54,7 @@ class _Contents:
         self.texts: set[str] = set()
         self._seen: dict[int, Any] = {}
         self._classes: set[type] = set()
-        self._waiting: list[tuple[type, Any]] = []  # code for arguments of a class that was not found yet
+        self._waiting: list[_Choice] = []  # for arguments of a class that was not found yet
 
     def add(self, value: Any) -> None:
         if id(value) in self._seen:
@@ -69,19 +84,22 @@ class _Contents:
         self.texts.add(f"{_name(function)} {names}")
         for value in referred.values():
             self.add(value)
-        for choose in _choosers(function):
-            family = getattr(choose, "family", None)
-            if family is None or family in self._classes:
-                self.add(choose)
+        for choice in _choices(function):
+            if choice.spec_class is None or choice.spec_class in self._classes:
+                self._add_choice(choice)
             else:
-                self._waiting.append((family, choose))
+                self._waiting.append(choice)
 
     def _add_class(self, found: type) -> None:
         self._classes.add(found)
-        ready = [choose for family, choose in self._waiting if family is found]
-        self._waiting = [(family, choose) for family, choose in self._waiting if family is not found]
-        for choose in ready:
-            self.add(choose)
+        ready = [choice for choice in self._waiting if choice.spec_class is found]
+        self._waiting = [choice for choice in self._waiting if choice.spec_class is not found]
+        for choice in ready:
+            self._add_choice(choice)
+
+    def _add_choice(self, choice: _Choice) -> None:
+        self.texts.add(f"{_name(choice.choose)} {choice.options}")
+        self.add(choice.choose)
 
 
 def _referred(function: FunctionType) -> Iterator[tuple[str, Any]]:
@@ -104,13 +122,14 @@ def _names(code: CodeType) -> Iterator[str]:
             yield from _names(constant)
 
 
-def _choosers(function: FunctionType) -> list[Callable[..., Any]]:
-    """What chooses compiled code for a function that has none of its own (Numba's overloads)."""
+def _choices(function: FunctionType) -> list[_Choice]:
+    """All of them for a function that has no compiled code of its own (Numba's overloads)."""
     context = cpu_target.typing_context
     context.refresh()
     known = context._lookup_global(function)
     templates = known.templates if isinstance(known, types.Function) else ()
-    return [template._overload_func for template in templates if hasattr(template, "_overload_func")]
+    ours = [template for template in templates if hasattr(template, "_overload_func")]
+    return [_Choice(template._overload_func, _constant(template._jit_options)) for template in ours]
 
 
 def _foreign(value: Any) -> bool:
@@ -132,7 +151,10 @@ def _name(value: Any) -> str:
         if isinstance(value, FunctionType) and not _foreign(value):
             return f"{place} {_digest(_code(value))} {_constant(value.__defaults__)}"
         if isinstance(value, type) and not _foreign(value):
-            return f"{place} {getattr(value, '_fields', ())} {_constant(getattr(value, '_field_defaults', {}))}"
+            settings = {name: held for name, held in vars(value).items() if isinstance(held, bool | int | float)}
+            return (
+                f"{place} {getattr(value, '_fields', ())} {_constant(getattr(value, '_field_defaults', {}))} {settings}"
+            )
         return place
     return _constant(value)
 
@@ -172,13 +194,17 @@ def _code_text(code: CodeType, docstring: str | None = None) -> str:
     return f"{code.co_code!r} {names} {shape} {texts} {getattr(code, 'co_exceptiontable', b'')!r}"
 
 
+@cache
 def code_of(module: ModuleType) -> str:
-    """A digest of the methods of all classes of a module."""
-    classes = [
-        value for value in vars(module).values() if isinstance(value, type) and value.__module__ == module.__name__
-    ]
-    methods = [_code(f) for c in classes for f in vars(c).values() if isinstance(f, FunctionType)]
-    return _digest("\n".join(methods))
+    """A digest of all that a module says, comments and docstrings aside."""
+    try:
+        tree = ast.parse(inspect.getsource(module))
+    except OSError:  # an application that was packed without sources
+        return _digest(repr(marshal.dumps(module.__loader__.get_code(module.__name__))))  # type: ignore[union-attr]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node, clean=False):
+            del node.body[0]
+    return _digest(ast.dump(tree))
 
 
 def _digest(text: str) -> str:

@@ -1,4 +1,4 @@
-"""How everything is compiled: options, and code chosen by the family of an argument."""
+"""How everything is compiled: options, and code chosen by the type of an argument."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Compiled(CPUDispatcher):
     def __init__(self, py_func: Callable[..., Any], part: type = Part) -> None:
         super().__init__(py_func, targetoptions=dict(_OPTIONS), pipeline_class=Whole)
         self.part = part  # how it becomes part of its callers
-        self._cache = Cache(py_func)
+        self._cache = Cache(self)
         self._part = CPUDispatcher(py_func, targetoptions=dict(_OPTIONS), pipeline_class=part)
 
     def compile(self, sig: Any) -> Any:
@@ -72,18 +72,18 @@ def inline(function: Callable[..., Any]) -> Any:
     return Compiled(function, InlinedPart)
 
 
-def implements(operation: Callable[..., Any], family_class: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register compiled code for `operation` when its first argument is a `family_class` (a NamedTuple).
+def implements(operation: Callable[..., Any], spec_class: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register compiled code for `operation` when its first argument is a `spec_class` (a NamedTuple).
 
-    Numba picks the implementation while compiling, from the type alone, so that a kernel over any mix of families is
+    Numba picks the implementation while compiling, from the type alone, so that a kernel over any mix of specs is
     straight-line code and can be cached on disk.
     """
 
     def register(implementation: Callable[..., Any]) -> Callable[..., Any]:
-        def choose(family: Any, *args: Any) -> Callable[..., Any] | None:
-            return implementation if getattr(family, "instance_class", None) is family_class else None
+        def choose(spec: Any, *args: Any) -> Callable[..., Any] | None:
+            return implementation if getattr(spec, "instance_class", None) is spec_class else None
 
-        choose.family = family_class  # type: ignore[attr-defined]  # so that `contents` knows what it is for
+        choose.spec_class = spec_class  # type: ignore[attr-defined]  # so that `contents` knows what it is for
         overload(operation, **OVERLOAD)(choose)
         return implementation
 
@@ -91,11 +91,11 @@ def implements(operation: Callable[..., Any], family_class: type) -> Callable[[C
 
 
 def over_parts(operation: Callable[..., Any], one: Callable[..., Any], more: Callable[..., Any]) -> None:
-    """Register `operation` for a plain tuple of families: `one` for a single family, `more` for several of them."""
+    """Register `operation` for a plain tuple of specs: `one` for a single spec, `more` for several of them."""
 
-    def choose(family: Any, *args: Any) -> Callable[..., Any] | None:
-        if not isinstance(family, types.BaseTuple) or isinstance(family, types.BaseNamedTuple):
+    def choose(spec: Any, *args: Any) -> Callable[..., Any] | None:
+        if not isinstance(spec, types.BaseTuple) or isinstance(spec, types.BaseNamedTuple):
             return None
-        return one if len(family) == 1 else more
+        return one if len(spec) == 1 else more
 
     overload(operation, **OVERLOAD)(choose)

@@ -17,7 +17,7 @@ MEMBERS = {
     "mpi": "mpi.Mpi",
 }
 
-AFTER_A_DEATH = {  # engines that end with the first worker that dies: what to do then must be said before
+WORKER_LOSS_NOTICE = {  # engines that end with the first worker that dies: what to do then must be said before
     "mpi": "If a rank dies, the job ends; start it again, with any number of ranks, and it goes on from {0} "
     "(a job of `unbounded fit` with `unbounded resume {0}`)."
 }

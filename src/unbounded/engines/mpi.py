@@ -137,23 +137,23 @@ class _World:
         Where a step has failed, empty nodes are passed on, so that no rank waits for ever.
         """
         left, sending = dict(worker.route.leaving), list[Any]()
-        told: Answer | Failure | None = answer
+        latest: Answer | Failure | None = answer
         for coming in range(worker.route.expected, -1, -1):
-            nodes = told.nodes if isinstance(told, Answer) else dict.fromkeys(left)
+            nodes = latest.nodes if isinstance(latest, Answer) else dict.fromkeys(left)
             for node, value in nodes.items():
                 sending += post.send(self.tree, (node, value), left.pop(node))
             if coming:
-                told = _added(worker, told, *post.receive(self.tree)[1])
+                latest = _added(worker, latest, *post.receive(self.tree)[1])
         post.finish(sending)
-        if isinstance(answer, Answer) and isinstance(told, Answer):
-            return Answer(Reduced(answer.value.private, told.value.total), {})
-        return answer if told is None else told
+        if isinstance(answer, Answer) and isinstance(latest, Answer):
+            return Answer(Reduced(answer.value.private, latest.value.total), {})
+        return answer if latest is None else latest
 
 
-def _added(worker: Worker, told: Answer | Failure | None, node: Node, value: Any) -> Answer | Failure | None:
+def _added(worker: Worker, latest: Answer | Failure | None, node: Node, value: Any) -> Answer | Failure | None:
     """What a rank says after one more node; None: it has one that is empty, for which another rank is to blame."""
-    if not isinstance(told, Answer) or value is None:
-        return told if isinstance(told, Failure) else None
+    if not isinstance(latest, Answer) or value is None:
+        return latest if isinstance(latest, Failure) else None
     try:
         return worker.handle(Add(node), value)
     except Exception as error:

@@ -93,8 +93,8 @@ class _Member:
     def ask(self, method: str, leaving: int, *references: Any) -> None:
         """Ray has to know how many objects an answer consists of."""
         call = getattr(self.actor, method).options(num_returns=1 + leaving)
-        told = call.remote(leaving, *references)
-        self.answer, *self.leaving = told if leaving else [told]
+        answer = call.remote(leaving, *references)
+        self.answer, *self.leaving = answer if leaving else [answer]
 
     def silent(self) -> float:
         """Seconds since a sign of life was asked for in vain."""

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol
 
 from unbounded.arrays import Arrays
 from unbounded.contracts import BatchStep, Gathered, Message, Recipe, Step
-from unbounded.disk import put_away
+from unbounded.disk import spill_to_disk
 from unbounded.engines.local import Helpers, one_blas_thread, restore, state_of
 from unbounded.engines.routes import Route
 from unbounded.engines.worker import (
@@ -202,7 +202,7 @@ class Remote:
 
     def _set_point(self, parts: Sequence[Arrays]) -> list[Arrays]:
         """Where a new worker begins. It is read only when one dies, so large parts of it do not stay in memory."""
-        point: list[Arrays] = [{name: put_away(value) for name, value in part.items()} for part in parts]
+        point: list[Arrays] = [{name: spill_to_disk(value) for name, value in part.items()} for part in parts]
         self._point, self._seconds = point, 0.0
         self._log.clear()  # mutant: log clear
         return point

@@ -60,7 +60,7 @@ class Reduced(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What the driver is told, and nodes of the tree for other workers (or handles of nodes that travel)."""
+    """What the driver gets, and nodes of the tree for other workers (or handles of nodes that travel)."""
 
     value: Any
     nodes: Mapping[Node, Any]
@@ -95,13 +95,13 @@ class Worker:
                 return Answer([_named(p, order.function, shard, *rest[i]) for i, (p, shard) in self._numbered()], {})
             case Run():
                 self._step(order, own)
-                return self._told(self._private)
+                return self._answer(self._private)
             case Again():
                 self._sum.nodes = dict(self._nodes)
-                return self._told(self._private)
+                return self._answer(self._private)
             case Add():
                 self._sum.add(order.node, own)
-                return self._told([])
+                return self._answer([])
 
     def _numbered(self) -> Iterator[tuple[int, tuple[int, Any]]]:
         return enumerate(zip(self.route.block, self._shards, strict=True))
@@ -113,7 +113,7 @@ class Worker:
             self._private.extend(self._sum.add_report(p, summary))
         self._nodes = dict(self._sum.nodes)
 
-    def _told(self, private: list[Arrays]) -> Answer:
+    def _answer(self, private: list[Arrays]) -> Answer:
         nodes = self._sum.nodes
         leaving = {node: nodes.pop(node) for node in list(nodes) if node in self.route.leaving}
         return Answer(Reduced(private, nodes.get((0, self._sum.n_shards))), leaving)

@@ -14,7 +14,7 @@ import torch
 import triton
 import triton.language as tl
 
-from unbounded.gpu.device import launches
+from unbounded.gpu.device import serial_if_interpreted
 from unbounded.gpu.draws import key_at, stream, uniform
 from unbounded.gpu.sets import gathered
 
@@ -187,7 +187,7 @@ def _sweep(rows, columns, births, K: tl.constexpr, ROWS: tl.constexpr, DOUBLE: t
         _sweep_block(rows, columns, births, b, KINDS, K, ROWS)
 
 
-@launches
+@serial_if_interpreted
 def sweep(rows: PoolRows, columns: MobileColumns, births: Births) -> None:
     """All sweeps over all rows of shards that are not for the host."""
     double = columns.scaled.dtype == torch.float64
@@ -252,7 +252,7 @@ def _add(rows, chunks, units, out, D: tl.constexpr, C: tl.constexpr, ROWS: tl.co
         tl.store(place + rows.width * C + cs[:, None] * C + cs[None, :], products.to(tl.float64))
 
 
-@launches
+@serial_if_interpreted
 def sums(rows: PoolRows, chunks: Chunks, units: Any, n_columns: int) -> Any:
     """[P, (D + C) C], where C is `padded(n_columns)`: of every shard, sums of values over the rows that have a column,
     and after these the numbers of rows that have two.

@@ -74,8 +74,8 @@ def found(name: str) -> Any:
     return torch.device(CUDA, int(number or 0))
 
 
-def launches(function: Launcher) -> Launcher:
-    """For functions that launch kernels: the interpreter runs one at a time, whatever the number of threads."""
+def serial_if_interpreted(function: Launcher) -> Launcher:
+    """For functions that start kernels: the interpreter runs one at a time, whatever the number of threads."""
     if not interpreted():
         return function
 

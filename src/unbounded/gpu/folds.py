@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 
 from unbounded.gpu.bits import PoolRows, bit
-from unbounded.gpu.device import launches
+from unbounded.gpu.device import serial_if_interpreted
 from unbounded.gpu.draws import key_at, uniform
 
 
@@ -96,14 +96,14 @@ def _fold(rows, taken, fold, codes, ROWS: tl.constexpr):
     tl.store(codes + at, p * 32 + 2 * coin + moved, mask=ok)
 
 
-@launches
+@serial_if_interpreted
 def arrange(rows: PoolRows, taken: Taken, n_rows: int) -> None:
     """Columns as they are taken; n_rows: of a block."""
     if len(rows.blocks):
         _arrange[(len(rows.blocks),)](rows, taken, n_rows, num_warps=4)
 
 
-@launches
+@serial_if_interpreted
 def fold(rows: PoolRows, taken: Taken, how: Fold, n_shards: int, n_rows: int) -> Any:
     """[P, 16, 2]: by shard and coin, how many rows have the column that goes or comes, no and yes."""
     codes = torch.zeros(rows.n, dtype=torch.int64, device=rows.bits.device)

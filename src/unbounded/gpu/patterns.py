@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 
 from unbounded.gpu.bits import PoolRows, bit
-from unbounded.gpu.device import launches
+from unbounded.gpu.device import serial_if_interpreted
 from unbounded.gpu.draws import key_at, uniform
 
 ALWAYS = -2  # the source of a column that every row has
@@ -133,7 +133,7 @@ def _draw(rows, change, old_law, new_law, out, OLD: tl.constexpr, NEW: tl.conste
     tl.store(out + 2 * b + 1, tl.sum(tl.where(ok, log_new, 0.0), 0))
 
 
-@launches
+@serial_if_interpreted
 def draw(rows: PoolRows, change: Replacement, old: Odds, new: Odds, n_rows: int) -> Any:
     """[blocks, 2]: sums over rows of log probabilities of what goes and of what comes.
 

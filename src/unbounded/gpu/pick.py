@@ -13,7 +13,7 @@ import torch
 import triton
 import triton.language as tl
 
-from unbounded.gpu.device import launches
+from unbounded.gpu.device import serial_if_interpreted
 from unbounded.gpu.draws import key_at, stream, uniform
 from unbounded.gpu.forms import Scored, Shape, leading, linear_tile, load_rows, quadratic_tile
 
@@ -119,7 +119,7 @@ def _pick(rows, atoms, apart, turn, room, SHAPE: tl.constexpr, BLOCK: tl.constex
         _pick_block(block, rows, atoms, apart, turn, own, SHAPE, BLOCK)
 
 
-class Launch(NamedTuple):
+class KernelLayout(NamedTuple):
     """How a kernel is laid out on the device."""
 
     block: int
@@ -127,15 +127,15 @@ class Launch(NamedTuple):
     stages: int
 
 
-def launch_of(shape: Shape) -> Launch:
+def layout_of(shape: Shape) -> KernelLayout:
     """What was fastest on an H200."""
     if shape.group == 0:
-        return Launch(64, 4, 2)
+        return KernelLayout(64, 4, 2)
     if shape.columns > 64:
-        return Launch(32 if shape.double else 64, 4, 1)
+        return KernelLayout(32 if shape.double else 64, 4, 1)
     if shape.double:
-        return Launch(64, 4, 2)
-    return Launch(256, 8, 2) if shape.columns < 64 else Launch(256, 16, 1)
+        return KernelLayout(64, 4, 2)
+    return KernelLayout(256, 8, 2) if shape.columns < 64 else KernelLayout(256, 16, 1)
 
 
 @cache
@@ -144,12 +144,12 @@ def _programs(device: Any) -> int:
     return 4 * torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 2
 
 
-@launches
+@serial_if_interpreted
 def pick(rows: PickRows, atoms: Scored, apart: Apart, turn: int, shape: Shape) -> None:
     """Redraw labels in place: -1 is a birth. Rows that are marked are for the host to look at."""
     if not rows.n:
         return
-    block, warps, stages = launch_of(shape)
+    block, warps, stages = layout_of(shape)
     programs = min(_programs(rows.cells.device), triton.cdiv(rows.n, block))
     room = torch.empty(programs * shape.tile * block, dtype=atoms.bias.dtype, device=rows.cells.device)
     _pick[(programs,)](rows, atoms, apart, turn, room, shape, block, num_warps=warps, num_stages=stages)

@@ -12,7 +12,7 @@ import torch
 import triton
 import triton.language as tl
 
-from unbounded.gpu.device import launches
+from unbounded.gpu.device import serial_if_interpreted
 from unbounded.gpu.draws import key_at, uniform
 from unbounded.gpu.forms import LEAST, load_rows
 
@@ -127,7 +127,7 @@ def gathered(parts: Any, sets: Any) -> Any:
     return out
 
 
-@launches
+@serial_if_interpreted
 def sums(rows: SetRows, sets: Sets, share: Any, quadratic: bool) -> Any:
     """[M, F]: sums of values over the rows of each set; quadratic: products of all pairs of columns come first."""
     columns = max(LEAST, triton.next_power_of_2(rows.width))
@@ -243,7 +243,7 @@ def _cut(rows, sets, cuts, codes, out, SETS: tl.constexpr, COLUMNS: tl.constexpr
     tl.store(out.parts + 2 * pid + 1, tl.sum(log_q, 0))
 
 
-@launches
+@serial_if_interpreted
 def cut(rows: SetRows, sets: Sets, cuts: CutForms, codes: CutLabels, soft: bool) -> tuple[Any, Any, Any]:
     """(share of every row, by position in the order of sets; sums of shares and of log q of every set)."""
     device, most = rows.cells.device, _most_chunks(sets)

@@ -83,7 +83,7 @@ class Bound(ABC):
         return eta
 
     @abstractmethod
-    def family(self, first: int = 0) -> tuple[Any, ...]:
+    def spec(self, first: int = 0) -> tuple[Any, ...]:
         """The compiled description; terms start at row `first` of a block."""
 
     @abstractmethod

@@ -101,8 +101,8 @@ class BoundBernoulli(Bound):
         share = parameters["share"][labels]
         return (rng.random(share.shape) < share).astype(float)
 
-    def family(self, first: int = 0) -> tuple[Any, ...]:
-        return (BernoulliFamily(self.columns.index, first, int(self.columns.missing), self.yes0, self.no0),)
+    def spec(self, first: int = 0) -> tuple[Any, ...]:
+        return (BernoulliSpec(self.columns.index, first, int(self.columns.missing), self.yes0, self.no0),)
 
     def tail(self, slots: int, lanes: int) -> tuple[Any, ...]:
         cells = [np.zeros((slots, self.columns.size)) for _ in range(4)]
@@ -110,14 +110,14 @@ class BoundBernoulli(Bound):
 
     def pack(self, counts: Array, statistics: Array, lanes: int) -> tuple[Any, ...]:
         (tail,) = self.tail(len(counts), lanes)
-        (family,) = self.family()
+        (spec,) = self.spec()
         tail.yes[:], tail.no[:] = self._posterior(counts, statistics)
         for slot in range(len(counts)):
-            _set_logs(family, tail, slot)
+            _set_logs(spec, tail, slot)
         return (tail,)
 
 
-class BernoulliFamily(NamedTuple):
+class BernoulliSpec(NamedTuple):
     columns: Array
     first: int
     missing: int
@@ -133,20 +133,20 @@ class BernoulliTail(NamedTuple):
     total: Array  # sum of log_no
 
 
-@implements(write_terms, BernoulliFamily)
-def _write_terms(family, block):
-    values_in_lanes(family, block)
+@implements(write_terms, BernoulliSpec)
+def _write_terms(spec, block):
+    values_in_lanes(spec, block)
 
 
-@implements(accumulate, BernoulliFamily)
-def _accumulate(family, data, rows, statistics):
-    add_values(family, data, rows, statistics)
+@implements(accumulate, BernoulliSpec)
+def _accumulate(spec, data, rows, statistics):
+    add_values(spec, data, rows, statistics)
 
 
 @jit
-def _set_logs(family, tail, slot):
+def _set_logs(spec, tail, slot):
     total = 0.0
-    for j in range(family.columns.size):
+    for j in range(spec.columns.size):
         yes, no = tail.yes[slot, j], tail.no[slot, j]
         tail.log_no[slot, j] = math.log(no / (yes + no))
         tail.log_odds[slot, j] = math.log(yes / no)
@@ -154,48 +154,48 @@ def _set_logs(family, tail, slot):
     tail.total[slot] = total
 
 
-@implements(clear, BernoulliFamily)
-def _clear(family, tail, slot):
-    copy_row(family.yes0, tail.yes, slot)
-    copy_row(family.no0, tail.no, slot)
-    _set_logs(family, tail, slot)
+@implements(clear, BernoulliSpec)
+def _clear(spec, tail, slot):
+    copy_row(spec.yes0, tail.yes, slot)
+    copy_row(spec.no0, tail.no, slot)
+    _set_logs(spec, tail, slot)
 
 
-@implements(update, BernoulliFamily)
-def _update(family, tail, slot, block, r, sign):
+@implements(update, BernoulliSpec)
+def _update(spec, tail, slot, block, r, sign):
     terms = block.terms
-    d = family.columns.size
+    d = spec.columns.size
     for j in range(d):
-        x = np.float64(terms[family.first + j, r])
-        seen = np.float64(terms[family.first + d + j, r]) if family.missing else 1.0
+        x = np.float64(terms[spec.first + j, r])
+        seen = np.float64(terms[spec.first + d + j, r]) if spec.missing else 1.0
         tail.yes[slot, j] += sign * x
         tail.no[slot, j] += sign * (seen - x)
-    _set_logs(family, tail, slot)
+    _set_logs(spec, tail, slot)
 
 
-@implements(evaluate, BernoulliFamily)
-def _evaluate(family, tail, slot, block, begin, end, out):
+@implements(evaluate, BernoulliSpec)
+def _evaluate(spec, tail, slot, block, begin, end, out):
     terms = block.terms
-    d = family.columns.size
-    if not family.missing:
+    d = spec.columns.size
+    if not spec.missing:
         total = tail.total[slot]
         for r in range(begin, end):
             out[r] += total
     for j in range(d):
         odds, no = tail.log_odds[slot, j], tail.log_no[slot, j]
-        if family.missing:
+        if spec.missing:
             for r in range(begin, end):
-                out[r] += odds * terms[family.first + j, r] + no * terms[family.first + d + j, r]
+                out[r] += odds * terms[spec.first + j, r] + no * terms[spec.first + d + j, r]
         else:
             for r in range(begin, end):
-                out[r] += odds * terms[family.first + j, r]
+                out[r] += odds * terms[spec.first + j, r]
 
 
-@implements(screen, BernoulliFamily)
-def _screen(family, tail, slot, block, begin, end, out):
-    top = 0.0 if family.missing else tail.total[slot]
-    if not family.missing:
-        for j in range(family.columns.size):
+@implements(screen, BernoulliSpec)
+def _screen(spec, tail, slot, block, begin, end, out):
+    top = 0.0 if spec.missing else tail.total[slot]
+    if not spec.missing:
+        for j in range(spec.columns.size):
             top += max(0.0, tail.log_odds[slot, j])
     for r in range(begin, end):
         out[r] += top

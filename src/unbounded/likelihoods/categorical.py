@@ -131,23 +131,23 @@ class BoundCategorical(Bound):
             out[:, j] = (rng.random((len(labels), 1)) > edges).sum(1)
         return out
 
-    def family(self, first: int = 0) -> tuple[Any, ...]:
-        return (CategoricalFamily(self.columns.index, first, self.starts, self.levels, self.prior),)
+    def spec(self, first: int = 0) -> tuple[Any, ...]:
+        return (CategoricalSpec(self.columns.index, first, self.starts, self.levels, self.prior),)
 
     def tail(self, slots: int, lanes: int) -> tuple[Any, ...]:
         return (CategoricalTail(np.zeros((slots, self.n_terms)), np.zeros((slots, self.n_terms))),)
 
     def pack(self, counts: Array, statistics: Array, lanes: int) -> tuple[Any, ...]:
         (tail,) = self.tail(len(counts), lanes)
-        (family,) = self.family()
+        (spec,) = self.spec()
         tail.weight[:] = self.prior + statistics
         for slot in range(len(counts)):
             for j in range(self.columns.size):
-                _set_column(family, tail, slot, j)
+                _set_column(spec, tail, slot, j)
         return (tail,)
 
 
-class CategoricalFamily(NamedTuple):
+class CategoricalSpec(NamedTuple):
     columns: Array
     first: int
     starts: Array
@@ -160,13 +160,13 @@ class CategoricalTail(NamedTuple):
     log_share: Array
 
 
-@implements(write_terms, CategoricalFamily)
-def _write_terms(family, block):
+@implements(write_terms, CategoricalSpec)
+def _write_terms(spec, block):
     data, start, size, terms = block.data, block.start, block.size, block.terms
-    for j in range(family.columns.size):
-        c = family.columns[j]
-        f = family.first + family.starts[j]
-        for level in range(family.levels[j]):
+    for j in range(spec.columns.size):
+        c = spec.columns[j]
+        f = spec.first + spec.starts[j]
+        for level in range(spec.levels[j]):
             for r in range(terms.shape[1]):
                 terms[f + level, r] = 0
         for r in range(size):
@@ -175,18 +175,18 @@ def _write_terms(family, block):
                 terms[f + np.int64(x), r] = 1
 
 
-@implements(accumulate, CategoricalFamily)
-def _accumulate(family, data, rows, statistics):
+@implements(accumulate, CategoricalSpec)
+def _accumulate(spec, data, rows, statistics):
     for i in range(rows.size):
-        for j in range(family.columns.size):
-            x = data[rows[i], family.columns[j]]
+        for j in range(spec.columns.size):
+            x = data[rows[i], spec.columns[j]]
             if not np.isnan(x):
-                statistics[family.first + family.starts[j] + np.int64(x)] += 1.0
+                statistics[spec.first + spec.starts[j] + np.int64(x)] += 1.0
 
 
 @jit
-def _set_column(family, tail, slot, j):
-    begin, end = family.starts[j], family.starts[j] + family.levels[j]
+def _set_column(spec, tail, slot, j):
+    begin, end = spec.starts[j], spec.starts[j] + spec.levels[j]
     total = 0.0
     for f in range(begin, end):
         total += tail.weight[slot, f]
@@ -194,33 +194,33 @@ def _set_column(family, tail, slot, j):
         tail.log_share[slot, f] = math.log(tail.weight[slot, f] / total)
 
 
-@implements(clear, CategoricalFamily)
-def _clear(family, tail, slot):
-    copy_row(family.prior, tail.weight, slot)
-    for j in range(family.columns.size):
-        _set_column(family, tail, slot, j)
+@implements(clear, CategoricalSpec)
+def _clear(spec, tail, slot):
+    copy_row(spec.prior, tail.weight, slot)
+    for j in range(spec.columns.size):
+        _set_column(spec, tail, slot, j)
 
 
-@implements(update, CategoricalFamily)
-def _update(family, tail, slot, block, r, sign):
+@implements(update, CategoricalSpec)
+def _update(spec, tail, slot, block, r, sign):
     data, start = block.data, block.start
-    for j in range(family.columns.size):
-        x = data[start + r, family.columns[j]]
+    for j in range(spec.columns.size):
+        x = data[start + r, spec.columns[j]]
         if not np.isnan(x):
-            tail.weight[slot, family.starts[j] + np.int64(x)] += sign
-            _set_column(family, tail, slot, j)
+            tail.weight[slot, spec.starts[j] + np.int64(x)] += sign
+            _set_column(spec, tail, slot, j)
 
 
-@implements(evaluate, CategoricalFamily)
-def _evaluate(family, tail, slot, block, begin, end, out):
+@implements(evaluate, CategoricalSpec)
+def _evaluate(spec, tail, slot, block, begin, end, out):
     data, start = block.data, block.start
-    for j in range(family.columns.size):
+    for j in range(spec.columns.size):
         for r in range(begin, end):
-            x = data[start + r, family.columns[j]]
+            x = data[start + r, spec.columns[j]]
             if not np.isnan(x):
-                out[r] += tail.log_share[slot, family.starts[j] + np.int64(x)]
+                out[r] += tail.log_share[slot, spec.starts[j] + np.int64(x)]
 
 
-@implements(screen, CategoricalFamily)
-def _screen(family, tail, slot, block, begin, end, out):
+@implements(screen, CategoricalSpec)
+def _screen(spec, tail, slot, block, begin, end, out):
     return None  # a probability is at most 1

@@ -24,26 +24,26 @@ def rows_seen(columns: Columns, counts: Array, observed: Array) -> Any:
 
 
 @jit
-def values_in_lanes(family, block):
+def values_in_lanes(spec, block):
     data, start, size, terms = block.data, block.start, block.size, block.terms
-    d = family.columns.size
+    d = spec.columns.size
     for j in range(d):
-        c = family.columns[j]
+        c = spec.columns[j]
         for r in range(terms.shape[1]):
             x = data[start + r, c] if r < size else 0.0
             seen = not np.isnan(x)
-            terms[family.first + j, r] = x if seen else 0.0
-            if family.missing:
-                terms[family.first + d + j, r] = seen
+            terms[spec.first + j, r] = x if seen else 0.0
+            if spec.missing:
+                terms[spec.first + d + j, r] = seen
 
 
 @jit
-def add_values(family, data, rows, statistics):
-    d = family.columns.size
+def add_values(spec, data, rows, statistics):
+    d = spec.columns.size
     for i in range(rows.size):
         for j in range(d):
-            x = data[rows[i], family.columns[j]]
+            x = data[rows[i], spec.columns[j]]
             if not np.isnan(x):
-                statistics[family.first + j] += x
-                if family.missing:
-                    statistics[family.first + d + j] += 1.0
+                statistics[spec.first + j] += x
+                if spec.missing:
+                    statistics[spec.first + d + j] += 1.0

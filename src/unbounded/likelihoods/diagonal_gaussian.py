@@ -141,9 +141,9 @@ class BoundDiagonalGaussian(Bound):
         noise = np.sqrt(parameters["variance"][labels]) * rng.standard_normal((len(labels), self.size))
         return (parameters["mean"][labels] + noise) / self.inverse_scale + self.shift
 
-    def family(self, first: int = 0) -> tuple[Any, ...]:
+    def spec(self, first: int = 0) -> tuple[Any, ...]:
         return (
-            DiagonalFamily(
+            DiagonalSpec(
                 self.columns.index, first, int(self.columns.missing), self.shift, self.inverse_scale, self.mean0,
                 self.kappa0, self.shape0, self.scale0,
             ),
@@ -156,14 +156,14 @@ class BoundDiagonalGaussian(Bound):
     def pack(self, counts: Array, statistics: Array, lanes: int) -> tuple[Any, ...]:
         n, _, mean, _, scale = self._posterior(counts, statistics)
         (tail,) = self.tail(len(counts), lanes)
-        (family,) = self.family()
+        (spec,) = self.spec()
         tail.n[:], tail.mean[:], tail.scale[:] = n, mean, scale
         for slot in range(len(counts)):
-            _set_constants(family, tail, slot)
+            _set_constants(spec, tail, slot)
         return (tail,)
 
 
-class DiagonalFamily(NamedTuple):
+class DiagonalSpec(NamedTuple):
     columns: Array
     first: int
     missing: int
@@ -186,46 +186,46 @@ class DiagonalTail(NamedTuple):
     squares: Array
 
 
-@implements(write_terms, DiagonalFamily)
-def _write_terms(family, block):
+@implements(write_terms, DiagonalSpec)
+def _write_terms(spec, block):
     data, start, size, terms = block.data, block.start, block.size, block.terms
-    d = family.columns.size
+    d = spec.columns.size
     lanes = terms.shape[1]
-    f = family.first
+    f = spec.first
     for j in range(d):
-        c, shift, scale = family.columns[j], family.shift[j], family.inverse_scale[j]
+        c, shift, scale = spec.columns[j], spec.shift[j], spec.inverse_scale[j]
         for r in range(lanes):
             x = terms.dtype.type((data[start + r, c] - shift) * scale if r < size else 0.0)
             seen = not np.isnan(x)
             x = x if seen else terms.dtype.type(0.0)
             terms[f + j, r] = x * x
             terms[f + d + j, r] = x
-            if family.missing:
+            if spec.missing:
                 terms[f + 2 * d + j, r] = seen
 
 
-@implements(accumulate, DiagonalFamily)
-def _accumulate(family, data, rows, statistics):
-    d = family.columns.size
-    f = family.first
+@implements(accumulate, DiagonalSpec)
+def _accumulate(spec, data, rows, statistics):
+    d = spec.columns.size
+    f = spec.first
     for i in range(rows.size):
         for j in range(d):
-            x = (data[rows[i], family.columns[j]] - family.shift[j]) * family.inverse_scale[j]
+            x = (data[rows[i], spec.columns[j]] - spec.shift[j]) * spec.inverse_scale[j]
             if not np.isnan(x):
                 statistics[f + j] += x * x
                 statistics[f + d + j] += x
-                if family.missing:
+                if spec.missing:
                     statistics[f + 2 * d + j] += 1.0
 
 
 @jit
-def _set_constants(family, tail, slot):
+def _set_constants(spec, tail, slot):
     total = 0.0
     last_n, gammas = -1.0, 0.0
-    for j in range(family.columns.size):
+    for j in range(spec.columns.size):
         n = tail.n[slot, j]
-        kappa = family.kappa0 + n
-        shape = family.shape0 + 0.5 * n
+        kappa = spec.kappa0 + n
+        shape = spec.shape0 + 0.5 * n
         if n != last_n:
             gammas = math.lgamma(shape + 0.5) - math.lgamma(shape)
             last_n = n
@@ -237,50 +237,50 @@ def _set_constants(family, tail, slot):
     tail.total[slot] = total
 
 
-@implements(clear, DiagonalFamily)
-def _clear(family, tail, slot):
-    for j in range(family.columns.size):
+@implements(clear, DiagonalSpec)
+def _clear(spec, tail, slot):
+    for j in range(spec.columns.size):
         tail.n[slot, j] = 0.0
-    copy_row(family.mean0, tail.mean, slot)
-    copy_row(family.scale0, tail.scale, slot)
-    _set_constants(family, tail, slot)
+    copy_row(spec.mean0, tail.mean, slot)
+    copy_row(spec.scale0, tail.scale, slot)
+    _set_constants(spec, tail, slot)
 
 
-@implements(update, DiagonalFamily)
-def _update(family, tail, slot, block, r, sign):
+@implements(update, DiagonalSpec)
+def _update(spec, tail, slot, block, r, sign):
     terms = block.terms
-    d = family.columns.size
-    f = family.first
+    d = spec.columns.size
+    f = spec.first
     for j in range(d):
-        if family.missing and terms[f + 2 * d + j, r] == 0:
+        if spec.missing and terms[f + 2 * d + j, r] == 0:
             continue
         n = tail.n[slot, j] + sign
         if n < 0.5:
-            tail.n[slot, j], tail.mean[slot, j], tail.scale[slot, j] = 0.0, family.mean0[j], family.scale0[j]
+            tail.n[slot, j], tail.mean[slot, j], tail.scale[slot, j] = 0.0, spec.mean0[j], spec.scale0[j]
             continue
         x = np.float64(terms[f + d + j, r])
-        kappa = family.kappa0 + tail.n[slot, j]
+        kappa = spec.kappa0 + tail.n[slot, j]
         gap = x - tail.mean[slot, j]
         scale = tail.scale[slot, j] + 0.5 * sign * kappa / (kappa + sign) * gap * gap
-        tail.scale[slot, j] = max(scale, family.scale0[j])
+        tail.scale[slot, j] = max(scale, spec.scale0[j])
         tail.mean[slot, j] += sign * gap / (kappa + sign)
         tail.n[slot, j] = n
-    _set_constants(family, tail, slot)
+    _set_constants(spec, tail, slot)
 
 
-@implements(evaluate, DiagonalFamily)
-def _evaluate(family, tail, slot, block, begin, end, out):
+@implements(evaluate, DiagonalSpec)
+def _evaluate(spec, tail, slot, block, begin, end, out):
     terms = block.terms
-    d = family.columns.size
-    f = family.first
-    if not family.missing:
+    d = spec.columns.size
+    f = spec.first
+    if not spec.missing:
         total = tail.total[slot]
         for r in range(begin, end):
             out[r] += total
     for j in range(d):
         mean, power, ratio = tail.mean[slot, j], tail.power[slot, j], tail.ratio[slot, j]
         constant = tail.constant[slot, j]
-        if family.missing:
+        if spec.missing:
             for r in range(begin, end):
                 gap = terms[f + d + j, r] - mean
                 seen = np.float64(terms[f + 2 * d + j, r])
@@ -291,16 +291,16 @@ def _evaluate(family, tail, slot, block, begin, end, out):
                 out[r] -= power * lane_log(1.0 + ratio * gap * gap)
 
 
-@implements(screen, DiagonalFamily)
-def _screen(family, tail, slot, block, begin, end, out):
+@implements(screen, DiagonalSpec)
+def _screen(spec, tail, slot, block, begin, end, out):
     """Sum of logs of 1 + q_j is at least the log of 1 + their sum, and powers are at least the smallest one."""
     terms = block.terms
-    d = family.columns.size
-    x0 = family.first + d
+    d = spec.columns.size
+    x0 = spec.first + d
     top, power = tail.total[slot], np.inf
     for j in range(d):
         power = min(power, tail.power[slot, j])
-    if family.missing:
+    if spec.missing:
         top = 0.0
         for j in range(d):
             top += max(0.0, tail.constant[slot, j])
@@ -311,7 +311,7 @@ def _screen(family, tail, slot, block, begin, end, out):
         mean, ratio = tail.mean[slot, j], tail.ratio[slot, j]
         for r in range(begin, end):
             gap = terms[x0 + j, r] - mean
-            seen = np.float64(terms[x0 + d + j, r]) if family.missing else 1.0
+            seen = np.float64(terms[x0 + d + j, r]) if spec.missing else 1.0
             squares[r] += seen * ratio * gap * gap
     for r in range(begin, end):
         out[r] += top - power * lane_log(1.0 + squares[r])

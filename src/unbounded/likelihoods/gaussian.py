@@ -24,7 +24,7 @@ from unbounded.likelihoods.diagonal_gaussian import BoundDiagonalGaussian
 from unbounded.likelihoods.gaussian_compiled import (
     NEGLIGIBLE,
     STAGED_COLUMNS,
-    GaussianFamily,
+    GaussianSpec,
     GaussianTail,
     Holes,
     Normals,
@@ -290,9 +290,9 @@ class BoundGaussian(Bound):
     def _factor0(self) -> Array:
         return np.ascontiguousarray(np.linalg.cholesky(self.scale0).T)
 
-    def family(self, first: int = 0) -> tuple[Any, ...]:
+    def spec(self, first: int = 0) -> tuple[Any, ...]:
         prior = self.mean0, self.kappa0, self.dof0, self._factor0
-        return (GaussianFamily._make([self.columns.index, first, self.shift, self.inverse_scale, *prior]),)
+        return (GaussianSpec._make([self.columns.index, first, self.shift, self.inverse_scale, *prior]),)
 
     def tail(self, slots: int, lanes: int) -> tuple[Any, ...]:
         d = self.size
@@ -327,7 +327,7 @@ class BoundGaussian(Bound):
             rows, starts = np.unique(own[:, 0], return_index=True)
             found = Holes(rows, np.append(starts, len(own)), column[own[:, 1]])
             draw_holes(
-                self.family()[0], data, found, labels, Normals(parameters["mean"], parameters["precision"]), key, first
+                self.spec()[0], data, found, labels, Normals(parameters["mean"], parameters["precision"]), key, first
             )
 
     def log_predictive_missing(self, counts: Array, statistics: Array, X: Array) -> Array:

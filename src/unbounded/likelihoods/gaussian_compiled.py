@@ -33,7 +33,7 @@ PRODUCT_COLUMNS = 8
 NEGLIGIBLE = 37.0  # nats: e^-37 is below the rounding error of a sum in double precision
 
 
-class GaussianFamily(NamedTuple):
+class GaussianSpec(NamedTuple):
     columns: Array
     first: int
     shift: Array
@@ -78,12 +78,12 @@ class GaussianTail(NamedTuple):
 
 
 @jit
-def _linear(family, block):
+def _linear(spec, block):
     data, start, size, terms = block.data, block.start, block.size, block.terms
-    d = family.columns.size
-    x0 = family.first + d * (d + 1) // 2
+    d = spec.columns.size
+    x0 = spec.first + d * (d + 1) // 2
     for j in range(d):
-        c, shift, scale = family.columns[j], family.shift[j], family.inverse_scale[j]
+        c, shift, scale = spec.columns[j], spec.shift[j], spec.inverse_scale[j]
         for r in range(size):
             terms[x0 + j, r] = (data[start + r, c] - shift) * scale
         for r in range(size, terms.shape[1]):
@@ -103,18 +103,18 @@ def _quadratic(terms, x0, coordinates, first):
     return f
 
 
-@implements(write_terms, GaussianFamily)
-def _write_terms(family, block):
+@implements(write_terms, GaussianSpec)
+def _write_terms(spec, block):
     terms = block.terms
-    x0 = _linear(family, block)
-    _quadratic(terms, x0, family.columns.size, family.first)
+    x0 = _linear(spec, block)
+    _quadratic(terms, x0, spec.columns.size, spec.first)
 
 
 @jit
-def _pairs(family, flat, begin, size, terms, x0):
+def _pairs(spec, flat, begin, size, terms, x0):
     """`_linear` for a table of two columns: one pass over neighbours vectorises, two strided ones do not."""
-    a, b = family.shift[0], family.shift[1]
-    u, v = family.inverse_scale[0], family.inverse_scale[1]
+    a, b = spec.shift[0], spec.shift[1]
+    u, v = spec.inverse_scale[0], spec.inverse_scale[1]
     for r in range(size):
         terms[x0, r] = (flat[begin + 2 * r] - a) * u
         terms[x0 + 1, r] = (flat[begin + 2 * r + 1] - b) * v
@@ -134,14 +134,14 @@ def _plane(e, x, y):
 
 
 @implements(logits, PlaneGaussian)
-def _plane_logits(finite, family, block, out, top):
+def _plane_logits(finite, spec, block, out, top):
     """Two columns: the quadratic form in Horner's way, four atoms at a time, and the largest value in the same pass."""
     data, start, size, terms = block.data, block.start, block.size, block.terms
-    x0 = family[0].first + 3
-    if data.shape[1] == 2 and family[0].columns[0] == 0:
-        _pairs(family[0], data.reshape(data.size), 2 * start, size, terms, x0)
+    x0 = spec[0].first + 3
+    if data.shape[1] == 2 and spec[0].columns[0] == 0:
+        _pairs(spec[0], data.reshape(data.size), 2 * start, size, terms, x0)
     else:
-        _linear(family[0], block)
+        _linear(spec[0], block)
     eta = finite.eta
     atoms, lanes = out.shape
     for r in range(lanes):
@@ -165,7 +165,7 @@ def _plane_logits(finite, family, block, out, top):
 
 
 @implements(logits, StagedGaussian)
-def _staged_logits(finite, family, block, out, top):
+def _staged_logits(finite, spec, block, out, top):
     """Bound every atom by its first coordinates, then finish only those that can still matter.
 
     An atom more than NEGLIGIBLE nats below another one of the same row weighs less than a rounding error of their sum.
@@ -174,14 +174,14 @@ def _staged_logits(finite, family, block, out, top):
     """
     terms = block.terms
     d = finite.factor.shape[1]
-    x0 = _linear(family[0], block)
+    x0 = _linear(spec[0], block)
     multiply(finite.rotation, terms[x0 : x0 + d], terms[x0 - 3 * d : x0 - 2 * d])
     guess = np.empty(out.shape[1], np.int64)
     floor = np.empty(out.shape[1], out.dtype)
     if 2 * _bound_atoms(finite, terms, x0, guess, floor, out, top) < out.size:
         _finish_open(finite, terms, x0, guess, floor, out, top)
     else:
-        dense_logits(finite.eta, family, block, out, top)
+        dense_logits(finite.eta, spec, block, out, top)
 
 
 @jit
@@ -259,19 +259,19 @@ def _finish(finite, k, rows, terms, x0, out):
         out[k, rows[q]] -= out.dtype.type(0.5) * x[0, q]
 
 
-@implements(accumulate, GaussianFamily)
-def _accumulate(family, data, rows, statistics):
-    d = family.columns.size
+@implements(accumulate, GaussianSpec)
+def _accumulate(spec, data, rows, statistics):
+    d = spec.columns.size
     members = rows.size
     x = np.empty((members, d))
     for i in range(members):
         for j in range(d):
-            x[i, j] = (data[rows[i], family.columns[j]] - family.shift[j]) * family.inverse_scale[j]
-    f = family.first
+            x[i, j] = (data[rows[i], spec.columns[j]] - spec.shift[j]) * spec.inverse_scale[j]
+    f = spec.first
     x0 = f + d * (d + 1) // 2
     if d <= 4 or members <= 4:
         for i in range(members):
-            f = family.first
+            f = spec.first
             for a in range(d):
                 for b in range(a, d):
                     statistics[f] += x[i, a] * x[i, b]
@@ -289,11 +289,11 @@ def _accumulate(family, data, rows, statistics):
 
 
 @jit
-def _set_constant(family, tail, slot):
-    d = family.columns.size
+def _set_constant(spec, tail, slot):
+    d = spec.columns.size
     n = tail.n[slot]
-    kappa = family.kappa0 + n
-    dof = family.dof0 + n
+    kappa = spec.kappa0 + n
+    dof = spec.dof0 + n
     log_det = 0.0
     for j in range(d):
         log_det += math.log(tail.factor[slot, j, j])
@@ -303,25 +303,25 @@ def _set_constant(family, tail, slot):
     )  # fmt: skip
 
 
-@implements(clear, GaussianFamily)
-def _clear(family, tail, slot):
-    for j in range(family.columns.size):
-        copy_row(family.factor0[j], tail.factor[slot], j)
-    copy_row(family.mean0, tail.mean, slot)
+@implements(clear, GaussianSpec)
+def _clear(spec, tail, slot):
+    for j in range(spec.columns.size):
+        copy_row(spec.factor0[j], tail.factor[slot], j)
+    copy_row(spec.mean0, tail.mean, slot)
     tail.n[slot] = 0.0
-    _set_constant(family, tail, slot)
+    _set_constant(spec, tail, slot)
 
 
-@implements(update, GaussianFamily)
-def _update(family, tail, slot, block, r, sign):
+@implements(update, GaussianSpec)
+def _update(spec, tail, slot, block, r, sign):
     """Rank-one update (or downdate) of the Cholesky factor of scale_n, and of mean_n."""
     terms = block.terms
     if sign < 0 and tail.n[slot] < 1.5:
-        clear(family, tail, slot)
+        clear(spec, tail, slot)
         return
-    d = family.columns.size
-    x0 = family.first + d * (d + 1) // 2
-    kappa = family.kappa0 + tail.n[slot]
+    d = spec.columns.size
+    x0 = spec.first + d * (d + 1) // 2
+    kappa = spec.kappa0 + tail.n[slot]
     weight = math.sqrt(kappa / (kappa + sign))
     step = tail.step
     factor = tail.factor[slot]
@@ -341,25 +341,25 @@ def _update(family, tail, slot, block, r, sign):
             factor[j, i] = entry
             step[i] = c * step[i] - s * entry
     tail.n[slot] += sign
-    _set_constant(family, tail, slot)
+    _set_constant(spec, tail, slot)
 
 
 @inline
-def _student_terms(family, tail, slot):
+def _student_terms(spec, tail, slot):
     """(row of the first coordinate, factor of the quadratic form, power) of the t predictive."""
-    d = family.columns.size
+    d = spec.columns.size
     n = tail.n[slot]
-    kappa = family.kappa0 + n
-    return family.first + d * (d + 1) // 2, kappa / (kappa + 1.0), 0.5 * (family.dof0 + n + 1.0)
+    kappa = spec.kappa0 + n
+    return spec.first + d * (d + 1) // 2, kappa / (kappa + 1.0), 0.5 * (spec.dof0 + n + 1.0)
 
 
 @jit
-def _student_lanes(family, tail, slot, terms, begin, end, out, coordinates):
+def _student_lanes(spec, tail, slot, terms, begin, end, out, coordinates):
     """Add constant - power log(1 + ratio |U^-T (x - mean)|^2) for rows in lanes, by forward substitution.
 
     Fewer than all coordinates leave out squares: an upper bound.
     """
-    x0, ratio, power = _student_terms(family, tail, slot)
+    x0, ratio, power = _student_terms(spec, tail, slot)
     factor = tail.factor[slot]
     constant = tail.constant[slot]
     lanes, squares = tail.lanes, tail.squares
@@ -389,22 +389,22 @@ def _student_lanes(family, tail, slot, terms, begin, end, out, coordinates):
         out[r] += constant - power * lane_log(1.0 + ratio * squares[r])
 
 
-@implements(evaluate, GaussianFamily)
-def _evaluate(family, tail, slot, block, begin, end, out):
+@implements(evaluate, GaussianSpec)
+def _evaluate(spec, tail, slot, block, begin, end, out):
     terms = block.terms
-    d = family.columns.size
+    d = spec.columns.size
     if end - begin >= 4:
-        _student_lanes(family, tail, slot, terms, begin, end, out, d)
+        _student_lanes(spec, tail, slot, terms, begin, end, out, d)
     else:
         for r in range(begin, end):
-            _student_row(family, tail, slot, terms, r, out)
+            _student_row(spec, tail, slot, terms, r, out)
 
 
 @jit
-def _student_row(family, tail, slot, terms, r, out):
+def _student_row(spec, tail, slot, terms, r, out):
     """The same for one row: the loops run along the factor's rows."""
-    d = family.columns.size
-    x0, ratio, power = _student_terms(family, tail, slot)
+    d = spec.columns.size
+    x0, ratio, power = _student_terms(spec, tail, slot)
     y, factor = tail.step, tail.factor[slot]
     for j in range(d):
         y[j] = terms[x0 + j, r] - tail.mean[slot, j]
@@ -417,37 +417,37 @@ def _student_row(family, tail, slot, terms, r, out):
     out[r] += tail.constant[slot] - power * math.log1p(ratio * total)
 
 
-@implements(screen, GaussianFamily)
-def _screen(family, tail, slot, block, begin, end, out):
+@implements(screen, GaussianSpec)
+def _screen(spec, tail, slot, block, begin, end, out):
     """The first coordinates of the forward substitution alone bound the quadratic form from below."""
     terms = block.terms
-    d = family.columns.size
-    _student_lanes(family, tail, slot, terms, begin, end, out, min(d, max(4, d // 3)))
+    d = spec.columns.size
+    _student_lanes(spec, tail, slot, terms, begin, end, out, min(d, max(4, d // 3)))
 
 
-def takes_products(family: Any) -> bool:
+def takes_products(spec: Any) -> bool:
     """Whether sets of rows are cut by products of matrices, and not by way of all terms."""
-    return isinstance(family, GaussianFamily) and family.columns.size >= PRODUCT_COLUMNS
+    return isinstance(spec, GaussianSpec) and spec.columns.size >= PRODUCT_COLUMNS
 
 
 @jit
-def _scaled(family, block, weights):
+def _scaled(spec, block, weights):
     """The block's rows, shifted and scaled; times their weights, where there are some."""
-    d = family.columns.size
+    d = spec.columns.size
     x = np.empty((block.size, d))
     for r in range(block.size):
         weight = weights[r] if weights.size else 1.0
         for j in range(d):
-            x[r, j] = weight * ((block.data[r, family.columns[j]] - family.shift[j]) * family.inverse_scale[j])
+            x[r, j] = weight * ((block.data[r, spec.columns[j]] - spec.shift[j]) * spec.inverse_scale[j])
     return x
 
 
-@implements(contrast, GaussianFamily)
-def _contrast(family, block, coefficients, out):
+@implements(contrast, GaussianSpec)
+def _contrast(spec, block, coefficients, out):
     if block.terms.shape[1] > 0:
-        contrast_terms((family,), block, coefficients, out)
+        contrast_terms((spec,), block, coefficients, out)
         return
-    d = family.columns.size
+    d = spec.columns.size
     square = d * (d + 1) // 2
     matrix = np.empty((d, d))
     f = 0
@@ -455,7 +455,7 @@ def _contrast(family, block, coefficients, out):
         for b in range(a, d):
             matrix[a, b] = matrix[b, a] = coefficients[f] if a == b else 0.5 * coefficients[f]
             f += 1
-    x = _scaled(family, block, coefficients[:0])
+    x = _scaled(spec, block, coefficients[:0])
     products = np.empty_like(x)
     multiply(x, matrix, products)
     for r in range(block.size):
@@ -465,13 +465,13 @@ def _contrast(family, block, coefficients, out):
         out[r] = total
 
 
-@implements(weigh, GaussianFamily)
-def _weigh(family, block, weights, out):
+@implements(weigh, GaussianSpec)
+def _weigh(spec, block, weights, out):
     if block.terms.shape[1] > 0:
         weigh_terms(block, weights, out)
         return
-    d = family.columns.size
-    x, weighted = _scaled(family, block, weights[:0]), _scaled(family, block, weights)
+    d = spec.columns.size
+    x, weighted = _scaled(spec, block, weights[:0]), _scaled(spec, block, weights)
     products = np.empty((d, d))
     multiply(weighted.T, x, products)
     f = 0
@@ -491,7 +491,7 @@ class Holes(NamedTuple):
 
     rows: Array
     starts: Array
-    columns: Array  # positions among the columns of the family
+    columns: Array  # positions among the columns of the spec
 
 
 class Normals(NamedTuple):
@@ -502,9 +502,9 @@ class Normals(NamedTuple):
 
 
 @jit
-def draw_holes(family, data, holes, labels, atoms, key, first):
+def draw_holes(spec, data, holes, labels, atoms, key, first):
     """Draw the holes of each row from their normal law given its other columns and its atom's parameters."""
-    columns, shift, inverse_scale = family.columns, family.shift, family.inverse_scale
+    columns, shift, inverse_scale = spec.columns, spec.shift, spec.inverse_scale
     d = columns.size
     for q in range(holes.rows.size):
         i = holes.rows[q]

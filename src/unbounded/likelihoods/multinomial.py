@@ -107,9 +107,9 @@ class BoundMultinomial(Bound):
     def with_holes(self, counts: Array, statistics: Array) -> tuple[Bound, Array]:
         raise ValueError("Multinomial: missing values (NaN) have no exact treatment here; drop or fill them.")
 
-    def family(self, first: int = 0) -> tuple[Any, ...]:
+    def spec(self, first: int = 0) -> tuple[Any, ...]:
         shape = (self.columns.index, first, self.prior, self.prior.sum())
-        return ((SparseMultinomialFamily if self.columns.sparse else MultinomialFamily)(*shape),)
+        return ((SparseMultinomialSpec if self.columns.sparse else MultinomialSpec)(*shape),)
 
     def tail(self, slots: int, lanes: int) -> tuple[Any, ...]:
         return (MultinomialTail(np.zeros((slots, self.columns.size)), np.zeros(slots)),)
@@ -119,14 +119,14 @@ class BoundMultinomial(Bound):
         return (MultinomialTail(weight, weight.sum(1)),)
 
 
-class MultinomialFamily(NamedTuple):
+class MultinomialSpec(NamedTuple):
     columns: Array
     first: int
     prior: Array
     total: float
 
 
-class SparseMultinomialFamily(NamedTuple):
+class SparseMultinomialSpec(NamedTuple):
     columns: Array
     first: int
     prior: Array
@@ -138,44 +138,44 @@ class MultinomialTail(NamedTuple):
     total: Array
 
 
-@implements(write_terms, MultinomialFamily)
-def _write_terms(family, block):
+@implements(write_terms, MultinomialSpec)
+def _write_terms(spec, block):
     data, start, size, terms = block.data, block.start, block.size, block.terms
-    for j in range(family.columns.size):
-        c = family.columns[j]
+    for j in range(spec.columns.size):
+        c = spec.columns[j]
         for r in range(terms.shape[1]):
-            terms[family.first + j, r] = data[start + r, c] if r < size else 0.0
+            terms[spec.first + j, r] = data[start + r, c] if r < size else 0.0
 
 
-@implements(accumulate, MultinomialFamily)
-def _accumulate(family, data, rows, statistics):
+@implements(accumulate, MultinomialSpec)
+def _accumulate(spec, data, rows, statistics):
     for i in range(rows.size):
-        for j in range(family.columns.size):
-            statistics[family.first + j] += data[rows[i], family.columns[j]]
+        for j in range(spec.columns.size):
+            statistics[spec.first + j] += data[rows[i], spec.columns[j]]
 
 
-@implements(clear, MultinomialFamily)
-def _clear(family, tail, slot):
-    copy_row(family.prior, tail.weight, slot)
-    tail.total[slot] = family.total
+@implements(clear, MultinomialSpec)
+def _clear(spec, tail, slot):
+    copy_row(spec.prior, tail.weight, slot)
+    tail.total[slot] = spec.total
 
 
-@implements(update, MultinomialFamily)
-def _update(family, tail, slot, block, r, sign):
+@implements(update, MultinomialSpec)
+def _update(spec, tail, slot, block, r, sign):
     terms = block.terms
-    for j in range(family.columns.size):
-        x = np.float64(terms[family.first + j, r])
+    for j in range(spec.columns.size):
+        x = np.float64(terms[spec.first + j, r])
         tail.weight[slot, j] += sign * x
         tail.total[slot] += sign * x
 
 
-@implements(evaluate, MultinomialFamily)
-def _evaluate(family, tail, slot, block, begin, end, out):
+@implements(evaluate, MultinomialSpec)
+def _evaluate(spec, tail, slot, block, begin, end, out):
     terms = block.terms
     for r in range(begin, end):
         total, value = 0.0, 0.0
-        for j in range(family.columns.size):
-            x = np.float64(terms[family.first + j, r])
+        for j in range(spec.columns.size):
+            x = np.float64(terms[spec.first + j, r])
             if x > 0:
                 total += x
                 weight = tail.weight[slot, j]
@@ -183,39 +183,39 @@ def _evaluate(family, tail, slot, block, begin, end, out):
         out[r] += value + math.lgamma(tail.total[slot]) - math.lgamma(tail.total[slot] + total)
 
 
-@implements(screen, MultinomialFamily)
-def _screen(family, tail, slot, block, begin, end, out):
+@implements(screen, MultinomialSpec)
+def _screen(spec, tail, slot, block, begin, end, out):
     return None  # a probability is at most 1
 
 
-@implements(write_terms, SparseMultinomialFamily)
-def _write_terms_sparse(family, block):
+@implements(write_terms, SparseMultinomialSpec)
+def _write_terms_sparse(spec, block):
     return None
 
 
-@implements(accumulate, SparseMultinomialFamily)
-def _accumulate_sparse(family, data, rows, statistics):
+@implements(accumulate, SparseMultinomialSpec)
+def _accumulate_sparse(spec, data, rows, statistics):
     for i in range(rows.size):
         for q in range(data.indptr[rows[i]], data.indptr[rows[i] + 1]):
             statistics[data.indices[q]] += data.values[q]
 
 
-@implements(clear, SparseMultinomialFamily)
-def _clear_sparse(family, tail, slot):
-    copy_row(family.prior, tail.weight, slot)
-    tail.total[slot] = family.total
+@implements(clear, SparseMultinomialSpec)
+def _clear_sparse(spec, tail, slot):
+    copy_row(spec.prior, tail.weight, slot)
+    tail.total[slot] = spec.total
 
 
-@implements(update, SparseMultinomialFamily)
-def _update_sparse(family, tail, slot, block, r, sign):
+@implements(update, SparseMultinomialSpec)
+def _update_sparse(spec, tail, slot, block, r, sign):
     data, start = block.data, block.start
     for q in range(data.indptr[start + r], data.indptr[start + r + 1]):
         tail.weight[slot, data.indices[q]] += sign * data.values[q]
         tail.total[slot] += sign * data.values[q]
 
 
-@implements(evaluate, SparseMultinomialFamily)
-def _evaluate_sparse(family, tail, slot, block, begin, end, out):
+@implements(evaluate, SparseMultinomialSpec)
+def _evaluate_sparse(spec, tail, slot, block, begin, end, out):
     data, start = block.data, block.start
     for r in range(begin, end):
         total, value = 0.0, 0.0
@@ -228,6 +228,6 @@ def _evaluate_sparse(family, tail, slot, block, begin, end, out):
         out[r] += value + math.lgamma(tail.total[slot]) - math.lgamma(tail.total[slot] + total)
 
 
-@implements(screen, SparseMultinomialFamily)
-def _screen_sparse(family, tail, slot, block, begin, end, out):
+@implements(screen, SparseMultinomialSpec)
+def _screen_sparse(spec, tail, slot, block, begin, end, out):
     return None  # a probability is at most 1

@@ -1,11 +1,11 @@
-"""The compiled contract of a likelihood: six operations, chosen while compiling by the type of the family.
+"""The compiled contract of a likelihood: six operations, chosen while compiling by the type of the spec.
 
-A *family* is a NamedTuple of plain arrays and numbers (what the likelihood is), a *tail* another one (the collapsed
-state of up to C atoms, one slot each, and the prior in slot C). A kernel sees a tuple of families, one per column
+A *spec* is a NamedTuple of plain arrays and numbers (what the likelihood is), a *tail* another one (the collapsed
+state of up to C atoms, one slot each, and the prior in slot C). A kernel sees a tuple of specs, one per column
 group: their log likelihoods add up. Rows come in blocks with rows in lanes: `terms[f, r]` is term f of row r.
 
-Every family is exponential: log f(x | atom k) = bias_k + eta_k . terms(x) + a term that is the same for all atoms,
-and an atom's sufficient statistics are the sum of its rows' terms.
+Every likelihood is an exponential family: log f(x | atom k) = bias_k + eta_k . terms(x) + a term that is the same for
+all atoms, and an atom's sufficient statistics are the sum of its rows' terms.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ class Block(NamedTuple):
     terms: Any
 
 
-def write_terms(family: Any, block: Any) -> None:
+def write_terms(spec: Any, block: Any) -> None:
     """Write the terms of the block's rows."""
 
 
-def accumulate(family: Any, data: Any, rows: Any, statistics: Any) -> None:
+def accumulate(spec: Any, data: Any, rows: Any, statistics: Any) -> None:
     """Add the terms of the given rows to one atom's statistics."""
 
 
-def clear(family: Any, tail: Any, slot: int) -> None:
+def clear(spec: Any, tail: Any, slot: int) -> None:
     """Make the slot the prior: no members."""
 
 
-def update(family: Any, tail: Any, slot: int, block: Any, r: int, sign: int) -> None:
+def update(spec: Any, tail: Any, slot: int, block: Any, r: int, sign: int) -> None:
     """Add (sign = 1) or remove (sign = -1) row r of the block to the members of a slot."""
 
 
-def evaluate(family: Any, tail: Any, slot: int, block: Any, begin: int, end: int, out: Any) -> None:
+def evaluate(spec: Any, tail: Any, slot: int, block: Any, begin: int, end: int, out: Any) -> None:
     """Add the log predictive of rows begin .. end of the block, given the slot's members, to out[begin:end]."""
 
 
-def screen(family: Any, tail: Any, slot: int, block: Any, begin: int, end: int, out: Any) -> None:
+def screen(spec: Any, tail: Any, slot: int, block: Any, begin: int, end: int, out: Any) -> None:
     """Like `evaluate`, but add an upper bound that costs little; infinity is always right."""
 
 
-def logits(finite: Any, family: Any, block: Any, out: Any, top: Any) -> None:
+def logits(finite: Any, spec: Any, block: Any, out: Any, top: Any) -> None:
     """out[k, r]: log weight times likelihood of row r of the block under atom k, and top[r] its largest over k.
 
     `finite` is the finite part: an array eta, with out = eta . (terms, 1), or what a likelihood has that is faster;
@@ -62,66 +62,66 @@ def logits(finite: Any, family: Any, block: Any, out: Any, top: Any) -> None:
     """
 
 
-def contrast(family: Any, block: Any, coefficients: Any, out: Any) -> None:
+def contrast(spec: Any, block: Any, coefficients: Any, out: Any) -> None:
     """out[r] = coefficients . (terms, 1) of row r of the block, whose terms are written on the way."""
 
 
-def weigh(family: Any, block: Any, weights: Any, out: Any) -> None:
+def weigh(spec: Any, block: Any, weights: Any, out: Any) -> None:
     """out[f] = the sum of the terms f of all rows, by their weights; the terms are those that `contrast` wrote."""
 
 
-def _write_terms_one(family, block):
-    write_terms(family[0], block)
+def _write_terms_one(spec, block):
+    write_terms(spec[0], block)
 
 
-def _write_terms_more(family, block):
-    write_terms(family[0], block)
-    write_terms(family[1:], block)
+def _write_terms_more(spec, block):
+    write_terms(spec[0], block)
+    write_terms(spec[1:], block)
 
 
-def _accumulate_one(family, data, rows, statistics):
-    accumulate(family[0], data, rows, statistics)
+def _accumulate_one(spec, data, rows, statistics):
+    accumulate(spec[0], data, rows, statistics)
 
 
-def _accumulate_more(family, data, rows, statistics):
-    accumulate(family[0], data, rows, statistics)
-    accumulate(family[1:], data, rows, statistics)
+def _accumulate_more(spec, data, rows, statistics):
+    accumulate(spec[0], data, rows, statistics)
+    accumulate(spec[1:], data, rows, statistics)
 
 
-def _clear_one(family, tail, slot):
-    clear(family[0], tail[0], slot)
+def _clear_one(spec, tail, slot):
+    clear(spec[0], tail[0], slot)
 
 
-def _clear_more(family, tail, slot):
-    clear(family[0], tail[0], slot)
-    clear(family[1:], tail[1:], slot)
+def _clear_more(spec, tail, slot):
+    clear(spec[0], tail[0], slot)
+    clear(spec[1:], tail[1:], slot)
 
 
-def _update_one(family, tail, slot, block, r, sign):
-    update(family[0], tail[0], slot, block, r, sign)
+def _update_one(spec, tail, slot, block, r, sign):
+    update(spec[0], tail[0], slot, block, r, sign)
 
 
-def _update_more(family, tail, slot, block, r, sign):
-    update(family[0], tail[0], slot, block, r, sign)
-    update(family[1:], tail[1:], slot, block, r, sign)
+def _update_more(spec, tail, slot, block, r, sign):
+    update(spec[0], tail[0], slot, block, r, sign)
+    update(spec[1:], tail[1:], slot, block, r, sign)
 
 
-def _evaluate_one(family, tail, slot, block, begin, end, out):
-    evaluate(family[0], tail[0], slot, block, begin, end, out)
+def _evaluate_one(spec, tail, slot, block, begin, end, out):
+    evaluate(spec[0], tail[0], slot, block, begin, end, out)
 
 
-def _evaluate_more(family, tail, slot, block, begin, end, out):
-    evaluate(family[0], tail[0], slot, block, begin, end, out)
-    evaluate(family[1:], tail[1:], slot, block, begin, end, out)
+def _evaluate_more(spec, tail, slot, block, begin, end, out):
+    evaluate(spec[0], tail[0], slot, block, begin, end, out)
+    evaluate(spec[1:], tail[1:], slot, block, begin, end, out)
 
 
-def _screen_one(family, tail, slot, block, begin, end, out):
-    screen(family[0], tail[0], slot, block, begin, end, out)
+def _screen_one(spec, tail, slot, block, begin, end, out):
+    screen(spec[0], tail[0], slot, block, begin, end, out)
 
 
-def _screen_more(family, tail, slot, block, begin, end, out):
-    screen(family[0], tail[0], slot, block, begin, end, out)
-    screen(family[1:], tail[1:], slot, block, begin, end, out)
+def _screen_more(spec, tail, slot, block, begin, end, out):
+    screen(spec[0], tail[0], slot, block, begin, end, out)
+    screen(spec[1:], tail[1:], slot, block, begin, end, out)
 
 
 over_parts(write_terms, _write_terms_one, _write_terms_more)
@@ -133,12 +133,12 @@ over_parts(screen, _screen_one, _screen_more)
 
 
 @jit
-def refresh(families, tail, slot, block, begin, end, columns, fresh):
+def refresh(specs, tail, slot, block, begin, end, columns, fresh):
     """Make the slot's column of log predictives right for rows begin .. end of the block."""
     column = columns[slot]
     for q in range(begin, end):
         column[q] = 0.0
-    evaluate(families, tail, slot, block, begin, end, column)
+    evaluate(specs, tail, slot, block, begin, end, column)
     fresh[slot] = end
 
 
@@ -176,9 +176,9 @@ def _narrow_product(eta: Any, terms: Any, out: Any) -> None:
 
 
 @jit
-def dense_logits(eta: Any, family: Any, block: Any, out: Any, top: Any) -> None:
+def dense_logits(eta: Any, spec: Any, block: Any, out: Any, top: Any) -> None:
     terms = block.terms
-    write_terms(family, block)
+    write_terms(spec, block)
     if eta.shape[1] <= 12:
         _narrow_product(eta, terms, out)
     elif out.shape[0] > 0:
@@ -216,17 +216,17 @@ def sparse_logits(eta: Any, block: Any, out: Any, top: Any) -> None:
 
 
 @overload(logits, **OVERLOAD)
-def _choose_logits(finite: Any, family: Any, block: Any, out: Any, top: Any) -> Any:
+def _choose_logits(finite: Any, spec: Any, block: Any, out: Any, top: Any) -> Any:
     if not isinstance(finite, types.Array):
         return None
     if not isinstance(block.types[0], types.Array):
-        return lambda finite, family, block, out, top: sparse_logits(finite, block, out, top)
-    return lambda finite, family, block, out, top: dense_logits(finite, family, block, out, top)
+        return lambda finite, spec, block, out, top: sparse_logits(finite, block, out, top)
+    return lambda finite, spec, block, out, top: dense_logits(finite, spec, block, out, top)
 
 
 @jit
-def contrast_terms(family: Any, block: Any, coefficients: Any, out: Any) -> None:
-    write_terms(family, block)
+def contrast_terms(spec: Any, block: Any, coefficients: Any, out: Any) -> None:
+    write_terms(spec, block)
     multiply(coefficients.reshape(1, coefficients.size), block.terms, out)
 
 
@@ -235,24 +235,24 @@ def weigh_terms(block: Any, weights: Any, out: Any) -> None:
     multiply(block.terms, weights.reshape(weights.size, 1), out)
 
 
-def _is_own(family: Any) -> bool:
-    """Whether the family, by itself, has something faster than products with terms: a class attribute says so."""
-    return len(family) == 1 and getattr(getattr(family[0], "instance_class", None), "own_cuts", False)
+def _is_own(spec: Any) -> bool:
+    """Whether the spec, by itself, has something faster than products with terms: a class attribute says so."""
+    return len(spec) == 1 and getattr(getattr(spec[0], "instance_class", None), "own_cuts", False)
 
 
 @overload(contrast, **OVERLOAD)
-def _choose_contrast(family: Any, block: Any, coefficients: Any, out: Any) -> Any:
-    if isinstance(family, types.BaseNamedTuple):
+def _choose_contrast(spec: Any, block: Any, coefficients: Any, out: Any) -> Any:
+    if isinstance(spec, types.BaseNamedTuple):
         return None
-    if _is_own(family):
-        return lambda family, block, coefficients, out: contrast(family[0], block, coefficients, out)
-    return lambda family, block, coefficients, out: contrast_terms(family, block, coefficients, out)
+    if _is_own(spec):
+        return lambda spec, block, coefficients, out: contrast(spec[0], block, coefficients, out)
+    return lambda spec, block, coefficients, out: contrast_terms(spec, block, coefficients, out)
 
 
 @overload(weigh, **OVERLOAD)
-def _choose_weigh(family: Any, block: Any, weights: Any, out: Any) -> Any:
-    if isinstance(family, types.BaseNamedTuple):
+def _choose_weigh(spec: Any, block: Any, weights: Any, out: Any) -> Any:
+    if isinstance(spec, types.BaseNamedTuple):
         return None
-    if _is_own(family):
-        return lambda family, block, weights, out: weigh(family[0], block, weights, out)
-    return lambda family, block, weights, out: weigh_terms(block, weights, out)
+    if _is_own(spec):
+        return lambda spec, block, weights, out: weigh(spec[0], block, weights, out)
+    return lambda spec, block, weights, out: weigh_terms(block, weights, out)

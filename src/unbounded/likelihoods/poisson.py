@@ -103,22 +103,22 @@ class BoundPoisson(Bound):
     def simulate(self, parameters: Parameters, labels: Array, rng: np.random.Generator) -> Array:
         return rng.poisson(parameters["rate"][labels]).astype(float)
 
-    def family(self, first: int = 0) -> tuple[Any, ...]:
-        return (PoissonFamily(self.columns.index, first, int(self.columns.missing), self.shape0, self.rate0),)
+    def spec(self, first: int = 0) -> tuple[Any, ...]:
+        return (PoissonSpec(self.columns.index, first, int(self.columns.missing), self.shape0, self.rate0),)
 
     def tail(self, slots: int, lanes: int) -> tuple[Any, ...]:
         return (PoissonTail(*(np.zeros((slots, self.columns.size)) for _ in range(4))),)
 
     def pack(self, counts: Array, statistics: Array, lanes: int) -> tuple[Any, ...]:
         (tail,) = self.tail(len(counts), lanes)
-        (family,) = self.family()
+        (spec,) = self.spec()
         tail.shape[:], tail.rate[:] = self._posterior(counts, statistics)
         for slot in range(len(counts)):
-            _set_logs(family, tail, slot)
+            _set_logs(spec, tail, slot)
         return (tail,)
 
 
-class PoissonFamily(NamedTuple):
+class PoissonSpec(NamedTuple):
     columns: Array
     first: int
     missing: int
@@ -133,56 +133,56 @@ class PoissonTail(NamedTuple):
     log_next: Array  # log(rate + 1)
 
 
-@implements(write_terms, PoissonFamily)
-def _write_terms(family, block):
-    values_in_lanes(family, block)
+@implements(write_terms, PoissonSpec)
+def _write_terms(spec, block):
+    values_in_lanes(spec, block)
 
 
-@implements(accumulate, PoissonFamily)
-def _accumulate(family, data, rows, statistics):
-    add_values(family, data, rows, statistics)
+@implements(accumulate, PoissonSpec)
+def _accumulate(spec, data, rows, statistics):
+    add_values(spec, data, rows, statistics)
 
 
 @jit
-def _set_logs(family, tail, slot):
-    for j in range(family.columns.size):
+def _set_logs(spec, tail, slot):
+    for j in range(spec.columns.size):
         shape, rate = tail.shape[slot, j], tail.rate[slot, j]
         tail.log_next[slot, j] = math.log(rate + 1.0)
         tail.at_zero[slot, j] = shape * (math.log(rate) - tail.log_next[slot, j]) - math.lgamma(shape)
 
 
-@implements(clear, PoissonFamily)
-def _clear(family, tail, slot):
-    copy_row(family.shape0, tail.shape, slot)
-    copy_row(family.rate0, tail.rate, slot)
-    _set_logs(family, tail, slot)
+@implements(clear, PoissonSpec)
+def _clear(spec, tail, slot):
+    copy_row(spec.shape0, tail.shape, slot)
+    copy_row(spec.rate0, tail.rate, slot)
+    _set_logs(spec, tail, slot)
 
 
-@implements(update, PoissonFamily)
-def _update(family, tail, slot, block, r, sign):
+@implements(update, PoissonSpec)
+def _update(spec, tail, slot, block, r, sign):
     terms = block.terms
-    d = family.columns.size
+    d = spec.columns.size
     for j in range(d):
-        tail.shape[slot, j] += sign * np.float64(terms[family.first + j, r])
-        tail.rate[slot, j] += sign * (np.float64(terms[family.first + d + j, r]) if family.missing else 1.0)
-    _set_logs(family, tail, slot)
+        tail.shape[slot, j] += sign * np.float64(terms[spec.first + j, r])
+        tail.rate[slot, j] += sign * (np.float64(terms[spec.first + d + j, r]) if spec.missing else 1.0)
+    _set_logs(spec, tail, slot)
 
 
-@implements(evaluate, PoissonFamily)
-def _evaluate(family, tail, slot, block, begin, end, out):
+@implements(evaluate, PoissonSpec)
+def _evaluate(spec, tail, slot, block, begin, end, out):
     """The negative binomial, without 1 / x!, which all atoms share."""
     terms = block.terms
-    d = family.columns.size
+    d = spec.columns.size
     for j in range(d):
         shape, zero, log_next = tail.shape[slot, j], tail.at_zero[slot, j], tail.log_next[slot, j]
         for r in range(begin, end):
-            if family.missing and terms[family.first + d + j, r] == 0:
+            if spec.missing and terms[spec.first + d + j, r] == 0:
                 continue
-            x = np.float64(terms[family.first + j, r])
+            x = np.float64(terms[spec.first + j, r])
             out[r] += zero + math.lgamma(shape + x) - x * log_next
 
 
-@implements(screen, PoissonFamily)
-def _screen(family, tail, slot, block, begin, end, out):
+@implements(screen, PoissonSpec)
+def _screen(spec, tail, slot, block, begin, end, out):
     for r in range(begin, end):
         out[r] += np.inf

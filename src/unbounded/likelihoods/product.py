@@ -183,9 +183,9 @@ class BoundProduct(Bound):
         columns = replace(self.columns, holes=np.ones_like(self.columns.holes))
         return BoundProduct(columns, tuple(part for part, _ in pairs)), np.concatenate([s for _, s in pairs], axis=1)
 
-    def family(self, first: int = 0) -> tuple[Any, ...]:
+    def spec(self, first: int = 0) -> tuple[Any, ...]:
         pairs = zip(self.parts, self._slices(), strict=True)
-        return tuple(family for part, s in pairs for family in part.family(first + s.start))
+        return tuple(spec for part, s in pairs for spec in part.spec(first + s.start))
 
     def tail(self, slots: int, lanes: int) -> tuple[Any, ...]:
         return tuple(tail for part in self.parts for tail in part.tail(slots, lanes))

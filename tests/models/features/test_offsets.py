@@ -104,7 +104,7 @@ def test_single_precision_falls_back_where_it_would_lose(case):
     bound = LinearGaussian(intercept=False).bind(describe(few * X))
     A = size * np.concatenate([PARTS, -PARTS])  # what one feature adds another one takes away
     scales = Scales(1e-10 if case == "noise" else 0.1, 1.0)
-    kind = bound.family(scales, A, len(A), "float32").scaled.dtype
+    kind = bound.spec(scales, A, len(A), "float32").scaled.dtype
     assert kind == (np.float32 if case == "plain" else np.float64)
 
 
@@ -115,7 +115,7 @@ def test_single_precision_knows_of_holes(holes):
     X[np.arange(8), np.arange(8)] = np.nan if holes else 0.0
     A = 100.0 * hadamard(8)
     bound = LinearGaussian(intercept=False).bind(describe(X))
-    assert bound.family(Scales(1.0, 1.0), A, 8, "float32").scaled.dtype == (np.float64 if holes else np.float32)
+    assert bound.spec(Scales(1.0, 1.0), A, 8, "float32").scaled.dtype == (np.float64 if holes else np.float32)
 
 
 @pytest.mark.parametrize("measure", [BetaBernoulli(), GammaPoisson(), BetaNegativeBinomial()], ids=str)
@@ -123,8 +123,8 @@ def test_counts_are_never_in_single_precision(measure):
     """What float32 loses grows with the entries, and these have no bound."""
     bound = LinearGaussian(intercept=False).bind(describe(X))
     model = HybridFeatures(Setup(measure, bound, len(X), 1, 0, dtype="float32"))
-    family = model.finite(Mobile(np.arange(3), np.zeros(3)), Scales(0.1, 1.0), PARTS[:3]).family
-    assert family.scaled.dtype == (np.float32 if measure.binary else np.float64)
+    spec = model.finite(Mobile(np.arange(3), np.zeros(3)), Scales(0.1, 1.0), PARTS[:3]).spec
+    assert spec.scaled.dtype == (np.float32 if measure.binary else np.float64)
 
 
 def test_a_far_row_is_said():

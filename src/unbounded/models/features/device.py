@@ -161,8 +161,8 @@ class DeviceFeatures:
         how = folds.Fold(sizes, chosen, coins, key, offsets)
         said = folds.fold(pool.rows, folds.Taken(sizes, there, none), how, len(shards), bits.ROWS)
         stacked = self._counted(pool, size)
-        told = self._kept(pool, stacked) if keep else Summaries(stacked, [_nothing(size, pool.rows.width)] * len(own))
-        return Summaries({**told.shared, "coins": said.cpu().numpy().astype(float)}, told.private)
+        report = self._kept(pool, stacked) if keep else Summaries(stacked, [_nothing(size, pool.rows.width)] * len(own))
+        return Summaries({**report.shared, "coins": said.cpu().numpy().astype(float)}, report.private)
 
     def flip(self, shards: Sequence[PooledShard], own: Sequence[Array], flip: Any) -> Summaries | None:
         """Columns flipped, without one of them or with another, as `fold.flip_columns` says it."""
@@ -254,13 +254,13 @@ class DeviceFeatures:
         self, pool: DevicePool, shared: FeatureRound, own: Sequence[FeaturePart], away: Array
     ) -> tuple[bits.MobileColumns, bits.Births]:
         """The finite part and the round's randomness, in three parcels."""
-        mobile, family, scales = shared.finite[0].mobile, shared.finite[0].family, shared.scales
+        mobile, spec, scales = shared.finite[0].mobile, shared.finite[0].spec, shared.scales
         usable, n_shared, sweeps = len(mobile.order), len(shared.loadings), self.setup.sweeps
         wide = bits.padded(usable)
         scaled, gram, odds = np.zeros((pool.rows.width, wide)), np.zeros((n_shared, wide)), np.zeros(wide)
         scaled[:, :usable] = shared.loadings[:usable].T / scales.noise
-        gram[:, :usable] = family.gram.T
-        odds[:usable] = mobile.weights[:usable] - 0.5 * family.norms[:usable] / scales.noise
+        gram[:, :usable] = spec.gram.T
+        odds[:usable] = mobile.weights[:usable] - 0.5 * spec.norms[:usable] / scales.noise
         kinds = {id(part.sources): part.sources for part in own}  # most shards have the same
         which = {name: i for i, name in enumerate(kinds)}
         table = np.array([s if len(s) == n_shared else np.full(n_shared, -1) for s in kinds.values()])
@@ -273,7 +273,7 @@ class DeviceFeatures:
         sent, sizes, sources, order, offsets, gone = _Sent(
             np.int64, (*whole, pool.offsets, away.astype(np.int64))
         ).on(self.place)  # fmt: skip
-        precision = self.setup.likelihood.precision(family)
+        precision = self.setup.likelihood.precision(spec)
         scaled, gram, odds = _Sent(precision, (scaled, gram, odds)).on(self.place)
         exact = (shared.loadings, np.exp(-rates), np.exp(-rates) * (1.0 + rates), numbers)
         loadings, none, single, numbers = _Sent(np.float64, exact).on(self.place)

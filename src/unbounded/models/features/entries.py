@@ -32,24 +32,24 @@ class Entry(NamedTuple):
 
 
 @implements(shift, Quadratic)
-def _quadratic_shift(family, tail, r, column, step):
-    return step * (family.pull - 0.5 * family.curve * step)
+def _quadratic_shift(spec, tail, r, column, step):
+    return step * (spec.pull - 0.5 * spec.curve * step)
 
 
 @jit
-def draw_entry(law, family, tail, entry, u, ladder):
+def draw_entry(law, spec, tail, entry, u, ladder):
     """Draw an entry from p(z) L(z), the support cut where what is left does not matter.
 
     In a mobile column, steps of the log likelihood never grow, so that the last one bounds all that follow.
     """
     best = ladder[0] = 0.0
-    before = shift(family, tail, entry.r, entry.column, -float(entry.value))
+    before = shift(spec, tail, entry.r, entry.column, -float(entry.value))
     value = 0
     while value < LARGEST:
         ratio = entry_ratio(law, entry.others, entry.weight, value)
         if ratio <= 0.0:
             break
-        after = shift(family, tail, entry.r, entry.column, float(value + 1 - entry.value))
+        after = shift(spec, tail, entry.r, entry.column, float(value + 1 - entry.value))
         step = after - before
         before = after
         value += 1

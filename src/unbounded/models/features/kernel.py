@@ -10,7 +10,7 @@ vectorised update of the mobile columns and nothing else. Otherwise rows are vis
 columns and new ones. Whether a row waits for its visit with its mobile columns as well is up to the likelihood: it may
 depend on the row's private entries, which do not move before the visit, so that every step is a Gibbs step.
 
-A *law* is what the measure says of an entry (laws.py), a *family* what the likelihood says of the data (operations.py).
+A *law* is what the measure says of an entry (laws.py), a *spec* what the likelihood says of the data (operations.py).
 """
 
 from __future__ import annotations
@@ -162,14 +162,14 @@ class CompiledFeatures:
         return Prepared(OneShard(rows, sums, np.empty_like(room.private.members)), room)
 
     def _room(self, part: FeatureTask, columns: int, slots: int, lanes: int) -> Room:
-        likelihood, family, d = self.setup.likelihood, part.finite.family, part.round.loadings.shape[1]
-        dtype = likelihood.precision(family)
+        likelihood, spec, d = self.setup.likelihood, part.finite.spec, part.round.loadings.shape[1]
+        dtype = likelihood.precision(spec)
         z, pull = np.empty(columns * lanes, dtype), np.empty(columns * lanes, dtype)
         room = np.empty(max(columns * lanes, 2 * lanes, columns * columns, columns * d), dtype)
         born, busy = np.zeros(self.setup.sweeps * lanes, np.int16), np.zeros(lanes + 1, np.bool_)
         ladder = np.empty(2 if self.setup.measure.binary else LARGEST + 1)
         work = Work(z, pull, room, born, busy, ladder, np.empty((4, slots), np.int64))
-        tail = likelihood.tail(part.round.scales, slots, lanes, family, part.part.loadings)
+        tail = likelihood.tail(part.round.scales, slots, lanes, spec, part.part.loadings)
         return Room(Private(tail, np.zeros(slots, np.int64)), work)
 
     def sweep(self, shard: FeatureShard, part: FeatureTask, tail: Prepared) -> Prepared:
@@ -280,7 +280,7 @@ def sweep_some(law, finite, private, shards, count, row, keys, work):
     """
     for i in range(count):
         one = shards[i]
-        renew(finite.family, private.tail)  # mutant: shards renew
+        renew(finite.spec, private.tail)  # mutant: shards renew
         for slot in range(private.members.size):  # mutant: shards members
             private.members[slot] = 0
         row = sweep(law, finite, private, one.rows, row, keys, work, one.sums)
@@ -305,7 +305,7 @@ def sweep(law, finite, private, part, begin, keys, work, sums):
         _arrange(part.taken, part.Z)
     if part.used > finite.shared:
         _count(part.Z[finite.shared : part.used], private.members)
-        fill(finite.family, private.tail, part, finite.shared, work)
+        fill(finite.spec, private.tail, part, finite.shared, work)
     for start in range(begin, n, lanes):
         size = min(lanes, n - start)
         births = draw_births(law, sweeps, size, keys.birth, part.first + start, work.born)
@@ -314,16 +314,16 @@ def sweep(law, finite, private, part, begin, keys, work, sums):
         z = work.z[: columns * size].reshape(columns, size)
         _load(part.Z, start, z)
         rows = RowBlock(part.data, start, z, finite.shared, part.first + start)
-        prepare(finite.family, private.tail, rows, finite.mobile.order.size, work)
+        prepare(finite.spec, private.tail, rows, finite.mobile.order.size, work)
         for s in range(sweeps):
             own = stream(keys.entry, s)  # mutant: sweep own
-            _find_busy(finite.family, rows, work.busy)
-            sweep_mobile(finite.family, law, private.tail, rows, finite.mobile, own, work)
+            _find_busy(finite.spec, rows, work.busy)
+            sweep_mobile(finite.spec, law, private.tail, rows, finite.mobile, own, work)
             if births > 0 or _alive(private.members) > 0:
                 draws = SweepDraws(own, stream(keys.tail, s), work.born[s * size : (s + 1) * size])
-                _visit_rows(law, finite.family, private, rows, finite.mobile, draws, work)
+                _visit_rows(law, finite.spec, private, rows, finite.mobile, draws, work)
         _store(z, finite.mobile.order.size, finite.shared, part.Z, start)
-        collect(finite.family, private.tail, rows, keys.split, sums, work)
+        collect(finite.spec, private.tail, rows, keys.split, sums, work)
     return n
 
 
@@ -373,11 +373,11 @@ def _store(z, usable, shared, Z, start):
 
 
 @inline
-def _find_busy(family, rows, busy):
+def _find_busy(spec, rows, busy):
     """Mark the rows with private entries, where their mobile columns have to wait."""
     z = rows.z
     busy[:] = False
-    if mobile_waits(family):
+    if mobile_waits(spec):
         for k in range(rows.shared, z.shape[0]):
             for r in range(z.shape[1]):
                 busy[r] |= z[k, r] > 0
@@ -388,32 +388,32 @@ def _find_busy(family, rows, busy):
 
 
 @inline
-def _visit_rows(law, family, private, rows, mobile, draws, work):
+def _visit_rows(law, spec, private, rows, mobile, draws, work):
     """Visit the rows of a block whose private entries may change."""
     size = rows.z.shape[1]
     r = 0
     while r < size:
         if _alive(private.members) > 0:
-            r = seek(family, law, private, rows, r, draws, work)
+            r = seek(spec, law, private, rows, r, draws, work)
         else:
             while r < size and draws.born[r] == 0:
                 r += 1
         if r == size:
             break
-        _visit(law, family, private, rows, r, mobile, draws, work)
+        _visit(law, spec, private, rows, r, mobile, draws, work)
         r += 1
 
 
 @inline
-def _visit(law, family, private, rows, r, mobile, draws, work):
+def _visit(law, spec, private, rows, r, mobile, draws, work):
     """Gibbs over the private columns of a row, then a Metropolis step that replaces those only it uses."""
     members, z, shared = private.members, rows.z, rows.shared
     any_private = False
     for slot in range(members.size):
         any_private |= z[shared + slot, r] > 0
-    arrive(family, private, rows, r)
-    if any_private and mobile_waits(family):
-        visit_mobile(family, law, private.tail, rows, r, mobile, draws.entry, work)
+    arrive(spec, private, rows, r)
+    if any_private and mobile_waits(spec):
+        visit_mobile(spec, law, private.tail, rows, r, mobile, draws.entry, work)
     own = stream(draws.visits, rows.first + r)
     order = work.slots[0]
     count = singles = 0
@@ -434,24 +434,24 @@ def _visit(law, family, private, rows, r, mobile, draws, work):
         others = float(members[slot] - old)  # mutant: visit others
         weight = tail_weight(law, others, old, stream(own, 3 * slot + 1))
         entry = Entry(r, shared + slot, old, others, weight)
-        new = draw_entry(law, family, private.tail, entry, uniform(own, entry_number(slot)), work.ladder)
-        _set(family, private, rows, r, slot, new)
+        new = draw_entry(law, spec, private.tail, entry, uniform(own, entry_number(slot)), work.ladder)
+        _set(spec, private, rows, r, slot, new)
     if singles > 0 or draws.born[r] > 0:  # mutant: visit condition
-        _replace_singles(law, family, private, rows, r, singles, draws, work)
-    depart(family, private.tail, rows, r)
+        _replace_singles(law, spec, private, rows, r, singles, draws, work)
+    depart(spec, private.tail, rows, r)
 
 
 @inline
-def _set(family, private, rows, r, slot, new):
+def _set(spec, private, rows, r, slot, new):
     old = int(rows.z[rows.shared + slot, r])
     if new != old:
-        apply(family, private.tail, r, rows.shared + slot, float(new - old))
+        apply(spec, private.tail, r, rows.shared + slot, float(new - old))
         rows.z[rows.shared + slot, r] = new
         private.members[slot] += new - old
 
 
 @inline
-def _replace_singles(law, family, private, rows, r, singles, draws, work):
+def _replace_singles(law, spec, private, rows, r, singles, draws, work):
     """Propose new atoms in place of those that only this row uses; accept by the row's likelihood ratio."""
     key, born = stream(stream(draws.visits, rows.first + r), 0), draws.born[r]
     owned, entries, fresh = work.slots[1], work.slots[2], work.slots[3]
@@ -460,23 +460,23 @@ def _replace_singles(law, family, private, rows, r, singles, draws, work):
         slot = owned[j]
         old = int(rows.z[rows.shared + slot, r])
         entries[j] = old
-        ratio += shift(family, private.tail, r, rows.shared + slot, -float(old))
-        _set(family, private, rows, r, slot, 0)
+        ratio += shift(spec, private.tail, r, rows.shared + slot, -float(old))
+        _set(spec, private, rows, r, slot, 0)
     slot = 0
     for j in range(born):
         while private.members[slot] > 0 or _among(owned, singles, slot):
             slot += 1
         fresh[j] = slot
-        open_slot(family, private.tail, slot, stream(key, 2 * j))
+        open_slot(spec, private.tail, slot, stream(key, 2 * j))
         new = new_count(law, uniform(stream(key, 2 * j + 1), 0))
-        ratio += shift(family, private.tail, r, rows.shared + slot, float(new))
-        _set(family, private, rows, r, slot, new)
+        ratio += shift(spec, private.tail, r, rows.shared + slot, float(new))
+        _set(spec, private, rows, r, slot, new)
     if math.log(uniform(key, 0)) < ratio:  # mutant: replace singles condition
         return
     for j in range(born):
-        _set(family, private, rows, r, fresh[j], 0)
+        _set(spec, private, rows, r, fresh[j], 0)
     for j in range(singles):
-        _set(family, private, rows, r, owned[j], entries[j])
+        _set(spec, private, rows, r, owned[j], entries[j])
 
 
 @inline

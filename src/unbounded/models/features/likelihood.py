@@ -88,15 +88,15 @@ class FeatureBound(ABC):
         """Loadings of atoms that no row uses."""
 
     @abstractmethod
-    def family(self, scales: Any, loadings: Array, usable: int, dtype: str) -> Any:
+    def spec(self, scales: Any, loadings: Array, usable: int, dtype: str) -> Any:
         """The finite part as compiled code takes it: loadings of the shared atoms, of which the first `usable` move."""
 
     @abstractmethod
-    def precision(self, family: Any) -> np.dtype[Any]:
+    def precision(self, spec: Any) -> np.dtype[Any]:
         """Of the vectorised part."""
 
     @abstractmethod
-    def tail(self, scales: Any, slots: int, lanes: int, family: Any, private: Array) -> Any:
+    def tail(self, scales: Any, slots: int, lanes: int, spec: Any, private: Array) -> Any:
         """Room for the private atoms; `private`: their loadings, where they are kept."""
 
     @abstractmethod

@@ -19,7 +19,7 @@ from unbounded.arrays import Array
 from unbounded.columns import Columns
 from unbounded.likelihoods.base import positive
 from unbounded.models.features.likelihood import FeatureBound, FeatureStatistics, Loadings
-from unbounded.models.features.linear_gaussian_compiled import NARROW, LinearGaussianFamily, LinearGaussianTail, impute
+from unbounded.models.features.linear_gaussian_compiled import NARROW, LinearGaussianSpec, LinearGaussianTail, impute
 from unbounded.priors import InverseGamma
 
 FLOAT32_TOLERANCE = 0.02  # nats
@@ -273,7 +273,7 @@ class BoundLinearGaussian(FeatureBound):
 
     # ---- compiled parts
 
-    def family(self, scales: Scales, loadings: Array, usable: int, dtype: str) -> LinearGaussianFamily:
+    def spec(self, scales: Scales, loadings: Array, usable: int, dtype: str) -> LinearGaussianSpec:
         A = np.ascontiguousarray(loadings)
         products = A @ A.T / scales.noise
         # mutant: features float32
@@ -282,7 +282,7 @@ class BoundLinearGaussian(FeatureBound):
         norms = np.ascontiguousarray(np.diag(products)) * scales.noise
         np.fill_diagonal(products, 0.0)
         scaled = A[:usable] / scales.noise
-        return LinearGaussianFamily(
+        return LinearGaussianSpec(
             self.centre, A, norms, (scaled.T if usable <= NARROW else scaled).astype(kind).ravel(),
             (scaled @ self.centre).astype(kind), np.ascontiguousarray(products[:usable], dtype=kind), scales.noise,
             scales.loading,
@@ -299,18 +299,18 @@ class BoundLinearGaussian(FeatureBound):
         terms = np.abs(A) @ reach / scales.noise + np.abs(products).sum(1)
         return float(np.finfo(np.float32).eps * terms.max(initial=0.0))
 
-    def precision(self, family: Any) -> np.dtype[Any]:
-        kind: np.dtype[Any] = family.scaled.dtype
+    def precision(self, spec: Any) -> np.dtype[Any]:
+        kind: np.dtype[Any] = spec.scaled.dtype
         return kind
 
-    def tail(self, scales: Scales, slots: int, lanes: int, family: Any, private: Array) -> LinearGaussianTail:
+    def tail(self, scales: Scales, slots: int, lanes: int, spec: Any, private: Array) -> LinearGaussianTail:
         d = self.columns.size
         V = np.zeros((slots, slots))
         V.ravel()[:: slots + 1] = scales.loading  # np.diag is slow
         return LinearGaussianTail(
             V, np.zeros((slots, d)), np.zeros((slots, slots)), np.zeros((slots, d)), np.empty(d), np.empty(d),
             np.zeros(slots), np.zeros(3), np.zeros(slots), np.empty((2, slots)),
-            np.empty(lanes * d, family.scaled.dtype),
+            np.empty(lanes * d, spec.scaled.dtype),
         )  # fmt: skip
 
     def impute(

@@ -39,7 +39,7 @@ NARROW = 24  # mobile columns up to which BLAS is faster with rows first
 REFRESH = 256  # rank-one changes after which V and a are computed afresh
 
 
-class LinearGaussianFamily(NamedTuple):
+class LinearGaussianSpec(NamedTuple):
     centre: Array
     loadings: Array  # [shared, D]
     norms: Array  # [shared] squared lengths
@@ -64,8 +64,8 @@ class LinearGaussianTail(NamedTuple):
     block: Array  # flat: rows x D
 
 
-@implements(mobile_waits, LinearGaussianFamily)
-def _mobile_waits(family):
+@implements(mobile_waits, LinearGaussianSpec)
+def _mobile_waits(spec):
     return True
 
 
@@ -139,33 +139,33 @@ def _any(values):
 # ---- the mobile columns of a block, in lanes
 
 
-@implements(prepare, LinearGaussianFamily)
-def _prepare(family, tail, rows, usable, work):
+@implements(prepare, LinearGaussianSpec)
+def _prepare(spec, tail, rows, usable, work):
     """pull[k, r] = A_k . (x_r - what frozen columns explain) / noise."""
     z = rows.z
     size, d = z.shape[1], rows.data.shape[1]
-    _copy_block(rows.data, rows.start, size, family.centre, tail.block)
+    _copy_block(rows.data, rows.start, size, spec.centre, tail.block)
     if usable == 0:
         return
-    block = _block(rows.data, rows.start, size, family.centre, tail.block)
-    centred = _centred(rows.data, family.centre, tail.block)
+    block = _block(rows.data, rows.start, size, spec.centre, tail.block)
+    centred = _centred(rows.data, spec.centre, tail.block)
     pull = work.pull[: usable * size].reshape(usable, size)
     if usable <= NARROW:
         products = work.room[: size * usable].reshape(size, usable)
-        multiply(block, family.scaled.reshape(d, usable), products)
+        multiply(block, spec.scaled.reshape(d, usable), products)
         for k in range(usable):
-            offset = pull.dtype.type(0.0) if centred else family.offset[k]
+            offset = pull.dtype.type(0.0) if centred else spec.offset[k]
             for r in range(size):
                 pull[k, r] = products[r, k] - offset
     else:
-        multiply(family.scaled.reshape(usable, d), block.T, pull)
+        multiply(spec.scaled.reshape(usable, d), block.T, pull)
         for k in range(usable):
-            offset = pull.dtype.type(0.0) if centred else family.offset[k]
+            offset = pull.dtype.type(0.0) if centred else spec.offset[k]
             for r in range(size):
                 pull[k, r] -= offset
     for k in range(usable):
-        for j in range(usable, family.loadings.shape[0]):
-            g = family.gram[k, j]
+        for j in range(usable, spec.loadings.shape[0]):
+            g = spec.gram[k, j]
             for r in range(size):
                 pull[k, r] -= g * z[j, r]
 
@@ -185,8 +185,8 @@ def _explain(gram, k, z, usable, out):
             out[r] -= a * z[j, r]
 
 
-@implements(sweep_mobile, LinearGaussianFamily)
-def _sweep_mobile(family, law, tail, rows, mobile, key, work):
+@implements(sweep_mobile, LinearGaussianSpec)
+def _sweep_mobile(spec, law, tail, rows, mobile, key, work):
     """Gram form: what an entry gains is its pull minus what the other mobile columns explain already.
 
     0/1 columns go in pairs, neighbours in the random order.
@@ -198,21 +198,21 @@ def _sweep_mobile(family, law, tail, rows, mobile, key, work):
     pairs = usable // 2 if is_binary(law) else 0
     for q in range(pairs):
         j, k = order[2 * q], order[2 * q + 1]
-        cross = family.gram[j, k]
-        odds = pull.dtype.type(weights[j] - 0.5 * family.norms[j] / family.noise)
-        other_odds = pull.dtype.type(weights[k] - 0.5 * family.norms[k] / family.noise)
+        cross = spec.gram[j, k]
+        odds = pull.dtype.type(weights[j] - 0.5 * spec.norms[j] / spec.noise)
+        other_odds = pull.dtype.type(weights[k] - 0.5 * spec.norms[k] / spec.noise)
         for r in range(size):
             lanes[r] = odds + pull[j, r] + cross * z[k, r]
             other[r] = other_odds + pull[k, r] + cross * z[j, r]
-        _explain(family.gram, j, z, usable, lanes)
-        _explain(family.gram, k, z, usable, other)
+        _explain(spec.gram, j, z, usable, lanes)
+        _explain(spec.gram, k, z, usable, other)
         draw_pair(z[j], z[k], lanes, other, cross, stream(key, j), rows.first, work.busy)
     for q in range(2 * pairs, usable):
         k = order[q]
         for r in range(size):
             lanes[r] = pull[k, r]
-        _explain(family.gram, k, z, usable, lanes)
-        draw_column(law, z[k], lanes, weights[k], family.norms[k] / family.noise, stream(key, k), rows.first, work)
+        _explain(spec.gram, k, z, usable, lanes)
+        draw_column(law, z[k], lanes, weights[k], spec.norms[k] / spec.noise, stream(key, k), rows.first, work)
 
 
 # ---- visits of single rows, and the collapsed private atoms
@@ -305,14 +305,14 @@ def _any_private(z, r, shared):
     return found
 
 
-@implements(seek, LinearGaussianFamily)
-def _seek(family, law, private, rows, r, draws, work):
+@implements(seek, LinearGaussianSpec)
+def _seek(spec, law, private, rows, r, draws, work):
     """A row without private entries stays so if each of its private columns says no while all others are out."""
     tail, members, z = private.tail, private.members, rows.z
     size, slots = z.shape[1], members.size
     if not is_binary(law):
         return r
-    error, noise = tail.residual, family.noise
+    error, noise = tail.residual, spec.noise
     constant, inverse = tail.odds[0], tail.odds[1]
     for k in range(slots):
         inverse[k] = 1.0 / (noise + tail.V[k, k])
@@ -323,7 +323,7 @@ def _seek(family, law, private, rows, r, draws, work):
     while r < size:
         if work.busy[r] or draws.born[r] > 0:
             return r
-        _residual(family.loadings, family.centre, rows.data, rows.start + r, z, r, error)
+        _residual(spec.loadings, spec.centre, rows.data, rows.start + r, z, r, error)
         square = _dot(error, error)
         own = stream(draws.visits, rows.first + r)
         for k in range(slots):
@@ -336,26 +336,26 @@ def _seek(family, law, private, rows, r, draws, work):
     return r
 
 
-@implements(arrive, LinearGaussianFamily)
-def _arrive(family, private, rows, r):
+@implements(arrive, LinearGaussianSpec)
+def _arrive(spec, private, rows, r):
     tail, members, z, shared = private.tail, private.members, rows.z, rows.shared
-    _residual(family.loadings, family.centre, rows.data, rows.start + r, z, r, tail.residual)
+    _residual(spec.loadings, spec.centre, rows.data, rows.start + r, z, r, tail.residual)
     _measure_row(tail, z, r, shared)
     if not _any_private(z, r, shared):
         return
-    _rank_one(tail, family.noise, z, r, shared, -1)
+    _rank_one(tail, spec.noise, z, r, shared, -1)
     for k in range(tail.Vz.size):
         if z[shared + k, r] > 0 and members[k] == z[shared + k, r]:
-            open_slot(family, tail, k, np.uint64(0))
+            open_slot(spec, tail, k, np.uint64(0))
     _measure_row(tail, z, r, shared)
 
 
-@implements(open_slot, LinearGaussianFamily)
-def _open_slot(family, tail, slot, key):
+@implements(open_slot, LinearGaussianSpec)
+def _open_slot(spec, tail, slot, key):
     """A new atom knows nothing yet: its loadings have their prior."""
     tail.V[slot, :] = 0.0
     tail.V[:, slot] = 0.0
-    tail.V[slot, slot] = family.loading
+    tail.V[slot, slot] = spec.loading
     tail.a[slot] = 0.0
     tail.norms[slot] = 0.0
     tail.h[slot] = 0.0
@@ -363,65 +363,65 @@ def _open_slot(family, tail, slot, key):
     tail.zz[:, slot] = 0.0
 
 
-@implements(visit_mobile, LinearGaussianFamily)
-def _visit_mobile(family, law, tail, rows, r, mobile, key, work):
+@implements(visit_mobile, LinearGaussianSpec)
+def _visit_mobile(spec, law, tail, rows, r, mobile, key, work):
     z = rows.z
-    variance = family.noise + tail.numbers[0]
+    variance = spec.noise + tail.numbers[0]
     for q in range(mobile.order.size):
         k = mobile.order[q]
         old = int(z[k, r])
-        pull = (_dot(family.loadings[k], tail.error) + old * family.norms[k]) / variance
-        quadratic = Quadratic(pull, family.norms[k] / variance)
+        pull = (_dot(spec.loadings[k], tail.error) + old * spec.norms[k]) / variance
+        quadratic = Quadratic(pull, spec.norms[k] / variance)
         u = uniform(stream(key, k), rows.first + r)
         new = draw_entry(law, quadratic, 0, Entry(r, 0, 0, -1.0, mobile.weights[k]), u, work.ladder)
         if new != old:
             z[k, r] = new
-            _add(tail.error, float(old - new), family.loadings[k])
-            _add(tail.residual, float(old - new), family.loadings[k])
+            _add(tail.error, float(old - new), spec.loadings[k])
+            _add(tail.residual, float(old - new), spec.loadings[k])
     tail.numbers[1] = _dot(tail.error, tail.error)
 
 
-@implements(shift, LinearGaussianFamily)
-def _shift(family, tail, r, column, step):
+@implements(shift, LinearGaussianSpec)
+def _shift(spec, tail, r, column, step):
     """Of a private column: mobile ones have a quadratic of their own."""
     if step == 0.0:
         return 0.0
-    k = column - family.loadings.shape[0]
+    k = column - spec.loadings.shape[0]
     added, square = tail.numbers[0], tail.numbers[1]
-    before = family.noise + added
+    before = spec.noise + added
     after = before + step * (2.0 * tail.Vz[k] + step * tail.V[k, k])
     moved = square - step * (2.0 * _dot(tail.error, tail.a[k]) - step * tail.norms[k])
     return 0.5 * (square / before - moved / after) - 0.5 * tail.error.size * math.log(after / before)
 
 
-@implements(apply, LinearGaussianFamily)
-def _apply(family, tail, r, column, step):
-    k = column - family.loadings.shape[0]
+@implements(apply, LinearGaussianSpec)
+def _apply(spec, tail, r, column, step):
+    k = column - spec.loadings.shape[0]
     tail.numbers[0] += step * (2.0 * tail.Vz[k] + step * tail.V[k, k])
     _add(tail.error, -step, tail.a[k])
     _add(tail.Vz, step, tail.V[k])
     tail.numbers[1] = _dot(tail.error, tail.error)
 
 
-@implements(depart, LinearGaussianFamily)
-def _depart(family, tail, rows, r):
+@implements(depart, LinearGaussianSpec)
+def _depart(spec, tail, rows, r):
     if _any_private(rows.z, r, rows.shared):
-        _rank_one(tail, family.noise, rows.z, r, rows.shared, 1)
+        _rank_one(tail, spec.noise, rows.z, r, rows.shared, 1)
         if tail.numbers[2] > REFRESH:
-            _refresh(tail, family.noise, family.loading)
+            _refresh(tail, spec.noise, spec.loading)
 
 
-@implements(renew, LinearGaussianFamily)
-def _renew(family, tail):
+@implements(renew, LinearGaussianSpec)
+def _renew(spec, tail):
     for slot in range(tail.Vz.size):
-        open_slot(family, tail, slot, np.uint64(0))
+        open_slot(spec, tail, slot, np.uint64(0))
         tail.Vz[slot] = 0.0
     for j in range(tail.numbers.size):
         tail.numbers[j] = 0.0
 
 
-@implements(fill, LinearGaussianFamily)
-def _fill(family, tail, part, shared, work):
+@implements(fill, LinearGaussianSpec)
+def _fill(spec, tail, part, shared, work):
     columns, n = part.Z.shape
     z = work.z[:columns].reshape(columns, 1)
     for i in range(n):
@@ -431,40 +431,40 @@ def _fill(family, tail, part, shared, work):
         if any_private:
             for k in range(columns):
                 z[k, 0] = part.Z[k, i]
-            _residual(family.loadings, family.centre, part.data, i, z, 0, tail.residual)
-            _rank_one(tail, family.noise, z, 0, shared, 1)
-    _refresh(tail, family.noise, family.loading)
+            _residual(spec.loadings, spec.centre, part.data, i, z, 0, tail.residual)
+            _rank_one(tail, spec.noise, z, 0, shared, 1)
+    _refresh(tail, spec.noise, spec.loading)
 
 
 # ---- statistics and missing values
 
 
-@implements(collect, LinearGaussianFamily)
-def _collect(family, tail, rows, key, sums, work):
+@implements(collect, LinearGaussianSpec)
+def _collect(spec, tail, rows, key, sums, work):
     z = rows.z
     multiply(z, z.T, work.room)
     _add_up(work.room, sums.products)
-    _add_rows(family, tail, rows, z, sums.sums, work)
+    _add_rows(spec, tail, rows, z, sums.sums, work)
 
 
-def _add_rows(family: Any, tail: Any, rows: Any, z: Any, out: Any, work: Any) -> None:
+def _add_rows(spec: Any, tail: Any, rows: Any, z: Any, out: Any, work: Any) -> None:
     """Rows times entries: in double precision also where lanes have single precision, since what a sum of a million
     rows loses is nats of their density. Entries are 0 or 1 there."""
 
 
 @overload(_add_rows, **OVERLOAD)
-def _choose_add_rows(family: Any, tail: Any, rows: Any, z: Any, out: Any, work: Any) -> Any:
-    def product(family, tail, rows, z, out, work):
-        multiply(z, _block(rows.data, rows.start, z.shape[1], family.centre, tail.block), work.room)
+def _choose_add_rows(spec: Any, tail: Any, rows: Any, z: Any, out: Any, work: Any) -> Any:
+    def product(spec, tail, rows, z, out, work):
+        multiply(z, _block(rows.data, rows.start, z.shape[1], spec.centre, tail.block), work.room)
         _add_up(work.room, out)
-        if _centred(rows.data, family.centre, tail.block):
+        if _centred(rows.data, spec.centre, tail.block):
             for k in range(z.shape[0]):
                 total = 0.0
                 for r in range(z.shape[1]):
                     total += z[k, r]
-                _add(out[k], total, family.centre)
+                _add(out[k], total, spec.centre)
 
-    def one_by_one(family, tail, rows, z, out, work):
+    def one_by_one(spec, tail, rows, z, out, work):
         data, start = rows.data, rows.start
         for k in range(z.shape[0]):
             row = out[k]

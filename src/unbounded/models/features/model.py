@@ -14,7 +14,7 @@ import numpy as np
 
 from unbounded.arrays import Array, Arrays, packed_entries
 from unbounded.contracts import BatchStep, Engine, Gathered, Message, Pairs, Summaries, Summary
-from unbounded.disk import room
+from unbounded.disk import allocate
 from unbounded.models.features.kernels import FeatureKernel, build_kernel
 from unbounded.models.features.likelihood import FeatureBound, FeatureStatistics
 from unbounded.models.features.measure import FeatureHyper, FeatureMeasure
@@ -88,8 +88,8 @@ class Features(Built[FeatureMeasure, FeatureBound, int]):
         What single precision loses grows with the entries, and counts have no largest one: they are never in it.
         """
         dtype = self.setup.dtype if self.measure.binary else "float64"  # mutant: precision of counts
-        family = self.likelihood.family(scales, loadings, len(mobile.order), dtype)
-        return Finite(family, mobile, len(loadings))
+        spec = self.likelihood.spec(scales, loadings, len(mobile.order), dtype)
+        return Finite(spec, mobile, len(loadings))
 
     def jump(self, state: FeatureState, engine: Engine) -> FeatureState:
         return state
@@ -185,7 +185,7 @@ class Features(Built[FeatureMeasure, FeatureBound, int]):
     def assignments(self, state: FeatureState, engine: Engine) -> Array:
         """[n, K]: Z of all rows, in the order of the occupied atoms of the table."""
         parts = engine.map(FeatureShard.columns, state.sources())
-        return np.concatenate(parts, axis=1, out=room((len(state.occupied), self.n_rows), parts[0].dtype)).T
+        return np.concatenate(parts, axis=1, out=allocate((len(state.occupied), self.n_rows), parts[0].dtype)).T
 
     def snapshot(self, state: FeatureState, engine: Engine) -> dict[str, Array]:
         """Z, and one draw of all loadings and scales given it."""

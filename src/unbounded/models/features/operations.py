@@ -1,8 +1,8 @@
 """The compiled contract of a feature likelihood: what the kernel asks of it, and the structures that it is asked with.
 
-A *family* is the finite part as compiled code takes it, a NamedTuple with at least `loadings` [shared, D]; a *tail* is
+A *spec* is the finite part as compiled code takes it, a NamedTuple with at least `loadings` [shared, D]; a *tail* is
 what the likelihood knows of a shard's private atoms. The implementation of an operation is chosen while compiling, by
-the type of the family (docs/features.md).
+the type of the spec (docs/features.md).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Mobile(NamedTuple):
 class Finite(NamedTuple):
     """The finite part, as one shard may use it."""
 
-    family: Any
+    spec: Any
     mobile: Mobile
     shared: int  # columns that all shards have: mobile, frozen and always-on ones
 
@@ -115,55 +115,53 @@ def entry_number(slot):
     return 3 * slot + 2
 
 
-def mobile_waits(family: Any) -> Any:
+def mobile_waits(spec: Any) -> Any:
     """Whether the mobile columns of a row with private entries are updated in its visit."""
 
 
-def renew(family: Any, tail: Any) -> None:
+def renew(spec: Any, tail: Any) -> None:
     """Before the first row of a shard: forget private atoms of others, as far as `fill` would not."""
 
 
-def fill(family: Any, tail: Any, part: ShardRows, shared: int, work: Work) -> None:
+def fill(spec: Any, tail: Any, part: ShardRows, shared: int, work: Work) -> None:
     """Before the first block: what the shard's rows say of its private atoms."""
 
 
-def prepare(family: Any, tail: Any, rows: RowBlock, usable: int, work: Work) -> None:
+def prepare(spec: Any, tail: Any, rows: RowBlock, usable: int, work: Work) -> None:
     """Before the sweeps over a block: what the update of the first `usable` columns needs of its rows."""
 
 
-def sweep_mobile(family: Any, law: Any, tail: Any, rows: RowBlock, mobile: Mobile, key: Any, work: Work) -> None:
+def sweep_mobile(spec: Any, law: Any, tail: Any, rows: RowBlock, mobile: Mobile, key: Any, work: Work) -> None:
     """Update the mobile columns, in the given order, of the rows of a block that are not `work.busy`."""
 
 
-def seek(family: Any, law: Any, private: Private, rows: RowBlock, r: int, draws: SweepDraws, work: Work) -> Any:
+def seek(spec: Any, law: Any, private: Private, rows: RowBlock, r: int, draws: SweepDraws, work: Work) -> Any:
     """The first row from r on whose visit may change something; r is always right."""
 
 
-def arrive(family: Any, private: Private, rows: RowBlock, r: int) -> None:
+def arrive(spec: Any, private: Private, rows: RowBlock, r: int) -> None:
     """Take row r of the block out of what its private atoms know of the data."""
 
 
-def visit_mobile(
-    family: Any, law: Any, tail: Any, rows: RowBlock, r: int, mobile: Mobile, key: Any, work: Work
-) -> None:
+def visit_mobile(spec: Any, law: Any, tail: Any, rows: RowBlock, r: int, mobile: Mobile, key: Any, work: Work) -> None:
     """Update the mobile columns of the visited row, whose private entries matter to them."""
 
 
-def shift(family: Any, tail: Any, r: int, column: int, step: float) -> Any:
+def shift(spec: Any, tail: Any, r: int, column: int, step: float) -> Any:
     """Log likelihood of the visited row after its entry in a column changed by `step`, minus the present one."""
 
 
-def apply(family: Any, tail: Any, r: int, column: int, step: float) -> None:
-    """Make that change to what the family keeps of the visited row."""
+def apply(spec: Any, tail: Any, r: int, column: int, step: float) -> None:
+    """Make that change to what the spec keeps of the visited row."""
 
 
-def open_slot(family: Any, tail: Any, slot: int, key: Any) -> None:
+def open_slot(spec: Any, tail: Any, slot: int, key: Any) -> None:
     """Make a slot a new atom without members."""
 
 
-def depart(family: Any, tail: Any, rows: RowBlock, r: int) -> None:
+def depart(spec: Any, tail: Any, rows: RowBlock, r: int) -> None:
     """Put the visited row back."""
 
 
-def collect(family: Any, tail: Any, rows: RowBlock, key: Any, sums: Sums, work: Work) -> None:
+def collect(spec: Any, tail: Any, rows: RowBlock, key: Any, sums: Sums, work: Work) -> None:
     """Add the block to the statistics."""

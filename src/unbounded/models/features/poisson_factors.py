@@ -18,7 +18,7 @@ from unbounded.arrays import Array
 from unbounded.columns import Columns
 from unbounded.likelihoods.base import positive
 from unbounded.models.features.likelihood import FeatureBound, FeatureStatistics
-from unbounded.models.features.poisson_factors_compiled import PoissonFactorsFamily, PoissonFactorsTail, impute
+from unbounded.models.features.poisson_factors_compiled import PoissonFactorsSpec, PoissonFactorsTail, impute
 from unbounded.priors import Gamma
 
 
@@ -145,14 +145,14 @@ class BoundPoissonFactors(FeatureBound):
 
     # ---- compiled parts
 
-    def family(self, scales: Background, loadings: Array, usable: int, dtype: str) -> PoissonFactorsFamily:
+    def spec(self, scales: Background, loadings: Array, usable: int, dtype: str) -> PoissonFactorsSpec:
         theta = np.ascontiguousarray(loadings)
-        return PoissonFactorsFamily(theta, theta.sum(1), scales.background, self.shape, self.rate)
+        return PoissonFactorsSpec(theta, theta.sum(1), scales.background, self.shape, self.rate)
 
-    def precision(self, family: Any) -> np.dtype[Any]:
+    def precision(self, spec: Any) -> np.dtype[Any]:
         return np.dtype(float)
 
-    def tail(self, scales: Background, slots: int, lanes: int, family: Any, private: Array) -> PoissonFactorsTail:
+    def tail(self, scales: Background, slots: int, lanes: int, spec: Any, private: Array) -> PoissonFactorsTail:
         d = self.columns.size
         loadings = np.ones((slots, d))
         loadings[: len(private)] = private

@@ -28,7 +28,7 @@ from unbounded.models.features.operations import (
 )
 
 
-class PoissonFactorsFamily(NamedTuple):
+class PoissonFactorsSpec(NamedTuple):
     loadings: Array  # [shared, D]
     totals: Array  # [shared]
     background: Array
@@ -47,49 +47,49 @@ class PoissonFactorsTail(NamedTuple):
 # ---- the mobile columns
 
 
-@implements(mobile_waits, PoissonFactorsFamily)
-def _mobile_waits(family):
+@implements(mobile_waits, PoissonFactorsSpec)
+def _mobile_waits(spec):
     return False
 
 
-@implements(visit_mobile, PoissonFactorsFamily)
-def _visit_mobile(family, law, tail, rows, r, mobile, key, work):
+@implements(visit_mobile, PoissonFactorsSpec)
+def _visit_mobile(spec, law, tail, rows, r, mobile, key, work):
     pass
 
 
-@implements(renew, PoissonFactorsFamily)
-def _renew(family, tail):
+@implements(renew, PoissonFactorsSpec)
+def _renew(spec, tail):
     """A slot is given loadings before it is used."""
 
 
-@implements(fill, PoissonFactorsFamily)
-def _fill(family, tail, part, shared, work):
+@implements(fill, PoissonFactorsSpec)
+def _fill(spec, tail, part, shared, work):
     """Loadings are kept: there is nothing to rebuild."""
 
 
-@implements(prepare, PoissonFactorsFamily)
-def _prepare(family, tail, rows, usable, work):
+@implements(prepare, PoissonFactorsSpec)
+def _prepare(spec, tail, rows, usable, work):
     data, start, z = rows.data, rows.start, rows.z
     columns, size = z.shape
     d = data.shape[1]
-    shared = family.loadings.shape[0]
+    shared = spec.loadings.shape[0]
     tail.size[0] = size
     rates, counts = tail.rates[: d * size].reshape(d, size), tail.counts[: d * size].reshape(d, size)
     for j in range(d):
         for r in range(size):
-            rates[j, r] = family.background[j]
+            rates[j, r] = spec.background[j]
             counts[j, r] = data[start + r, j]
         for k in range(columns):
-            theta = family.loadings[k, j] if k < shared else tail.loadings[k - shared, j]
+            theta = spec.loadings[k, j] if k < shared else tail.loadings[k - shared, j]
             for r in range(size):
                 rates[j, r] += z[k, r] * theta
 
 
-@implements(sweep_mobile, PoissonFactorsFamily)
-def _sweep_mobile(family, law, tail, rows, mobile, key, work):
+@implements(sweep_mobile, PoissonFactorsSpec)
+def _sweep_mobile(spec, law, tail, rows, mobile, key, work):
     """Update the mobile columns of all rows of a block; private entries are part of the rates."""
     z, order, weights, first = rows.z, mobile.order, mobile.weights, rows.first
-    size, d = z.shape[1], family.background.size
+    size, d = z.shape[1], spec.background.size
     rates, counts = tail.rates[: d * size].reshape(d, size), tail.counts[: d * size].reshape(d, size)
     gain = work.room[:size]
     for q in range(order.size):
@@ -99,22 +99,22 @@ def _sweep_mobile(family, law, tail, rows, mobile, key, work):
             for r in range(size):
                 old = int(z[k, r])
                 u = uniform(own, first + r)
-                new = draw_entry(law, family, tail, Entry(r, k, old, -1.0, weights[k]), u, work.ladder)
+                new = draw_entry(law, spec, tail, Entry(r, k, old, -1.0, weights[k]), u, work.ladder)
                 if new != old:
-                    apply(family, tail, r, k, float(new - old))
+                    apply(spec, tail, r, k, float(new - old))
                     z[k, r] = new
             continue
         for r in range(size):
-            gain[r] = -family.totals[k]
+            gain[r] = -spec.totals[k]
         for j in range(d):
-            theta = family.loadings[k, j]
+            theta = spec.loadings[k, j]
             for r in range(size):
                 low = max(rates[j, r] - z[k, r] * theta, 1e-250)
                 rates[j, r] = low
                 gain[r] += counts[j, r] * lane_log((low + theta) / low)
         draw_column(law, z[k], gain, weights[k], 0.0, own, first, work)
         for j in range(d):
-            theta = family.loadings[k, j]
+            theta = spec.loadings[k, j]
             for r in range(size):
                 rates[j, r] += z[k, r] * theta
 
@@ -122,34 +122,34 @@ def _sweep_mobile(family, law, tail, rows, mobile, key, work):
 # ---- visits
 
 
-@implements(seek, PoissonFactorsFamily)
-def _seek(family, law, private, rows, r, draws, work):
+@implements(seek, PoissonFactorsSpec)
+def _seek(spec, law, private, rows, r, draws, work):
     return r
 
 
-@implements(arrive, PoissonFactorsFamily)
-def _arrive(family, private, rows, r):
+@implements(arrive, PoissonFactorsSpec)
+def _arrive(spec, private, rows, r):
     pass
 
 
-@implements(depart, PoissonFactorsFamily)
-def _depart(family, tail, rows, r):
+@implements(depart, PoissonFactorsSpec)
+def _depart(spec, tail, rows, r):
     pass
 
 
 @inline
-def _loadings(family, tail, column):
-    shared = family.loadings.shape[0]
-    return tail.loadings[column - shared] if column >= shared else family.loadings[column]
+def _loadings(spec, tail, column):
+    shared = spec.loadings.shape[0]
+    return tail.loadings[column - shared] if column >= shared else spec.loadings[column]
 
 
-@implements(shift, PoissonFactorsFamily)
-def _shift(family, tail, r, column, step):
+@implements(shift, PoissonFactorsSpec)
+def _shift(spec, tail, r, column, step):
     if step == 0.0:
         return 0.0
-    size, shared = tail.size[0], family.loadings.shape[0]
-    theta = _loadings(family, tail, column)
-    value = -step * (tail.totals[column - shared] if column >= shared else family.totals[column])
+    size, shared = tail.size[0], spec.loadings.shape[0]
+    theta = _loadings(spec, tail, column)
+    value = -step * (tail.totals[column - shared] if column >= shared else spec.totals[column])
     for j in range(theta.size):
         x = tail.counts[j * size + r]
         if x > 0.0:
@@ -158,49 +158,49 @@ def _shift(family, tail, r, column, step):
     return value
 
 
-@implements(apply, PoissonFactorsFamily)
-def _apply(family, tail, r, column, step):
+@implements(apply, PoissonFactorsSpec)
+def _apply(spec, tail, r, column, step):
     size = tail.size[0]
-    theta = _loadings(family, tail, column)
+    theta = _loadings(spec, tail, column)
     for j in range(theta.size):
         tail.rates[j * size + r] = max(tail.rates[j * size + r] + step * theta[j], 1e-250)
 
 
-@implements(open_slot, PoissonFactorsFamily)
-def _open_slot(family, tail, slot, key):
+@implements(open_slot, PoissonFactorsSpec)
+def _open_slot(spec, tail, slot, key):
     """A new atom's loadings come from the prior."""
     total = 0.0
-    for j in range(family.background.size):
-        theta = math.exp(max(log_gamma(family.shape, stream(key, j)), -460.0)) / family.rate[j]
+    for j in range(spec.background.size):
+        theta = math.exp(max(log_gamma(spec.shape, stream(key, j)), -460.0)) / spec.rate[j]
         tail.loadings[slot, j] = theta
         total += theta
     tail.totals[slot] = total
 
 
-@implements(collect, PoissonFactorsFamily)
-def _collect(family, tail, rows, key, sums, work):
+@implements(collect, PoissonFactorsSpec)
+def _collect(spec, tail, rows, key, sums, work):
     """Split every count over the background and the row's atoms."""
     z, total, rest = rows.z, sums.sums, sums.rest
     columns, size = z.shape
-    d, shared = rest.size, family.loadings.shape[0]
+    d, shared = rest.size, spec.loadings.shape[0]
     counts = tail.counts[: d * size].reshape(d, size)
     for r in range(size):
         for j in range(d):
             left = int(counts[j, r])
             if left == 0:
                 continue
-            mass = family.background[j]
+            mass = spec.background[j]
             for k in range(columns):
                 if z[k, r] > 0:
-                    mass += z[k, r] * (family.loadings[k, j] if k < shared else tail.loadings[k - shared, j])
+                    mass += z[k, r] * (spec.loadings[k, j] if k < shared else tail.loadings[k - shared, j])
             own = stream(key, (rows.first + r) * d + j)
             for k in range(columns):
                 if left > 0 and z[k, r] > 0:
-                    part = z[k, r] * (family.loadings[k, j] if k < shared else tail.loadings[k - shared, j])
+                    part = z[k, r] * (spec.loadings[k, j] if k < shared else tail.loadings[k - shared, j])
                     taken = binomial(left, min(part / mass, 1.0), stream(own, k))  # mutant: collect taken
                     total[k, j] += taken
                     left -= taken
-                    mass = max(mass - part, family.background[j])
+                    mass = max(mass - part, spec.background[j])
             rest[j] += left
 
 

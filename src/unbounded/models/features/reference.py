@@ -241,23 +241,23 @@ class PoissonRows:
     pairs: ClassVar[bool] = False
 
     def __init__(self, shard: FeatureShard, part: FeatureTask):
-        self.data, self.first, self.family = shard.data, shard.first, part.finite.family
+        self.data, self.first, self.spec = shard.data, shard.first, part.finite.spec
         self.loadings = part.loadings
 
     def density(self, Z: Array, i: int) -> LogDensity:
         def log_density(z: Array) -> float:
-            rates = self.family.background + z[: len(self.loadings)] @ self.loadings[: len(z)]
+            rates = self.spec.background + z[: len(self.loadings)] @ self.loadings[: len(z)]
             return float(np.where(self.data[i] > 0, self.data[i] * np.log(rates), 0.0).sum() - rates.sum())
 
         return log_density
 
     def open_slot(self, slot: int, key: int) -> None:
         """A new atom's loadings come from the prior."""
-        logs = [log_gamma(self.family.shape, np.uint64(_stream(key, j))) for j in range(self.data.shape[1])]
-        column = len(self.family.loadings) + slot
+        logs = [log_gamma(self.spec.shape, np.uint64(_stream(key, j))) for j in range(self.data.shape[1])]
+        column = len(self.spec.loadings) + slot
         missing = max(0, column + 1 - len(self.loadings))
         self.loadings = np.concatenate([self.loadings, np.ones((missing, self.data.shape[1]))])
-        self.loadings[column] = np.exp(np.maximum(logs, -460.0)) / self.family.rate
+        self.loadings[column] = np.exp(np.maximum(logs, -460.0)) / self.spec.rate
 
     def sums(self, Z: Array, key: int) -> Sums:
         """Split every count over the background and the row's atoms."""
@@ -267,11 +267,11 @@ class PoissonRows:
         for i, j in np.argwhere(self.data > 0).tolist():
             own, left = _stream(key, (self.first + i) * d + j), int(self.data[i, j])
             parts = Z[:known, i] * self.loadings[:known, j]
-            mass = self.family.background[j] + parts.sum()
+            mass = self.spec.background[j] + parts.sum()
             for k in np.flatnonzero(Z[:, i]).tolist():
                 taken = binomial(left, min(parts[k] / mass, 1.0), np.uint64(_stream(own, k)))
                 sums[k, j] += taken
                 left -= taken
-                mass = max(mass - parts[k], self.family.background[j])
+                mass = max(mass - parts[k], self.spec.background[j])
             rest[j] += left
         return Sums(np.zeros((len(Z), 0)), sums, rest)

@@ -17,7 +17,7 @@ from unbounded import likelihoods
 from unbounded.arrays import Array, is_sparse
 from unbounded.chain.run import Chain
 from unbounded.contracts import Engine, Likelihood
-from unbounded.disk import room
+from unbounded.disk import allocate
 from unbounded.estimator import ChainEstimator
 from unbounded.family import Choices
 from unbounded.instantiation import resolve as resolve_rule
@@ -225,9 +225,9 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         sizes = np.bincount(self._reference)
         self.n_topics_ = self._n_features_out = len(sizes)
         self.topic_shares_ = sizes / sizes.sum()
-        self.labels_ = room(self._reference.shape, self._reference.dtype)
+        self.labels_ = allocate(self._reference.shape, self._reference.dtype)
         self.labels_[self._order] = self._reference
-        shares = room((len(self._sizes), self.n_topics_), float)
+        shares = allocate((len(self._sizes), self.n_topics_), float)
         shares[...] = 0.0
         words = np.zeros((self.n_topics_, self._likelihood.n_terms)) if self._words else None
         history = []

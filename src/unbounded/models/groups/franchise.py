@@ -117,11 +117,11 @@ class SeatedRows:
     def sweep(self, shard: GroupShard, part: GroupPart, tail: TableTail) -> TableTail:
         heads = count_heads(shard.seats, shard.offsets)
         seating = Seating(shard.data, shard.seats, shard.dishes, heads, shard.offsets, shard.first)
-        finite, family = Finite(part.finite, part.usable, part.n_shared, part.law), part.likelihood.family()
+        finite, spec = Finite(part.finite, part.usable, part.n_shared, part.law), part.likelihood.spec()
         for s in range(self.sweeps):
             keys = FranchiseKeys(part.seed.key("seat", s), part.seed.key("dish", s))
             cursor = np.zeros(2, np.int64)
-            while not reseat(family, seating, cursor, finite, tail.tail, keys, tail.work):
+            while not reseat(spec, seating, cursor, finite, tail.tail, keys, tail.work):
                 dishes_to_labels(shard.seats, shard.dishes, shard.offsets, shard.labels)
                 tail = self._tail(shard, part, 2 * len(tail.tail.members))
             dishes_to_labels(shard.seats, shard.dishes, shard.offsets, shard.labels)
@@ -148,7 +148,7 @@ class SeatedRows:
 
 
 @jit
-def reseat(families, seating, cursor, finite, tail, keys, work):
+def reseat(specs, seating, cursor, finite, tail, keys, work):
     """Rows move between tables, then tables between dishes, group by group; False where a free slot was missing.
 
     cursor: (row, phase) to go on from.
@@ -160,13 +160,13 @@ def reseat(families, seating, cursor, finite, tail, keys, work):
         if phase == 0:
             for start in range(max(row, group.begin), group.end, lanes):
                 block = Block(seating.data, start, min(lanes, group.end - start), work.terms)
-                likelihoods(finite.atoms, families, block, work)
-                stopped = _seat_block(families, block, seating, group, finite, tail, keys.seat, work)
+                likelihoods(finite.atoms, specs, block, work)
+                stopped = _seat_block(specs, block, seating, group, finite, tail, keys.seat, work)
                 if stopped >= 0:
                     cursor[0], cursor[1] = stopped, 0
                     return False
             row = group.begin
-        stopped = _change_dishes(families, seating, group, row, finite, tail, keys.dish, work)
+        stopped = _change_dishes(specs, seating, group, row, finite, tail, keys.dish, work)
         if stopped >= 0:
             cursor[0], cursor[1] = stopped, 1
             return False
@@ -202,7 +202,7 @@ class Scaled(NamedTuple):
 
 
 @jit
-def _seat_block(families, block, seating, group, finite, tail, key, work):
+def _seat_block(specs, block, seating, group, finite, tail, key, work):
     """Gibbs moves of rows over tables and new tables; the row for whose new dish a slot was missing, or -1."""
     seats, dishes, heads, members = seating.seats, seating.dishes, seating.heads, tail.members
     shared = finite.shared
@@ -218,17 +218,17 @@ def _seat_block(families, block, seating, group, finite, tail, key, work):
         heads[table] -= 1
         if dish >= shared:
             tail.tables[dish - shared] -= heads[table] == 0
-            _row_joins(families, block, r, tail, dish - shared, -1, work)
+            _row_joins(specs, block, r, tail, dish - shared, -1, work)
             if members[dish - shared] == 0:
                 free = dish - shared
-        row = _scaled(families, block, r, finite.usable, tail, work)
+        row = _scaled(specs, block, r, finite.usable, tail, work)
         aim = uniform(key, seating.first + i) * _total(seating, group, row, finite, tail, work)
         table, aim = _pick_table(seating, group, row, finite, aim, work)
         if aim >= 0.0:
             dish = _pick_dish(row, finite, aim, work)
             if dish == shared + members.size:
                 dish = shared + free
-                clear(families, tail.collapsed, free)
+                clear(specs, tail.collapsed, free)
             table = group.begin
             while heads[table] > 0:
                 table += 1
@@ -238,20 +238,20 @@ def _seat_block(families, block, seating, group, finite, tail, key, work):
         heads[table] += 1
         seats[i] = table - group.begin
         if dishes[table] >= shared:
-            _row_joins(families, block, r, tail, dishes[table] - shared, 1, work)
+            _row_joins(specs, block, r, tail, dishes[table] - shared, 1, work)
     return -1
 
 
 @inline
-def _row_joins(families, block, r, tail, slot, sign, work):
+def _row_joins(specs, block, r, tail, slot, sign, work):
     """Add a row to a private dish, or remove it."""
     tail.members[slot] += sign
-    update(families, tail.collapsed, slot, block, r, sign)
+    update(specs, tail.collapsed, slot, block, r, sign)
     work.fresh[slot] = 0
 
 
 @jit
-def _scaled(families, block, r, usable, tail, work):
+def _scaled(specs, block, r, usable, tail, work):
     """The row's log predictives under private dishes and a new one, made valid; and the largest of all."""
     columns, fresh = work.columns, work.fresh
     slots = tail.members.size
@@ -260,7 +260,7 @@ def _scaled(families, block, r, usable, tail, work):
         if slot == slots or tail.members[slot] > 0:
             if fresh[slot] <= r:
                 last = block.size if slot == slots else min(block.size, r + LOOK_AHEAD)
-                refresh(families, tail.collapsed, slot, block, r, last, columns, fresh)
+                refresh(specs, tail.collapsed, slot, block, r, last, columns, fresh)
             best = max(best, columns[slot, r])
     return Scaled(r, best, math.exp(np.float64(work.top[r]) - best) if usable > 0 else 0.0)
 
@@ -336,13 +336,13 @@ def _pick_dish(row, finite, aim, work):
 
 
 @jit
-def _change_dishes(families, seating, group, row, finite, tail, key, work):
+def _change_dishes(specs, seating, group, row, finite, tail, key, work):
     """Gibbs moves of the dishes of a group's tables, in the order of their first rows, from those at `row` on.
 
     Returns the row at which a free slot was missing, or -1.
     """
     seats, dishes, members, shared = seating.seats, seating.dishes, tail.members, finite.shared
-    together = _tables_under_atoms(families, seating, group, finite, work)
+    together = _tables_under_atoms(specs, seating, group, finite, work)
     done = np.zeros(together.shape[0], np.bool_)
     for i in range(group.begin, row):
         done[seats[i]] = True
@@ -357,10 +357,10 @@ def _change_dishes(families, seating, group, row, finite, tail, key, work):
             return i
         if dish >= shared:
             tail.tables[dish - shared] -= 1  # mutant: change dishes served
-            _table_joins(families, seating, group.end, i, tail, dish - shared, -1, work.single)
+            _table_joins(specs, seating, group.end, i, tail, dish - shared, -1, work.single)
             if members[dish - shared] == 0:
                 free = dish - shared
-        _weigh_new_tables(families, seating, group.end, i, finite.law, tail, free, work)
+        _weigh_new_tables(specs, seating, group.end, i, finite.law, tail, free, work)
         aim = uniform(key, seating.first + i) * _exponentiate(together[t], finite.law, work.weights)
         for k in range(finite.usable):
             if aim >= 0.0 and together[t, k] > 0.0:
@@ -372,16 +372,16 @@ def _change_dishes(families, seating, group, row, finite, tail, key, work):
                 aim -= work.weights[slot]
         if dish == shared + members.size:
             dish = shared + free
-            clear(families, tail.collapsed, free)
+            clear(specs, tail.collapsed, free)
         dishes[group.begin + t] = dish
         if dish >= shared:
             tail.tables[dish - shared] += 1
-            _table_joins(families, seating, group.end, i, tail, dish - shared, 1, work.single)
+            _table_joins(specs, seating, group.end, i, tail, dish - shared, 1, work.single)
     return -1
 
 
 @jit
-def _tables_under_atoms(families, seating, group, finite, work):
+def _tables_under_atoms(specs, seating, group, finite, work):
     """[tables, usable]: log likelihoods of all rows of each table under the mobile atoms."""
     seats, lanes = seating.seats, work.top.size
     tables = 0
@@ -390,7 +390,7 @@ def _tables_under_atoms(families, seating, group, finite, work):
     together = np.zeros((tables, finite.usable))
     for start in range(group.begin, group.end if finite.usable > 0 else group.begin, lanes):
         block = Block(seating.data, start, min(lanes, group.end - start), work.terms)
-        logits(finite.atoms, families, block, work.logits, work.top)
+        logits(finite.atoms, specs, block, work.logits, work.top)
         for r in range(block.size):
             for k in range(finite.usable):
                 together[seats[start + r], k] += work.logits[k, r]
@@ -398,7 +398,7 @@ def _tables_under_atoms(families, seating, group, finite, work):
 
 
 @jit
-def _weigh_new_tables(families, seating, end, i, law, tail, free, work):
+def _weigh_new_tables(specs, seating, end, i, law, tail, free, work):
     """Log weights of the table of row i, its first one, under private dishes and (last) a new one."""
     weights, members = work.weights, tail.members
     slots = members.size
@@ -409,9 +409,9 @@ def _weigh_new_tables(families, seating, end, i, law, tail, free, work):
             place = slot
             if slot == slots:
                 place = free
-                clear(families, tail.collapsed, free)
-            weights[slot] += _table_joins(families, seating, end, i, tail, place, 1, work.single)
-            _table_joins(families, seating, end, i, tail, place, -1, work.single)
+                clear(specs, tail.collapsed, free)
+            weights[slot] += _table_joins(specs, seating, end, i, tail, place, 1, work.single)
+            _table_joins(specs, seating, end, i, tail, place, -1, work.single)
 
 
 @jit
@@ -434,16 +434,16 @@ def _exponentiate(mobile, law, private):
 
 
 @jit
-def _table_joins(families, seating, end, i, tail, slot, sign, single):
+def _table_joins(specs, seating, end, i, tail, slot, sign, single):
     """Add (or remove) all rows at the table of row i, the first of them; log predictive of those added."""
     value = np.zeros(1)
     seats = seating.seats
     for q in range(i, end):
         if seats[q] == seats[i]:
             block = Block(seating.data, q, 1, single)
-            write_terms(families, block)
+            write_terms(specs, block)
             if sign > 0:
-                evaluate(families, tail.collapsed, slot, block, 0, 1, value)
-            update(families, tail.collapsed, slot, block, 0, sign)
+                evaluate(specs, tail.collapsed, slot, block, 0, 1, value)
+            update(specs, tail.collapsed, slot, block, 0, sign)
             tail.members[slot] += sign
     return value[0]

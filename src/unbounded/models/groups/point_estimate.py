@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from unbounded.arrays import Array
-from unbounded.disk import room
+from unbounded.disk import allocate
 from unbounded.models.groups.shard import group_blocks
 from unbounded.models.labelled.losses import expected_loss
 from unbounded.randomness import generator
@@ -21,7 +21,7 @@ def reference(labels: Sequence[Array]) -> Array:
     central = labels[_medoid(labels)]
     counts = sum(np.bincount(central[own], minlength=int(central.max()) + 1) for own in blocks(len(central)))
     rank = np.argsort(np.argsort(-np.asarray(counts), kind="stable"))
-    named = room(central.shape, rank.dtype)
+    named = allocate(central.shape, rank.dtype)
     for own in blocks(len(central)):
         named[own] = rank[central[own]]
     return named

@@ -94,12 +94,12 @@ class RowContent:
         return finite_part(self.likelihood, self.dtype, usable, np.zeros(n_usable))
 
     def count(self, shard: GroupShard, n_atoms: int) -> Atoms:
-        family, n_terms = self.likelihood.family(), self.likelihood.n_terms
-        return Atoms(*labelled.statistics(family, shard.data, shard.labels, n_atoms, n_terms))
+        spec, n_terms = self.likelihood.spec(), self.likelihood.n_terms
+        return Atoms(*labelled.statistics(spec, shard.data, shard.labels, n_atoms, n_terms))
 
     def table_rows(self, shard: GroupShard, at: Array, n_tables: int) -> Csr:
-        family, n_terms = self.likelihood.family(), self.likelihood.n_terms
-        counts, sums = labelled.statistics(family, shard.data, at, n_tables, n_terms)
+        spec, n_terms = self.likelihood.spec(), self.likelihood.n_terms
+        counts, sums = labelled.statistics(spec, shard.data, at, n_tables, n_terms)
         values = np.column_stack([sums, counts]).ravel()
         ends = np.arange(n_tables + 1) * (n_terms + 1)
         return Csr(ends, np.tile(np.arange(n_terms + 1), n_tables), values)
@@ -217,14 +217,14 @@ class DirectRows:
 
     def sweep(self, shard: GroupShard, part: GroupPart, tail: RowTail) -> RowTail:
         rows = GroupRows(shard.data, shard.labels, shard.offsets, shard.first)
-        finite, family = Finite(part.finite, part.usable, part.n_shared, part.law), part.likelihood.family()
+        finite, spec = Finite(part.finite, part.usable, part.n_shared, part.law), part.likelihood.spec()
         for s in range(self.sweeps):
             keys = SweepKeys(part.seed.key("label", s), part.seed.key("stick", s))
-            row = assign(family, rows, 0, finite, tail.tail, keys, tail.work)
+            row = assign(spec, rows, 0, finite, tail.tail, keys, tail.work)
             while row < len(shard.labels):
                 sticks = tail.tail.sticks
                 tail = self._tail(shard, part, with_room(sticks, len(sticks) - 1))
-                row = assign(family, rows, row, finite, tail.tail, keys, tail.work)
+                row = assign(spec, rows, row, finite, tail.tail, keys, tail.work)
         return tail
 
     def statistics(self, shard: GroupShard, part: GroupPart, tail: RowTail) -> Summary:
@@ -256,7 +256,7 @@ def collapsed(content: Content, shard: GroupShard, part: GroupPart, slots: int, 
     members = np.zeros(slots, np.int64)
     labels = shard.labels[: 0 if slots == FREE else None]  # no private atom yet
     tail = part.likelihood.tail(slots + 1, work.top.size)
-    labelled.fill_tail(part.likelihood.family(), shard.data, labels, part.n_shared, tail, members, work.terms)
+    labelled.fill_tail(part.likelihood.spec(), shard.data, labels, part.n_shared, tail, members, work.terms)
     return tail, members
 
 
@@ -286,9 +286,9 @@ def scratch(terms: int, atoms: int, shared: int, slots: int, lanes: int, dtype: 
 
 
 @jit
-def likelihoods(atoms, families, block, work):
+def likelihoods(atoms, specs, block, work):
     """Likelihoods of a block under mobile atoms, and no valid column of a private one."""
-    logits(atoms, families, block, work.logits, work.top)
+    logits(atoms, specs, block, work.logits, work.top)
     for k in range(work.logits.shape[0]):
         for r in range(block.size):
             work.plain[r, k] = lane_exp(work.logits[k, r] - work.top[r])
@@ -327,14 +327,14 @@ def log_sum(a, b):
 
 
 @jit
-def assign(families, rows, begin, finite, tail, keys, work):
+def assign(specs, rows, begin, finite, tail, keys, work):
     """One sweep over the rows begin .. n of a shard; returns n, or the row at which a free slot was missing."""
     labels, offsets, members = rows.labels, rows.offsets, tail.members
     n, lanes, shared, first = labels.size, work.top.size, finite.shared, rows.first
     stop = 0
     for start in range(begin, n, lanes):
         block = Block(rows.data, start, min(lanes, n - start), work.terms)
-        likelihoods(finite.atoms, families, block, work)
+        likelihoods(finite.atoms, specs, block, work)
         for r in range(block.size):
             i = start + r
             if i >= stop:
@@ -346,16 +346,16 @@ def assign(families, rows, begin, finite, tail, keys, work):
             if free < 0 and (z < shared or members[z - shared] > 1):
                 return i
             if z >= shared:
-                free = _leave(families, block, r, z - shared, free, tail, work.fresh)
+                free = _leave(specs, block, r, z - shared, free, tail, work.fresh)
             work.counts[z] -= 1  # mutant: move counts
-            z = _draw(families, block, r, uniform(keys.label, first + i), finite, tail, work)
+            z = _draw(specs, block, r, uniform(keys.label, first + i), finite, tail, work)
             if z == shared + members.size:
                 z = shared + free
-                clear(families, tail.collapsed, free)
+                clear(specs, tail.collapsed, free)
                 break_stick(tail.sticks, free, finite.law.share, uniform(keys.stick, first + i))
             if z >= shared:
                 members[z - shared] += 1
-                update(families, tail.collapsed, z - shared, block, r, 1)
+                update(specs, tail.collapsed, z - shared, block, r, 1)
                 work.fresh[z - shared] = 0
             labels[i] = z
             work.counts[z] += 1
@@ -372,11 +372,11 @@ def _count_group(labels, offsets, g, counts):
 
 
 @jit
-def _leave(families, block, r, slot, free, tail, fresh):
+def _leave(specs, block, r, slot, free, tail, fresh):
     """A row leaves a private atom; returns a free slot, which is this one if that was its last row."""
     members, sticks = tail.members, tail.sticks
     members[slot] -= 1
-    update(families, tail.collapsed, slot, block, r, -1)
+    update(specs, tail.collapsed, slot, block, r, -1)
     fresh[slot] = 0
     if members[slot] > 0:
         return free
@@ -385,12 +385,12 @@ def _leave(families, block, r, slot, free, tail, fresh):
 
 
 @jit
-def _draw(families, block, r, u, finite, tail, work):
+def _draw(specs, block, r, u, finite, tail, work):
     """A label from its conditional, the row's group's counts and beta given; shared + slots is a new atom."""
     usable, masses = finite.usable, finite.law.masses
     counts, weights = work.counts, work.weights
     slots = tail.members.size
-    best = _weigh_private(families, block, r, finite, tail, work)
+    best = _weigh_private(specs, block, r, finite, tail, work)
     scale = math.exp(np.float64(work.top[r]) - best) if usable > 0 else 0.0
     mobile = 0.0
     for k in range(usable):
@@ -422,7 +422,7 @@ def _draw(families, block, r, u, finite, tail, work):
 
 
 @jit
-def _weigh_private(families, block, r, finite, tail, work):
+def _weigh_private(specs, block, r, finite, tail, work):
     """Log weights of private atoms and (last) of a new one; returns the largest of all, mobile atoms among them."""
     weights, columns, fresh, sticks, law = work.weights, work.columns, work.fresh, tail.sticks, finite.law
     slots = tail.members.size
@@ -434,7 +434,7 @@ def _weigh_private(families, block, r, finite, tail, work):
                 continue
             if fresh[slot] <= r:
                 end = block.size if slot == slots else min(block.size, r + LOOK_AHEAD)
-                refresh(families, tail.collapsed, slot, block, r, end, columns, fresh)
+                refresh(specs, tail.collapsed, slot, block, r, end, columns, fresh)
             log_beta = law.log_gamma + sticks[slot]
             if slot == slots:
                 log_beta += math.log(law.alpha / law.share)  # mutant: move log beta

@@ -66,14 +66,14 @@ class Lanes(NamedTuple):
     sums: Array
 
 
-def halve(families: Any, rows: LabelRows, cuts: Cuts, sides: Sides) -> Halves:
+def halve(specs: Any, rows: LabelRows, cuts: Cuts, sides: Sides) -> Halves:
     """One pass over the rows of a shard."""
     n_cuts, width = cuts.odds.shape
     out = Halves(np.zeros((n_cuts, width)), np.zeros(n_cuts), np.zeros(n_cuts, np.int64))
     if isinstance(rows.data, Csr):
         _halve_sparse(rows, cuts, sides, out)
         return out
-    by_products = len(families) == 1 and takes_products(families[0])
+    by_products = len(specs) == 1 and takes_products(specs[0])
     size = MOST_LANES if by_products else max(8, min(MOST_LANES, CELLS // width // 8 * 8))
     terms = np.zeros((width, 0 if by_products else size))
     terms[-1] = 1.0
@@ -85,7 +85,7 @@ def halve(families: Any, rows: LabelRows, cuts: Cuts, sides: Sides) -> Halves:
         np.empty(size),
         np.empty(width),
     )
-    _halve_dense(families, rows, cuts, sides, lanes, out)
+    _halve_dense(specs, rows, cuts, sides, lanes, out)
     return out
 
 
@@ -132,7 +132,7 @@ def _choice(odds, row, code, m, cuts, sides, out):
 
 
 @jit
-def _halve_dense(families, rows, cuts, sides, lanes, out):
+def _halve_dense(specs, rows, cuts, sides, lanes, out):
     labels = rows.labels
     n_cuts = out.log_q.size
     ends = np.empty(n_cuts + 1, np.int64)
@@ -158,19 +158,19 @@ def _halve_dense(families, rows, cuts, sides, lanes, out):
                 count = min(ends[m] - begin, lanes.odds.size)
                 for r in range(count):
                     lanes.numbers[r] = order[begin + r]
-                _halve_block(families, rows, cuts, sides, lanes, count, m, out)
+                _halve_block(specs, rows, cuts, sides, lanes, count, m, out)
                 begin += count
 
 
 @jit
-def _halve_block(families, rows, cuts, sides, lanes, count, m, out):
+def _halve_block(specs, rows, cuts, sides, lanes, count, m, out):
     """The first `count` rows of the lanes, all of cut m."""
     data, labels, first = rows.data, rows.labels, rows.first
     for r in range(count):
         for j in range(data.shape[1]):
             lanes.rows[r, j] = data[lanes.numbers[r], j]
     block = Block(lanes.rows, 0, count, lanes.terms)
-    contrast(families, block, cuts.odds[m], lanes.odds)
+    contrast(specs, block, cuts.odds[m], lanes.odds)
     if cuts.soft:
         _soften(lanes, count, first, m, cuts, out)
     else:
@@ -183,7 +183,7 @@ def _halve_block(families, rows, cuts, sides, lanes, count, m, out):
         out.totals[m, lanes.sums.size - 1] += lanes.odds[r]
     for r in range(count, lanes.odds.size):
         lanes.odds[r] = 0.0
-    weigh(families, block, lanes.odds, lanes.sums)
+    weigh(specs, block, lanes.odds, lanes.sums)
     for f in range(lanes.sums.size - 1):
         out.totals[m, f] += lanes.sums[f]
 

@@ -9,7 +9,7 @@ import numpy as np
 from unbounded.arrays import Array, Arrays
 from unbounded.compiled.jit import jit
 from unbounded.contracts import Engine, Parallel, Summary, in_this_thread
-from unbounded.disk import room
+from unbounded.disk import allocate
 from unbounded.instantiation import by_code, relabel
 from unbounded.likelihoods.base import Bound, Parameters
 from unbounded.likelihoods.operations import Block, accumulate, clear, update, write_terms
@@ -146,7 +146,7 @@ def all_labels(state: Any, engine: Engine, dtype: Any = np.int32) -> Array:
     number = numbered(state).astype(dtype)
     codes = [by_code(state, number, p) for p in range(len(state.n_private))]
     parts = engine.map(LabelShard.coded, codes)
-    return np.concatenate(parts, out=room((sum(map(len, parts)),), dtype))
+    return np.concatenate(parts, out=allocate((sum(map(len, parts)),), dtype))
 
 
 def few_bytes(largest: int) -> Any:
@@ -172,10 +172,10 @@ def lanes_for(rows: int, terms: int, atoms: int, itemsize: int) -> int:
 
 
 @jit
-def fill_tail(families, data, labels, shared, tail, members, terms):
+def fill_tail(specs, data, labels, shared, tail, members, terms):
     """Rebuild the collapsed state of the private atoms from the shard's own rows; terms: room for those of a block."""
     for slot in range(members.size + 1):
-        clear(families, tail, slot)
+        clear(specs, tail, slot)
     lanes = terms.shape[1]
     if members.size == 0:
         return
@@ -189,12 +189,12 @@ def fill_tail(families, data, labels, shared, tail, members, terms):
         if not any_private:
             continue
         block = Block(data, start, size, terms)
-        write_terms(families, block)
+        write_terms(specs, block)
         for r in range(size):
             slot = labels[start + r] - shared
             if slot >= 0:
                 members[slot] += 1
-                update(families, tail, slot, block, r, 1)
+                update(specs, tail, slot, block, r, 1)
 
 
 class Totals(NamedTuple):
@@ -211,15 +211,15 @@ def totals_of(atoms: int, terms: int, n_rows: int) -> Totals:
     return Totals(counts, sums, np.empty(atoms + 1, np.int64), np.empty(min(CHUNK, n_rows), np.int64))
 
 
-def statistics(families: Any, data: Any, labels: Array, atoms: int, terms: int) -> Atoms:
+def statistics(specs: Any, data: Any, labels: Array, atoms: int, terms: int) -> Atoms:
     """Counts and statistics of every atom of the shard."""
     totals = totals_of(atoms, terms, len(labels))
-    add_up(families, data, labels, atoms, totals)
+    add_up(specs, data, labels, atoms, totals)
     return Atoms(totals.counts, totals.statistics)
 
 
 @jit
-def add_up(families, data, labels, atoms, totals):
+def add_up(specs, data, labels, atoms, totals):
     """Add the rows to what is zero: counting sort by chunks, then one product per atom."""
     counts, sums, ends, order = totals
     for start in range(0, labels.size, CHUNK):
@@ -238,5 +238,5 @@ def add_up(families, data, labels, atoms, totals):
         begin = 0
         for k in range(atoms):
             if ends[k] > begin:
-                accumulate(families, data, order[begin : ends[k]], sums[k])  # mutant: statistics accumulate
+                accumulate(specs, data, order[begin : ends[k]], sums[k])  # mutant: statistics accumulate
             begin = ends[k]

@@ -19,13 +19,13 @@ def log_predictive(likelihood: Bound, counts: Array, statistics: Array, X: Any) 
     """[K, n]: log f(x_i | rows of atom k), without log_base, for rows that are not among them."""
     n = X.shape[0]
     out = np.empty((len(counts), n))
-    family = likelihood.family()
+    spec = likelihood.spec()
     tail = likelihood.pack(np.asarray(counts, float), statistics, _LANES)
     terms = np.ones((1 if likelihood.columns.sparse else likelihood.n_terms + 1, _LANES))
     for start in range(0, n, _LANES):
         size = min(_LANES, n - start)
         block = np.empty((len(counts), _LANES))
-        _predictive(family, tail, len(counts), Block(rows_of(X, start, start + size), 0, size, terms), block)
+        _predictive(spec, tail, len(counts), Block(rows_of(X, start, start + size), 0, size, terms), block)
         out[:, start : start + size] = block[:, :size]
     if likelihood.imputed.size and not is_csr(X):
         holes = np.isnan(X[:, likelihood.columns.index]).any(axis=1)
@@ -49,11 +49,11 @@ def with_new(counts: Array, statistics: Array) -> tuple[Array, Array]:
 
 
 @jit
-def _predictive(families, tail, slots, block, out):
+def _predictive(specs, tail, slots, block, out):
     """out[k, r]: log predictive of the block's rows under each of the packed atoms."""
-    write_terms(families, block)
+    write_terms(specs, block)
     for k in range(slots):
         column = out[k]
         for r in range(block.size):
             column[r] = 0.0
-        evaluate(families, tail, k, block, 0, block.size, column)
+        evaluate(specs, tail, k, block, 0, block.size, column)

@@ -251,7 +251,7 @@ class DeviceLabels:
         rows, row = LabelRows(few.data, few.labels, few.first), begin
         free = slots + (FREE_SLOTS if part.law.makes_atoms else 0)
         tail = host.tail(few, here, free)
-        while (row := sweep(host.family, rows, here.finite, scope, tail, own, row)) < len(few.labels):
+        while (row := sweep(host.spec, rows, here.finite, scope, tail, own, row)) < len(few.labels):
             tail = host.tail(few, here, 2 * len(tail.members) + FREE_SLOTS)
 
     def statistics(self, shard: Any, part: MixturePart, tail: DeviceTail) -> Summary:

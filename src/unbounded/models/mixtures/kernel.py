@@ -113,14 +113,14 @@ class CompiledLabels:
     shard: ClassVar = LabelShard
 
     @cached_property
-    def family(self) -> tuple[Any, ...]:
-        return self.likelihood.family()
+    def spec(self) -> tuple[Any, ...]:
+        return self.likelihood.spec()
 
     def finite(self, parameters: Parameters, log_weights: Array) -> Any:
         return finite_part(self.likelihood, self.dtype, parameters, log_weights)
 
     def totals(self, data: Any, labels: Array, n_atoms: int) -> Atoms:
-        return labelled.statistics(self.family, data, labels, n_atoms, self.likelihood.n_terms)
+        return labelled.statistics(self.spec, data, labels, n_atoms, self.likelihood.n_terms)
 
     def count(self, shard: LabelShard, n_atoms: int) -> Atoms:
         return self.totals(shard.data, shard.labels, n_atoms)
@@ -131,7 +131,7 @@ class CompiledLabels:
             return halves.halve_few(
                 lambda some: likelihood.terms(shard.data[some]), shard.labels, shard.first, cuts, sides
             )
-        return halves.halve(self.family, LabelRows(shard.data, shard.labels, shard.first), cuts, sides)
+        return halves.halve(self.spec, LabelRows(shard.data, shard.labels, shard.first), cuts, sides)
 
     def predictive(self, atoms: Atoms, X: Any) -> Array:
         return log_predictive(self.likelihood, *atoms, X)
@@ -149,7 +149,7 @@ class CompiledLabels:
         while True:
             tail = self._empty(shard, part, slots)
             totals = labelled.totals_of(part.n_shared + slots, self.likelihood.n_terms, len(shard.labels))
-            done = local_step(self.family, rows, part.finite, scope, tail, keys, totals, done)
+            done = local_step(self.spec, rows, part.finite, scope, tail, keys, totals, done)
             if done == len(keys) * len(shard.labels):
                 break
             slots = 2 * slots + FREE_SLOTS
@@ -167,7 +167,7 @@ class CompiledLabels:
         scope = Scope(part.usable, part.n_shared, part.law)
         for keys in part.keys:
             row = 0
-            while (row := sweep(self.family, rows, part.finite, scope, tail, keys, row)) < len(shard.labels):
+            while (row := sweep(self.spec, rows, part.finite, scope, tail, keys, row)) < len(shard.labels):
                 tail = self.tail(shard, part, 2 * len(tail.members) + FREE_SLOTS)
         return tail
 
@@ -198,7 +198,7 @@ class CompiledLabels:
             return Tail(state, counts[:-1].copy(), work)
         tail = self._empty(shard, part, slots)
         state, members, work = tail
-        labelled.fill_tail(self.family, shard.data, shard.labels, part.n_shared, state, members, work.terms)
+        labelled.fill_tail(self.spec, shard.data, shard.labels, part.n_shared, state, members, work.terms)
         return tail
 
     def _empty(self, shard: LabelShard, part: MixturePart, slots: int) -> Tail:
@@ -272,32 +272,32 @@ def choose(weights, aim):
 
 
 @jit
-def _raise_cap(families, tail, slot, weight, block, begin):
+def _raise_cap(specs, tail, slot, weight, block, begin):
     """Add to each row's `cap`, the bound on its tail weights, what one more atom may weigh; SLACK covers rounding."""
     work, size = tail.work, block.size
     top, cap, column = work.top, work.cap, work.screened
     log_weight = math.log(weight) + SLACK  # mutant: raise cap log weight
     for r in range(begin, size):
         column[r] = log_weight
-    screen(families, tail.state, slot, block, begin, size, column)
+    screen(specs, tail.state, slot, block, begin, size, column)
     for r in range(begin, size):
         cap[r] += lane_exp(min(column[r] - np.float64(top[r]), 80.0))
 
 
 @jit
-def _raise_changed(families, tail, law, block, begin, left, joined):
+def _raise_changed(specs, tail, law, block, begin, left, joined):
     """Raise the bound for what the move of one row has changed; `left` and `joined` are its slots, if any."""
     members = tail.members
     largest = law.scale / law.base
     if joined >= 0:
         weight = largest * (members[joined] - law.discount)
-        _raise_cap(families, tail, joined, weight, block, begin)
+        _raise_cap(specs, tail, joined, weight, block, begin)
         if law.extra > 0.0:
-            _raise_cap(families, tail, members.size, largest * law.extra, block, begin)
+            _raise_cap(specs, tail, members.size, largest * law.extra, block, begin)
     # mutant: raise left
     if left >= 0 and left != joined and members[left] > 0:
         weight = largest * (members[left] - law.discount)
-        _raise_cap(families, tail, left, weight, block, begin)
+        _raise_cap(specs, tail, left, weight, block, begin)
 
 
 @jit
@@ -318,7 +318,7 @@ def _find_needs(work, labels, start, begin, size, usable, shared):
 
 
 @jit
-def _screen_block(families, block, labels, scope, tail):
+def _screen_block(specs, block, labels, scope, tail):
     """Bound the tail's weights for every row of the block; returns how many rows need the sequential path."""
     law, members, work = scope.law, tail.members, tail.work
     largest = law.scale / law.base
@@ -330,10 +330,10 @@ def _screen_block(families, block, labels, scope, tail):
         if members[slot] > 0:
             atoms += 1
             weight = largest * (members[slot] - law.discount)
-            _raise_cap(families, tail, slot, weight, block, 0)
+            _raise_cap(specs, tail, slot, weight, block, 0)
     births = law.birth + max(law.extra, 0.0) * (atoms + 1)
     if births > 0.0:
-        _raise_cap(families, tail, members.size, largest * births, block, 0)
+        _raise_cap(specs, tail, members.size, largest * births, block, 0)
     return _find_needs(work, labels, start, 0, size, scope.usable, scope.shared)
 
 
@@ -346,7 +346,7 @@ def _first_empty(members):
 
 
 @jit
-def sweep(families, rows, finite, scope, tail, keys, begin):
+def sweep(specs, rows, finite, scope, tail, keys, begin):
     """One sweep over the rows begin .. n of a shard; returns n, or the row at which a free slot was missing."""
     labels, first = rows.labels, rows.first
     usable, shared, law = scope.usable, scope.shared, scope.law
@@ -361,7 +361,7 @@ def sweep(families, rows, finite, scope, tail, keys, begin):
     for start in range(begin, n, lanes):
         size = min(lanes, n - start)
         block = Block(rows.data, start, size, work.terms)
-        logits(finite, families, block, work.logits, work.top)
+        logits(finite, specs, block, work.logits, work.top)
         draw_mobile(work, keys.label, first + start)
         for r in range(size):
             z = labels[start + r]
@@ -370,7 +370,7 @@ def sweep(families, rows, finite, scope, tail, keys, begin):
             continue
         for r in range(size):
             work.escape[r] = uniform(keys.tail, first + start + r)
-        count = _screen_block(families, block, labels, scope, tail)
+        count = _screen_block(specs, block, labels, scope, tail)
         look = LOOK_AHEAD if 8 * count > size else 1
         if count > 0:
             for slot in range(slots + 1):
@@ -384,25 +384,25 @@ def sweep(families, rows, finite, scope, tail, keys, begin):
             z = labels[start + r]
             if free < 0 and (z < shared or members[z - shared] > 1):
                 return start + r
-            joined = _move(families, block, labels, r, scope, tail, TailView(rows_in_tail, free, look))
+            joined = _move(specs, block, labels, r, scope, tail, TailView(rows_in_tail, free, look))
             left = z - shared
             rows_in_tail += (joined >= 0) - (left >= 0)
             r += 1
             count -= 1
             if (joined >= 0 or left >= 0) and count < size - r:
                 # mutant: sweep raise changed
-                _raise_changed(families, tail, law, block, r, left, joined)
+                _raise_changed(specs, tail, law, block, r, left, joined)
                 count = _find_needs(work, labels, start, r, size, usable, shared)
     return n
 
 
 @jit
-def local_step(families, rows, finite, scope, tail, keys, totals, done):
+def local_step(specs, rows, finite, scope, tail, keys, totals, done):
     """All sweeps, of whose moves `done` are done, and statistics; returns how many are done when a slot is missing."""
     labels, shared, n = rows.labels, scope.shared, rows.labels.size
-    labelled.fill_tail(families, rows.data, labels, shared, tail.state, tail.members, tail.work.terms)
+    labelled.fill_tail(specs, rows.data, labels, shared, tail.state, tail.members, tail.work.terms)
     for s in range(done // n, keys.shape[0]):
-        row = sweep(families, rows, finite, scope, tail, SweepKeys(keys[s, 0], keys[s, 1]), done - s * n)
+        row = sweep(specs, rows, finite, scope, tail, SweepKeys(keys[s, 0], keys[s, 1]), done - s * n)
         done = s * n + row
         if row < n:
             return done
@@ -410,7 +410,7 @@ def local_step(families, rows, finite, scope, tail, keys, totals, done):
     alive = 0
     for slot in range(tail.members.size):
         alive += tail.members[slot] > 0
-    labelled.add_up(families, rows.data, labels, shared + alive, totals)
+    labelled.add_up(specs, rows.data, labels, shared + alive, totals)
     return done
 
 
@@ -428,7 +428,7 @@ def _close_gaps(labels, shared, members, codes):
 
 
 @jit
-def _move(families, block, labels, r, scope, tail, place):
+def _move(specs, block, labels, r, scope, tail, place):
     """Gibbs move of one row over mobile, private and new atoms; returns the slot that it joined, or -1."""
     i, size, law = block.start + r, block.size, scope.law
     state, members, work = tail.state, tail.members, tail.work
@@ -438,7 +438,7 @@ def _move(families, block, labels, r, scope, tail, place):
     old = labels[i] - scope.shared
     if old >= 0:
         members[old] -= 1
-        update(families, state, old, block, r, -1)  # mutant: move update
+        update(specs, state, old, block, r, -1)  # mutant: move update
         fresh[old] = 0
         rows_in_tail -= 1
         if members[old] == 0:
@@ -452,7 +452,7 @@ def _move(families, block, labels, r, scope, tail, place):
         if members[slot] > 0:
             atoms += 1
             if fresh[slot] <= r:
-                refresh(families, state, slot, block, r, end, columns, fresh)
+                refresh(specs, state, slot, block, r, end, columns, fresh)
             # mutant: move weights
             weights[slot] = columns[slot, r] + math.log(members[slot] - law.discount) + log_common
             best = max(best, weights[slot])
@@ -460,7 +460,7 @@ def _move(families, block, labels, r, scope, tail, place):
     weights[slots] = -np.inf
     if births > 0:
         if fresh[slots] <= r:
-            refresh(families, state, slots, block, r, end, columns, fresh)
+            refresh(specs, state, slots, block, r, end, columns, fresh)
         weights[slots] = columns[slots, r] + math.log(births) + log_common
         best = max(best, weights[slots])
     mobile = math.exp(log_mobile - best)
@@ -474,9 +474,9 @@ def _move(families, block, labels, r, scope, tail, place):
         return -1
     if chosen == slots:
         chosen = free
-        clear(families, state, chosen)
+        clear(specs, state, chosen)
     members[chosen] += 1
-    update(families, state, chosen, block, r, 1)
+    update(specs, state, chosen, block, r, 1)
     fresh[chosen] = 0  # mutant: move fresh
     labels[i] = scope.shared + chosen
     return chosen

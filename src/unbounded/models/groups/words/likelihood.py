@@ -1,8 +1,8 @@
 """Words of a vocabulary, one per row (docs/topics.md): x ~ Categorical(phi), phi ~ Dirichlet(eta base).
 
-The same family as one categorical column, made for vocabularies of tens of thousands of words: statistics are sparse,
-an atom's column of log probabilities is never written out, and eta may be sampled. `WordContent` says what they are to
-the model of groups.
+The same distribution as one categorical column, made for vocabularies of tens of thousands of words: statistics are
+sparse, an atom's column of log probabilities is never written out, and eta may be sampled. `WordContent` says what they
+are to the model of groups.
 """
 
 from __future__ import annotations
@@ -207,8 +207,8 @@ class BoundTokens(Bound):
         u = rng.random(len(labels)) * edges[labels, -1]
         return np.array([np.searchsorted(edges[k], x) for k, x in zip(labels, u, strict=True)], np.int32)
 
-    def family(self, first: int = 0) -> tuple[Any, ...]:
-        return (TokenFamily(self.pseudo, self.n_terms * self.eta),)
+    def spec(self, first: int = 0) -> tuple[Any, ...]:
+        return (TokenSpec(self.pseudo, self.n_terms * self.eta),)
 
     def tail(self, slots: int, lanes: int) -> tuple[Any, ...]:
         return (TokenTail(np.zeros((slots, self.n_terms)), np.zeros(slots)),)
@@ -218,7 +218,7 @@ class BoundTokens(Bound):
         return (TokenTail(dense.astype(float), np.asarray(counts, float)),)
 
 
-class TokenFamily(NamedTuple):
+class TokenSpec(NamedTuple):
     pseudo: Array  # [words]
     total: float  # of all words
 
@@ -234,46 +234,46 @@ class LogTopics(NamedTuple):
     values: Array
 
 
-@implements(write_terms, TokenFamily)
-def _write_terms(family, block):
+@implements(write_terms, TokenSpec)
+def _write_terms(spec, block):
     pass
 
 
-@implements(accumulate, TokenFamily)
-def _accumulate(family, data, rows, statistics):
+@implements(accumulate, TokenSpec)
+def _accumulate(spec, data, rows, statistics):
     for i in range(rows.size):
         statistics[data[rows[i]]] += 1.0
 
 
-@implements(clear, TokenFamily)
-def _clear(family, tail, slot):
+@implements(clear, TokenSpec)
+def _clear(spec, tail, slot):
     tail.counts[slot] = 0.0
     tail.totals[slot] = 0.0
 
 
-@implements(update, TokenFamily)
-def _update(family, tail, slot, block, r, sign):
+@implements(update, TokenSpec)
+def _update(spec, tail, slot, block, r, sign):
     data, start = block.data, block.start
     tail.counts[slot, data[start + r]] += sign
     tail.totals[slot] += sign
 
 
-@implements(evaluate, TokenFamily)
-def _evaluate(family, tail, slot, block, begin, end, out):
+@implements(evaluate, TokenSpec)
+def _evaluate(spec, tail, slot, block, begin, end, out):
     data, start = block.data, block.start
-    total = family.total + tail.totals[slot]
+    total = spec.total + tail.totals[slot]
     for r in range(begin, end):
         w = data[start + r]
-        out[r] += math.log((family.pseudo[w] + tail.counts[slot, w]) / total)
+        out[r] += math.log((spec.pseudo[w] + tail.counts[slot, w]) / total)
 
 
-@implements(screen, TokenFamily)
-def _screen(family, tail, slot, block, begin, end, out):
-    evaluate(family, tail, slot, block, begin, end, out)
+@implements(screen, TokenSpec)
+def _screen(spec, tail, slot, block, begin, end, out):
+    evaluate(spec, tail, slot, block, begin, end, out)
 
 
 @implements(logits, LogTopics)
-def _logits(finite, family, block, out, top):
+def _logits(finite, spec, block, out, top):
     data, start, size = block.data, block.start, block.size
     for r in range(size):
         row = finite.values[data[start + r]]

@@ -52,7 +52,7 @@ class SliceKernel:
     def sweep(self, shard: LabelShard, part: tuple[Any, Array], keys: SliceKeys) -> None:
         finite, weights = part
         work = self.labels.scratch(len(shard.labels), finite, len(weights), 1)
-        _draw_above(self.labels.family, LabelRows(shard.data, shard.labels, shard.first), finite, weights, keys, work)
+        _draw_above(self.labels.spec, LabelRows(shard.data, shard.labels, shard.first), finite, weights, keys, work)
 
 
 @jit
@@ -65,7 +65,7 @@ def _smallest(labels, weights, slices, first):
 
 
 @jit
-def _draw_above(families, rows, finite, weights, keys, work):
+def _draw_above(specs, rows, finite, weights, keys, work):
     """Draw every row's label in proportion to its likelihood, among the atoms that weigh as much as its slice."""
     values, level = work.logits, work.cap
     labels, first = rows.labels, rows.first
@@ -73,7 +73,7 @@ def _draw_above(families, rows, finite, weights, keys, work):
     lanes = level.size
     for start in range(0, n, lanes):
         size = min(lanes, n - start)
-        logits(finite, families, Block(rows.data, start, size, work.terms), values, work.top)
+        logits(finite, specs, Block(rows.data, start, size, work.terms), values, work.top)
         for r in range(lanes):
             level[r] = uniform(keys.slice, first + start + r) * weights[labels[start + r]] if r < size else 0.0
         for k in range(values.shape[0]):
@@ -117,7 +117,7 @@ class Algorithm8Kernel:
         work = scratch(0 if sparse else likelihood.n_terms, len(atoms), slots, rows.step, np.float64)
         finite = np.ascontiguousarray(atoms.T) if sparse else atoms
         block = Block(shard.data, rows.start, rows.stop - rows.start, work.terms)
-        _pick(self.labels.family, block, shard.labels, finite, candidates, label_key, work)
+        _pick(self.labels.spec, block, shard.labels, finite, candidates, label_key, work)
 
 
 @jit
@@ -134,7 +134,7 @@ def _exponentiate(weights):
 
 
 @jit
-def _pick(families, block, labels, finite, candidates, key, work):
+def _pick(specs, block, labels, finite, candidates, key, work):
     """Algorithm 8 on the rows of a block, one after another.
 
     A row that makes an atom puts it in an empty slot, of which there is at least one for each row.
@@ -142,7 +142,7 @@ def _pick(families, block, labels, finite, candidates, key, work):
     values, weights, start = work.logits, work.weights, block.start
     members, column, auxiliary, law = candidates
     slots = members.size
-    logits(finite, families, block, values, work.top)
+    logits(finite, specs, block, values, work.top)
     for r in range(block.size):
         old = labels[start + r]
         members[old] -= 1  # mutant: pick members
