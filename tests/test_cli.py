@@ -531,6 +531,7 @@ def test_a_failed_resume_leaves_the_run_as_it_was(data, tmp_path):
     ok("fit", "dp", data / "x.npy", "--out", out, *BRIEF)
     assert "n_draws" in error("resume", out, "--draws", "0")
     assert "n_workers" in error("resume", out, "--workers", "0")
+    assert "holds 5 draws, more than n_draws=3" in error("resume", out, "--draws", "3")
     assert ok("resume", out, "--quiet") == (out / "summary.txt").read_text()
 
 

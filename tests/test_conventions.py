@@ -241,6 +241,7 @@ def test_ray_that_is_not_installed(tmp_path, monkeypatch):
     np.save(tmp_path / "x.npy", X)
     said = refused("fit", "dp", tmp_path / "x.npy", "--out", tmp_path / "r", "--engine", "ray")
     assert said == "error: engine='ray' needs Ray: pip install 'unbounded[ray]'."
+    assert not (tmp_path / "r").exists()
 
 
 # ---- ArviZ

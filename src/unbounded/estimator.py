@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -148,15 +149,9 @@ class ChainEstimator(BaseEstimator):
                 f"got {self.n_warmup}."
             )
         self._n_rows, self._seed = X.shape[0], model.seed
-        with ExitStack() as stack:
-            path = self.checkpoint
-            if path is not None:
-                stack.enter_context(only_writer(Path(path)))
-            elif len(lengths) > 1:  # chains are put away between two looks at them
-                path = stack.enter_context(tempfile.TemporaryDirectory(prefix="unbounded-"))
-            store = None if path is None else self._open_store(RunStore(path), X, held, model)
+        with self._run_directory(X, held, model, several_looks=len(lengths) > 1) as store:
             if self.checkpoint and self.engine in engines.WORKER_LOSS_NOTICE:
-                print(engines.WORKER_LOSS_NOTICE[self.engine].format(path), file=sys.stderr, flush=True)
+                print(engines.WORKER_LOSS_NOTICE[self.engine].format(self.checkpoint), file=sys.stderr, flush=True)
             there = store.n_draws() if store else 0
             self._finish(
                 *self._run_until_agreed(model, X, held, store, [one for one in lengths if one.n_draws >= there])
@@ -394,6 +389,8 @@ class ChainEstimator(BaseEstimator):
     def _check_array(self, X: Any, reset: bool) -> Any:
         if isinstance(X, Source):
             return self._check_source(X, reset, least=2 if reset else 1)
+        if issparse(X) and not self._sparse_ok():
+            raise TypeError(f"X is sparse, which {self._chosen_likelihood()!r} does not take; give X.toarray().")
         X = self._encoded(X, reset)
         X = validate_data(
             self, X, reset=reset, accept_sparse="csr" if self._sparse_ok() else False, dtype=[np.float64, np.float32],
@@ -531,7 +528,30 @@ class ChainEstimator(BaseEstimator):
             return int(store.config()["seed"])
         return drawn_seed(self.random_state)
 
-    def _open_store(self, store: RunStore, X: Any, held: Any, model: Model[Any]) -> RunStore:
+    @contextmanager
+    def _run_directory(self, X: Any, held: Any, model: Model[Any], several_looks: bool) -> Iterator[RunStore | None]:
+        """Ours alone; a temporary one where chains are put away between two looks at them. A fit that fails before it
+        has a first state leaves none behind."""
+        with ExitStack() as stack:
+            path = self.checkpoint
+            if path is not None:
+                stack.enter_context(only_writer(Path(path)))
+            elif several_looks:
+                path = stack.enter_context(tempfile.TemporaryDirectory(prefix="unbounded-"))
+            else:
+                yield None
+                return
+            store = RunStore(path)
+            is_new = not store.exists()
+            try:
+                self._open_store(store, X, held, model)
+                yield store
+            except Exception:
+                if is_new:
+                    store.withdraw()
+                raise
+
+    def _open_store(self, store: RunStore, X: Any, held: Any, model: Model[Any]) -> None:
         with announce_if_slow("looking at the rows", self.progress):
             config = self._config(X, held, model.seed)
         if store.exists():
@@ -553,7 +573,6 @@ class ChainEstimator(BaseEstimator):
         else:
             store.prepare(config)
         store.note(self._about(X, model))
-        return store
 
     def _about(self, X: Any, model: Model[Any]) -> dict[str, Any]:
         """What a reader of the run directory may ask and no chain depends on."""

@@ -39,7 +39,7 @@ def only_writer(folder: Path) -> Iterator[None]:
     if _writing.get(where) == thread:
         yield
         return
-    is_new = not folder.exists()
+    made = [each for each in (folder, *folder.parents) if not each.exists()]
     descriptor, done = _claimed(folder), threading.Event()
     beats = threading.Thread(target=_beat, args=(folder / NAME, descriptor, done), daemon=True, name="unbounded-lock")
     beats.start()
@@ -52,9 +52,9 @@ def only_writer(folder: Path) -> Iterator[None]:
         done.set()
         beats.join()
         _release(folder, descriptor)
-        if is_new:
-            with suppress(OSError):  # it is not empty: something was written
-                folder.rmdir()
+        with suppress(OSError):  # it is not empty: something was written
+            for each in made:
+                each.rmdir()
 
 
 def _release(folder: Path, descriptor: int) -> None:

@@ -23,6 +23,7 @@ import json
 import os
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -148,6 +149,17 @@ class RunStore:
             write_whole(self.path / "run.json", lambda file: file.write(content.encode()))
         except OSError as error:
             raise RunError(f"cannot write to the run directory {self.path}: {error.strerror or error}.") from error
+
+    def withdraw(self) -> None:
+        """Undo what `prepare` began, where no chain has a first state: nobody could go on from there."""
+        if any(self.path.glob("chain-*/checkpoint.ub")):
+            return
+        for name in ("run.json", "about.json", "progress.json"):
+            (self.path / name).unlink(missing_ok=True)
+        for chain in self.chains():
+            with suppress(OSError):  # something of somebody else's is in it
+                (self.path / f"chain-{chain}" / "snapshots").rmdir()
+                (self.path / f"chain-{chain}").rmdir()
 
     def exists(self) -> bool:
         return (self.path / "run.json").exists()

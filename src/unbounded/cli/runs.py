@@ -99,8 +99,8 @@ def perform(run: Path, command: Command, quiet: bool) -> ChainEstimator:
 
 
 def _perform(run: Path, command: Command, quiet: bool) -> ChainEstimator:
-    path = run / COMMAND
-    before = path.read_text() if path.exists() else None
+    path, config = run / COMMAND, run / "run.json"
+    before = _content(path), _content(config)
     try:
         run.mkdir(parents=True, exist_ok=True)
         content = json.dumps(_plain(command), indent=2).encode()
@@ -109,21 +109,24 @@ def _perform(run: Path, command: Command, quiet: bool) -> ChainEstimator:
         raise RunError(f"cannot write to the run directory {run}: {error.strerror or error}.") from error
     try:
         estimator, training = fitted(run, command, quiet)
-    except (ValueError, TypeError):
-        _put_back(path, before)
+    except Exception:
+        if before[1] == _content(config):  # the run is not what this command asks for
+            _put_back(path, before[0])
         raise
     with announce_if_slow(f"writing to {plain(run)}", not quiet):
         _write_results(run, estimator, training, command)
     return estimator
 
 
-def _put_back(path: Path, before: str | None) -> None:
-    if before is not None:
-        write_whole(path, lambda file: file.write(before.encode()))
-    elif not RunStore(path.parent).exists():
+def _content(path: Path) -> bytes | None:
+    return path.read_bytes() if path.exists() else None
+
+
+def _put_back(path: Path, before: bytes | None) -> None:
+    if before is None:
         path.unlink()
-        if not any(path.parent.iterdir()):
-            path.parent.rmdir()
+    else:
+        write_whole(path, lambda file: file.write(before))
 
 
 def _write_results(run: Path, estimator: ChainEstimator, training: Training, command: Command) -> None:
