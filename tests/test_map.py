@@ -1,4 +1,4 @@
-"""The tables of docs/map.md have every file of the package, by its path, and no file that is not there."""
+"""docs/map.md has every file of the package, tests/README.md every test, by its path, and neither has any other."""
 
 from __future__ import annotations
 
@@ -25,3 +25,19 @@ def test_every_file_is_on_the_map(name):
 
 def test_the_map_shows_no_other_file():
     assert sorted(on_the_map() - FILES.keys()) == []
+
+
+TESTS = Path(__file__).parent
+LISTED = set(re.findall(r"`((?:\w+/)*test_\w+\.py)`", (TESTS / "README.md").read_text()))
+THERE = {path.relative_to(TESTS).as_posix() for path in TESTS.rglob("test_*.py")}
+
+
+@pytest.mark.parametrize("name", sorted(THERE))
+def test_every_test_is_in_the_readme(name):
+    known = {name, Path(name).name} if Path(name).parent.name in ("exactness", "conformance") else {name}
+    assert known & LISTED, f"{name} is not in tests/README.md: say what it proves."
+
+
+def test_the_readme_names_no_other_test():
+    names = {Path(name).name for name in THERE}
+    assert sorted(name for name in LISTED if name not in THERE | names) == []
