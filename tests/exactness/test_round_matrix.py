@@ -84,7 +84,7 @@ def distance(law: Model, transitions: np.ndarray) -> float:
 
 
 def test_the_published_rule_by_arithmetic():
-    """4/7 for two rows; with data it is wrong on one shard, too, and with fewer instantiated atoms, unless there are none."""
+    """4/7 for two rows; with data it is wrong on one shard, too, and with fewer atoms instantiated, but for none."""
     two = model("dp", 2, flat=True)
     np.testing.assert_allclose(lone(two, (0, 1), several=0), [[2 / 3, 1 / 3], [4 / 9, 5 / 9]], atol=1e-4)
     three, four = model("dp", 3), model("dp", 4)
