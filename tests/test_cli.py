@@ -521,7 +521,7 @@ def test_data_that_changed_since(data, tmp_path):
     np.save(tmp_path / "x.npy", X)
     ok("fit", "dp", tmp_path / "x.npy", "--out", tmp_path / "run", *BRIEF)
     np.save(tmp_path / "x.npy", X + 1.0)
-    assert "other data" in error("resume", tmp_path / "run")
+    assert "x.npy is not what it was when the run" in error("resume", tmp_path / "run")
     (tmp_path / "x.npy").unlink()
     assert "does not exist" in error("resume", tmp_path / "run")
 
