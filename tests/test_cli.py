@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -48,14 +50,13 @@ def _quick_pictures(monkeypatch):
     but only one of those that have the same pieces."""
     savefig = Figure.savefig
 
-    def drawn(self, path, **options):
+    def drawn(self, file, **options):
         pieces = [sorted(type(piece).__name__ for piece in axes.get_children()) for axes in self.axes]
-        kind = repr((path.name, pieces))
+        kind = repr((file.name.rpartition("/")[2], pieces))
         if kind in DRAWN:
-            path.touch()
             return
         self.set_layout_engine("none")
-        savefig(self, path, **options)
+        savefig(self, file, **options)
         DRAWN.add(kind)
 
     monkeypatch.setattr(Figure, "savefig", drawn)
@@ -515,6 +516,44 @@ def test_a_damaged_checkpoint(data, tmp_path):
     path = out / "chain-0" / "checkpoint.ub"
     path.write_bytes(path.read_bytes()[:-3])
     assert "damaged" in error("resume", out, "--draws", "9", "--quiet")
+
+
+def test_results_are_the_old_ones_or_the_new_ones(done, data, tmp_path, monkeypatch):
+    """Each file takes its place when it is whole: whatever happens before, nobody reads half of one."""
+    out, replace, full = shutil.copytree(done[0], tmp_path / "run"), os.replace, []
+    names = ["draws.csv", "traces.png", "labels.npy", "clusters.png", "summary.txt", "report.html", "new.csv"]
+    writers = {"report.html": ["report", out], "new.csv": ["predict", out, data / "x.npy", "--out", out / "new.csv"]}
+    for words in writers.values():
+        ok(*words)
+    before = {name: (out / name).read_bytes() for name in names}
+
+    def no_room(source, target):
+        if os.path.basename(target) in full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", no_room)
+    for name in names:
+        full[:] = [name]
+        line = error(*writers.get(name, ["resume", out, "--draws", "7", "--quiet"]))
+        assert f"could not write {out / name}: No space left on device" in line
+        assert (out / name).read_bytes() == before[name]
+    full.clear()
+    ok("resume", out, "--quiet")
+    assert len(pd.read_csv(out / "draws.csv")) == 7
+    assert not [path for path in out.rglob("*") if path.name.endswith(".tmp")]
+
+
+def test_results_may_go_where_no_file_is(done, data, tmp_path):
+    """A pipe is written to, and not replaced; a link stays one."""
+    (tmp_path / "link.csv").symlink_to(tmp_path / "far.csv")
+    os.mkfifo(tmp_path / "pipe")
+    with subprocess.Popen(["cat", tmp_path / "pipe"], stdout=subprocess.PIPE) as reader:
+        for name in ("pipe", "link.csv"):
+            ok("predict", done[0], data / "x.npy", "--out", tmp_path / name)
+        assert reader.communicate()[0] == (tmp_path / "far.csv").read_bytes()
+    assert (tmp_path / "link.csv").is_symlink()
+    assert "could not write" in error("predict", done[0], data / "x.npy", "--out", tmp_path / "none" / "p.csv")
 
 
 def test_data_that_changed_since(data, tmp_path):

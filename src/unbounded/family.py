@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from unbounded.arrays import Array, Arrays
@@ -85,6 +84,13 @@ class Training(NamedTuple):
     holdout: Any = None
 
 
+class Results(NamedTuple):
+    """What a command writes of a fit, beside the chain itself."""
+
+    files: Mapping[str, Any]  # by name: arrays, figures of Matplotlib, or text
+    summary: str = ""  # goes behind what is said of every fit
+
+
 @dataclass(frozen=True)
 class WholeDraws:
     """What a run directory has of the draws that were kept whole."""
@@ -119,7 +125,7 @@ class Family:
     summary: Callable[[Any], list[str]]  # a fitted estimator in words
     show: Callable[[WholeDraws, Mapping[str, Any]], Shown]  # for the report, with what is at hand beside the run
     table: Callable[[Any, Any], Any]  # what `predict` writes of new rows: a data frame
-    write: Callable[[Path, Any, Training, Command], None]  # files and pictures of a fit
+    results: Callable[[Any, Training, Command], Results]  # files and pictures of a fit
     training: Callable[[Command], Training]
     at_hand: Callable[[Command], dict[str, Any]]  # what `show` can use, as far as it is still there
     settings: Mapping[str, Option]  # of the command line: options of some of the estimators

@@ -62,7 +62,7 @@ def write_arrays(path: Path, arrays: Arrays) -> str:
         file.seek(len(_MAGIC))
         file.write(digest.hexdigest().encode())
 
-    _write(path, write)
+    write_file(path, write)
     return digest.hexdigest()
 
 
@@ -83,7 +83,8 @@ class _Digested:
     def flush(self) -> None: ...
 
 
-def _write(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
+def write_file(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
+    """A file of a run directory."""
     try:
         write_whole(path, write)
     except OSError as error:
@@ -92,8 +93,20 @@ def _write(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
         ) from error
 
 
+def write_to(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
+    """A file wherever somebody wants it: whole, but what is no file, such as a pipe, is written to as it is."""
+    try:
+        if path.exists() and not path.is_file():
+            with open(path, "wb") as file:
+                write(file)
+        else:
+            write_whole(path.resolve(), write)
+    except OSError as error:
+        raise RunError(f"could not write {path}: {error.strerror or error}.") from error
+
+
 def write_json(path: Path, content: Any) -> None:
-    _write(path, lambda file: file.write((json.dumps(content, indent=1) + "\n").encode()))
+    write_file(path, lambda file: file.write((json.dumps(content, indent=1) + "\n").encode()))
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -202,7 +215,7 @@ class RunStore:
         shards = []
         for p, (start, stop) in enumerate(pairwise(edges.tolist())):
             name = f"shard-{p:05d}.npy"
-            _write(where / name, partial(np.save, arr=values[start:stop], allow_pickle=False))
+            write_file(where / name, partial(np.save, arr=values[start:stop], allow_pickle=False))
             shards.append({"file": name, "first": start, "rows": stop - start})
         write_json(where / "shards.json", shards)
 

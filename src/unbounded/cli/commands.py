@@ -20,7 +20,7 @@ from rich.console import Console
 
 from unbounded import datasets, sources
 from unbounded.chain.several import AUTO, MAX_DRAWS
-from unbounded.chain.store import RunError, RunStore
+from unbounded.chain.store import RunError, RunStore, write_to
 from unbounded.cli import COMMAND, runs
 from unbounded.engines.recovery import EngineError
 from unbounded.family import Command
@@ -263,7 +263,7 @@ def predict(
     estimator, _ = runs.fitted(run, replace(command, settings=settings), quiet=True)
     rows = datasets.load(data, named_columns(command.settings.get("likelihood")))
     table = family_named(command.model).table(estimator, rows)
-    table.to_csv(out)
+    write_to(out, lambda file: table.to_csv(file, mode="wb"))
     console.print(f"{len(table)} {table.index.name}s written to {out}")
 
 

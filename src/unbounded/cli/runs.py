@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+
+import numpy as np
 
 from unbounded.chain.convergence import ConvergenceWarning
 from unbounded.chain.lock import only_writer
 from unbounded.chain.outlets import announce_if_slow
 from unbounded.chain.run import Chain
 from unbounded.chain.several import MAX_DRAWS, complete
-from unbounded.chain.store import RunError, RunStore
+from unbounded.chain.store import RunError, RunStore, write_file
 from unbounded.cli import COMMAND
 from unbounded.disk import parsed, write_whole
 from unbounded.estimator import ChainEstimator
@@ -134,7 +137,19 @@ def _write_results(run: Path, estimator: ChainEstimator, training: Training, com
     from unbounded.report.text import text
 
     scalars = estimator.posterior_.drop_vars("assignments", errors="ignore")
-    scalars.to_dataframe().to_csv(run / "draws.csv")
-    (run / "summary.txt").write_text(text(estimator), encoding="utf-8")
-    plots.traces(scalars).savefig(run / "traces.png", dpi=120)
-    family_named(command.model).write(run, estimator, training, command)
+    own = family_named(command.model).results(estimator, training, command)
+    files = {
+        "draws.csv": scalars.to_dataframe().to_csv(), "traces.png": plots.traces(scalars), **own.files,
+        "summary.txt": text(estimator) + own.summary,
+    }  # fmt: skip
+    for name, content in files.items():
+        write_file(run / name, partial(_write_result, content))
+
+
+def _write_result(content: Any, file: IO[bytes]) -> None:
+    if isinstance(content, str):
+        file.write(content.encode())
+    elif isinstance(content, np.ndarray):
+        np.save(file, content, allow_pickle=False)
+    else:
+        content.savefig(file, dpi=120, format="png")

@@ -14,7 +14,7 @@ import numpy as np
 
 from unbounded.chain import export
 from unbounded.chain.several import AUTO
-from unbounded.chain.store import RunError
+from unbounded.chain.store import write_to
 from unbounded.report import draws, parts, tables, view
 from unbounded.report.parts import badge, cards, charts, figure, help_, number, paragraph, section, text
 from unbounded.report.view import View
@@ -49,10 +49,7 @@ def report(
     path = Path(run) / "report.html" if out is None else Path(out)
     at_hand = {"X": X, "vocabulary": vocabulary, "shape": shape, "loss": loss, "merge_cost": merge_cost}
     content = render(view.read(run, at_hand))
-    try:
-        path.write_text(content, encoding="utf-8")
-    except OSError as error:
-        raise RunError(f"could not write {path}: {error.strerror or error}.") from error
+    write_to(path, lambda file: file.write(content.encode()))
     return path
 
 

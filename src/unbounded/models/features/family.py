@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from unbounded import holdout
-from unbounded.family import Command, Family, Option, Training
+from unbounded.family import Command, Family, Option, Results, Training
 from unbounded.models.features import plots, show
 from unbounded.models.features.estimator import (
     CHOICES,
@@ -55,12 +54,13 @@ def _table(estimator: FeatureEstimator, X: Any) -> pd.DataFrame:
     return pd.DataFrame(columns | {"log_density": estimator.score_samples(X)}).rename_axis("row")
 
 
-def _write(folder: Path, estimator: FeatureEstimator, training: Training, command: Command) -> None:
-    np.save(folder / "components.npy", estimator.components_)
-    np.save(folder / "assignments.npy", estimator.assignments_)
-    usage = estimator.assignments_.mean(0, dtype=float)
-    plots.features(estimator.components_, _shape(command), usage).savefig(folder / "features.png", dpi=120)
-    plots.assignments(estimator.assignments_).savefig(folder / "z.png", dpi=120)
+def _results(estimator: FeatureEstimator, training: Training, command: Command) -> Results:
+    Z, components = estimator.assignments_, estimator.components_
+    pictures = {
+        "features.png": plots.features(components, _shape(command), Z.mean(0, dtype=float)),
+        "z.png": plots.assignments(Z),
+    }
+    return Results({"components.npy": components, "assignments.npy": Z, **pictures})
 
 
 FAMILY = Family(
@@ -92,7 +92,7 @@ FAMILY = Family(
     summary=show.summary,
     show=show.show,
     table=_table,
-    write=_write,
+    results=_results,
     training=_training,
     at_hand=_at_hand,
     settings={

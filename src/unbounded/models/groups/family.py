@@ -9,7 +9,7 @@ import numpy as np
 
 from unbounded import datasets, holdout
 from unbounded.arrays import Array
-from unbounded.family import Command, Family, Option, Training
+from unbounded.family import Command, Family, Option, Results, Training
 from unbounded.models.groups import plots, show
 from unbounded.models.groups.estimator import CHOICES, HierarchicalDirichletProcess
 from unbounded.models.groups.measures import MEASURES
@@ -82,22 +82,21 @@ def _table(estimator: HierarchicalDirichletProcess, X: Any) -> pd.DataFrame:
     return pd.DataFrame(shares, columns=[f"topic_{k}" for k in range(shares.shape[1])]).rename_axis("group")
 
 
-def _write(folder: Path, estimator: HierarchicalDirichletProcess, training: Training, command: Command) -> None:
+def _results(estimator: HierarchicalDirichletProcess, training: Training, command: Command) -> Results:
     """Shares of the topics and, of documents, their words; the words go to the summary, too."""
-    np.save(folder / "labels.npy", estimator.labels_)
-    np.save(folder / "proportions.npy", estimator.proportions_)
-    names = None
-    if hasattr(estimator, "components_"):
-        np.save(folder / "components.npy", estimator.components_)
-        words = [[plain(word) for word in topic] for topic in estimator.top_words(_vocabulary(command))]
-        names = [" ".join(topic[:3]) for topic in words]
-        shares = zip(estimator.topic_shares_, words, strict=True)
-        lines = [f"{k:4d} {share:8.2%}  {' '.join(topic)}" for k, (share, topic) in enumerate(shares)]
-        (folder / "topics.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
-        with (folder / "summary.txt").open("a", encoding="utf-8") as summary:
-            summary.write("\ntopics, with their shares of all words and their most probable words\n")
-            summary.write("\n".join(lines[:_SUMMARISED]) + "\n")
-    plots.topics(estimator.topic_history_, names).savefig(folder / "topics.png", dpi=120)
+    files: dict[str, Any] = {"labels.npy": estimator.labels_, "proportions.npy": estimator.proportions_}
+    if not hasattr(estimator, "components_"):
+        return Results(files | {"topics.png": plots.topics(estimator.topic_history_)})
+    words = [[plain(word) for word in topic] for topic in estimator.top_words(_vocabulary(command))]
+    shares = zip(estimator.topic_shares_, words, strict=True)
+    lines = [f"{k:4d} {share:8.2%}  {' '.join(topic)}\n" for k, (share, topic) in enumerate(shares)]
+    files |= {
+        "components.npy": estimator.components_,
+        "topics.txt": "".join(lines),
+        "topics.png": plots.topics(estimator.topic_history_, [" ".join(topic[:3]) for topic in words]),
+    }
+    heading = "\ntopics, with their shares of all words and their most probable words\n"
+    return Results(files, heading + "".join(lines[:_SUMMARISED]))
 
 
 FAMILY = Family(
@@ -123,7 +122,7 @@ FAMILY = Family(
     summary=show.summary,
     show=show.show,
     table=_table,
-    write=_write,
+    results=_results,
     training=_training,
     at_hand=_at_hand,
     settings={

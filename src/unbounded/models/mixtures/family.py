@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from unbounded import holdout
 from unbounded.arrays import is_sparse
-from unbounded.family import Command, Family, Option, Training
+from unbounded.family import Command, Family, Option, Results, Training
 from unbounded.likelihoods import named_columns
 from unbounded.models.mixtures import plots, show
 from unbounded.models.mixtures.estimator import CHOICES, DirichletProcessMixture, MixtureEstimator, PitmanYorMixture
@@ -47,11 +44,12 @@ def _table(estimator: MixtureEstimator, X: Any) -> pd.DataFrame:
     return pd.DataFrame(columns).rename_axis("row")
 
 
-def _write(folder: Path, estimator: MixtureEstimator, training: Training, command: Command) -> None:
-    np.save(folder / "labels.npy", estimator.labels_)
+def _results(estimator: MixtureEstimator, training: Training, command: Command) -> Results:
+    files: dict[str, Any] = {"labels.npy": estimator.labels_}
     rows = training.rows.select_dtypes("number") if hasattr(training.rows, "iloc") else training.rows
     if not is_sparse(rows) and rows.shape[1] > 0:  # columns of words are not drawn
-        plots.clusters(rows, estimator.labels_).savefig(folder / "clusters.png", dpi=120)
+        files["clusters.png"] = plots.clusters(rows, estimator.labels_)
+    return Results(files)
 
 
 FAMILY = Family(
@@ -71,7 +69,7 @@ FAMILY = Family(
     summary=show.summary,
     show=show.show,
     table=_table,
-    write=_write,
+    results=_results,
     training=_training,
     at_hand=_at_hand,
     settings={
