@@ -167,7 +167,7 @@ def test_a_device_is_part_of_the_run_unless_it_is_the_cpu(done, data, tmp_path):
     assert json.loads((out / "run.json").read_text())["device"] == "reference"
     ok("resume", out, "--draws", "6", "--quiet")
     command = json.loads((out / "command.json").read_text())
-    del command["settings"]["device"]
+    del command["settings"]["device"], command["sha256"]
     (out / "command.json").write_text(json.dumps(command))
     assert "other device" in error("resume", out, "--quiet")
 
@@ -217,7 +217,7 @@ def test_chains_with_starts_of_their_own_that_go_on_by_themselves(data, tmp_path
     ok("predict", out, data / "x.npy", "--out", tmp_path / "p.csv")  # it is finished
     ok("fit", "dp", data / "x.npy", "--out", fixed, *BRIEF, *starts, "--draws", "2")
     command = json.loads((fixed / "command.json").read_text())
-    del command["settings"]["init"]  # as if it had been another default
+    del command["settings"]["init"], command["sha256"]  # as if it had been another default, in an older version
     (fixed / "command.json").write_text(json.dumps(command))
     ok("resume", fixed, "--draws", "4", "--quiet")
     assert (out / "draws.csv").read_text() == (fixed / "draws.csv").read_text()
@@ -508,6 +508,60 @@ def test_a_damaged_command(tmp_path, content):
     line = error("resume", tmp_path)
     assert "command.json" in line
     assert "damaged" in line
+
+
+def _without(command, name):
+    return {key: value for key, value in command.items() if key != name}
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda command: command | {"data": command["data"] + "x"},
+        lambda command: command | {"settings": _without(command["settings"], "n_draws")},
+        lambda command: command | {"settings": command["settings"] | {"loss": "binder"}},
+        lambda command: command | {"notes": "mine"},
+        lambda command: _without(command, "shape"),
+    ],
+    ids=["data", "a setting less", "a setting more", "a key more", "a key less"],
+)
+def test_a_command_that_was_changed(done, data, tmp_path, edit):
+    """Everybody who reads it says so; whoever means it removes the checksum."""
+    out = shutil.copytree(done[0], tmp_path / "run")
+    command = json.loads((out / "command.json").read_text())
+    (out / "command.json").write_text(json.dumps(edit(command)))
+    for words in (["resume", out], ["report", out], ["summary", out],
+                  ["predict", out, data / "x.npy", "--out", tmp_path / "p.csv"]):  # fmt: skip
+        line = error(*words)
+        assert f"{out / 'command.json'} is damaged: it was changed; restore it" in line
+        assert 'remove its entry "sha256"' in line
+    (out / "command.json").write_text(json.dumps(_without(command, "sha256"), indent=3))
+    assert ok("resume", out, "--quiet") == (done[0] / "summary.txt").read_text()
+    assert "sha256" in json.loads((out / "command.json").read_text())
+    ok("report", out)
+
+
+def _kinds_of(command):
+    """A command with one value after the other of another kind, or gone."""
+    plain = _without(command, "sha256")
+    for name in ("model", "data", "holdout", "settings", "shape"):
+        yield from (plain | {name: value} for value in ([], {"a": 1}))
+    for name in command["settings"]:
+        for value in ([], {"a": 1}, "x", float("nan"), None):
+            if value is not None or name not in ("n_workers", "sampler_options"):
+                yield plain | {"settings": plain["settings"] | {name: value}}
+    for name in ("random_state", "n_draws", "n_chains"):
+        yield plain | {"settings": _without(plain["settings"], name)}
+
+
+def test_a_command_with_values_of_another_kind(done, tmp_path):
+    """Without a checksum, as older versions wrote it: one sentence of ours, not one of Python's."""
+    ours = "command.json is damaged", "must be", "come as", "has no start", "has no option"
+    out = shutil.copytree(done[0], tmp_path / "run")
+    for command in _kinds_of(json.loads((out / "command.json").read_text())):
+        (out / "command.json").write_text(json.dumps(command))
+        line = error("resume", out, "--quiet")
+        assert any(words in line for words in ours), line
 
 
 def test_a_damaged_checkpoint(data, tmp_path):

@@ -487,8 +487,10 @@ class ChainEstimator(BaseEstimator):
         if self.dtype not in ("float64", "float32"):
             raise ValueError(f"dtype must be 'float64' or 'float32', got {self.dtype!r}.")
         check_device(self._device, self._choices.kernels)
-        if not self.checkpoint_seconds >= 0:
+        if not (isinstance(self.checkpoint_seconds, int | float | np.number) and self.checkpoint_seconds >= 0):
             raise ValueError(f"checkpoint_seconds must be a number of at least 0, got {self.checkpoint_seconds!r}.")
+        if not isinstance(self.keep_assignments, bool | np.bool_):
+            raise ValueError(f"keep_assignments must be True or False, got {self.keep_assignments!r}.")
         if isinstance(self.init, tuple) and not self.init:
             raise ValueError("init has no start; give one for all chains, or a tuple with at least one.")
         if self.callback is not None and not callable(self.callback):
@@ -499,7 +501,7 @@ class ChainEstimator(BaseEstimator):
 
     def _check_sampler(self) -> None:
         samplers = self._choices.samplers
-        if self.sampler not in samplers:
+        if not isinstance(self.sampler, str) or self.sampler not in samplers:
             raise ValueError(f"sampler must be one of {sorted(samplers)}, got {self.sampler!r}.")
         if not samplers[self.sampler].takes_rule and self.instantiate != "ghosts":
             raise ValueError(f"instantiate belongs to sampler='hybrid', not to {self.sampler!r}.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import warnings
 from collections.abc import Mapping
@@ -26,6 +27,8 @@ from unbounded.report.words import plain
 
 SETTINGS = {name: option for family in FAMILIES for name, option in family.settings.items()}
 OWN = {name: option for family in FAMILIES for name, option in family.options.items()}
+_CHECKSUM = "sha256"
+_LEAST = {"random_state": int, "n_chains": int, "n_draws": int | str}  # settings that every command has
 
 
 def check_own(model: str, own: Mapping[str, str | None]) -> None:
@@ -60,8 +63,7 @@ def read(run: Path) -> Command:
         raise RunError(f"{run} is not a run directory of `unbounded fit`.") from None
     except ValueError as error:
         raise RunError(f"{run / COMMAND} is damaged: {error}.") from error
-    if not isinstance(said, dict) or not {"model", "data", "holdout", "settings"} <= said.keys():
-        raise RunError(f"{run / COMMAND} is damaged: it is not a command.")
+    _check(run / COMMAND, said)
     own = {name: said.get(name) for name in OWN}
     settings = dict(said["settings"])
     if "init" not in settings and RunStore(run).exists():  # of a run whose model had another default
@@ -72,11 +74,36 @@ def read(run: Path) -> Command:
     return Command(said["model"], said["data"], said["holdout"], settings, own)
 
 
+def _check(path: Path, said: Any) -> None:
+    """That it is a command, and the one that was written; those of older versions have no checksum."""
+    if isinstance(said, dict) and said.get(_CHECKSUM, _checksum(said)) != _checksum(said):
+        raise RunError(
+            f"{path} is damaged: it was changed; restore it from a backup or, if you meant to change it, remove its "
+            f'entry "{_CHECKSUM}".'
+        )
+    kinds = {"model": str, "data": str, "holdout": int | float, "settings": dict} | dict.fromkeys(OWN, str | None)
+    whole = isinstance(said, dict) and all(isinstance(said.get(name), kind) for name, kind in kinds.items())
+    if not whole or not all(isinstance(said["settings"].get(name), kind) for name, kind in _LEAST.items()):
+        raise RunError(f"{path} is damaged: it is not a command; restore it from a backup or fit again.")
+    if unknown := said["settings"].keys() - _fields(family_named(said["model"]).estimators[said["model"]]):
+        raise RunError(
+            f"{path} has settings that {said['model']} does not know, {', '.join(sorted(unknown))}; go on with the "
+            "version of unbounded that wrote it."
+        )
+
+
+def _checksum(said: Mapping[str, Any]) -> str:
+    """Of everything else."""
+    rest = {name: value for name, value in said.items() if name != _CHECKSUM}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+
+
 def _plain(command: Command) -> dict[str, Any]:
-    return {
+    said = {
         "model": command.model, "data": command.data, "holdout": command.holdout, "settings": command.settings,
         **command.own,
     }  # fmt: skip
+    return said | {_CHECKSUM: _checksum(said)}
 
 
 def finished(run: Path, command: Command) -> bool:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
+import numpy as np
+
 from unbounded.contracts import Engine, Recipe
 from unbounded.options import check_options
 
@@ -25,10 +27,10 @@ WORKER_LOSS_NOTICE = {  # engines that end with the first worker that dies: what
 
 def check(name: str, n_workers: int | None = None, options: Mapping[str, Any] | None = None) -> None:
     """Before anything is read or written."""
-    if name not in MEMBERS:
+    if not isinstance(name, str) or name not in MEMBERS:
         raise ValueError(f"engine must be one of {sorted(MEMBERS)}, got {name!r}.")
-    if n_workers is not None and n_workers < 1:
-        raise ValueError(f"n_workers must be at least 1, got {n_workers}.")
+    if n_workers is not None and not (isinstance(n_workers, int | np.integer) and n_workers >= 1):
+        raise ValueError(f"n_workers must be at least 1, got {n_workers!r}.")
     check_options(f"engine {name!r}", _member(name).options, options)
     getattr(_member(name), "check", lambda n_workers: None)(n_workers)
 
