@@ -1,14 +1,22 @@
-"""One word, one meaning: a class name that occurs twice stands for the same thing in two places."""
+"""Class names: one that occurs twice means the same in both places; those of models stay in the folders of models."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
+import pytest
+
 import unbounded
+from unbounded import likelihoods
+from unbounded.models.families import FAMILIES
 
 PACKAGE = Path(unbounded.__file__).parent
+TREES = {path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_text()) for path in sorted(PACKAGE.rglob("*.py"))}
 
 # What the names mean that more than one file defines: the same idea for two models, devices or engines.
 SHARED = {
@@ -30,10 +38,71 @@ SHARED = {
 }
 
 
+def classes(tree: ast.Module) -> set[str]:
+    return {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+
+
 def test_a_class_name_has_one_meaning():
     files = defaultdict(list)
-    for path in sorted(PACKAGE.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ClassDef):
-                files[node.name].append(path.relative_to(PACKAGE).as_posix())
+    for file, tree in TREES.items():
+        for name in classes(tree):
+            files[name].append(file)
     assert {name for name, places in files.items() if len(places) > 1} == set(SHARED)
+
+
+# ---- outside of a model's folder, nobody names the model
+
+LISTS = ("models/families.py", "public.py", "__init__.py")  # of all models, and of all public names
+OUTSIDE = [file for file in TREES if file not in LISTS and not file.startswith("models/")]
+ESTIMATORS = {kind.__name__ for family in FAMILIES for kind in family.estimators.values()}
+
+
+@cache
+def classes_of_models() -> set[str]:
+    inside = {name for file, tree in TREES.items() if file.startswith("models/") for name in classes(tree)}
+    return inside - {name for file in OUTSIDE for name in classes(TREES[file]) | names_of_types(TREES[file])}
+
+
+def names_of_types(tree: ast.Module) -> set[str]:
+    targets = [target for node in tree.body if isinstance(node, ast.Assign) for target in node.targets]
+    return {target.id for target in targets if isinstance(target, ast.Name)}
+
+
+@cache
+def words_of_models() -> set[str]:
+    """What only some families call a model, a sampler or a likelihood; likelihoods of an axis belong to everybody."""
+    called = [
+        {*family.estimators, *family.choices.samplers, *(kind.name for kind in family.choices.likelihoods)}
+        for family in FAMILIES
+    ]
+    return set().union(*called) - set.intersection(*called) - {kind.name for kind in likelihoods.MEMBERS}
+
+
+def said(tree: ast.Module) -> Iterator[str]:
+    """Identifiers, imports and strings; of longer texts, the names of estimators. Docstrings may have examples."""
+    described = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.Attribute):
+            yield node.attr
+        elif isinstance(node, ast.alias):
+            yield node.name
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in described:
+            yield repr(node.value)
+            yield from ESTIMATORS & set(re.findall(r"\w+", node.value))
+
+
+@pytest.mark.parametrize("file", OUTSIDE)
+def test_nothing_outside_of_a_models_folder_names_the_model(file):
+    strings = {repr(name) for name in classes_of_models() | words_of_models()}
+    assert sorted({*said(TREES[file])} & (classes_of_models() | strings)) == []
+
+
+def test_names_of_models_are_found():
+    """The check above has something to look for, and sees it."""
+    assert {"DirichletProcessMixture", "Tokens", "PitmanYor"} <= classes_of_models()
+    assert {"hdp", "beta-bernoulli", "subcluster", "linear_gaussian"} <= words_of_models()
+    assert "gaussian" not in words_of_models()
+    naming = ast.parse("if kind.name == 'Tokens' or model == 'hdp':\n    raise ValueError('See PitmanYorMixture.')")
+    assert {"'Tokens'", "'hdp'", "PitmanYorMixture"} <= set(said(naming))

@@ -86,7 +86,7 @@ def _size(run: View) -> str:
         name: run.about[name] for name in ("rows", "columns", "groups") if name in run.about
     }
     listed = [f"{size:,} {units.get(name, name)}" for name, size in sizes.items() if size]
-    return ", ".join(filter(None, [tables.kind_of_data(likelihood), *listed]))
+    return ", ".join(listed if units else [tables.kind_of_data(likelihood), *listed])  # units say what the rows are
 
 
 def _n_rows(run: View) -> int:

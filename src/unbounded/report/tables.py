@@ -28,7 +28,6 @@ _WORDS = {
 
 
 _RULES = {"Ghosts": "ghosts", "OneOpen": "one open shard", "AsPublished": "the published rule"}
-_DATA = {"Tokens": "", "Product": "columns of several kinds"}
 _ASKED = {
     "model": "model", "likelihood": "likelihood", "measure": "prior", "instantiate": "instantiation",
     "sampler": "sampler", "init": "starts of the chains", "dtype": "precision", "seed": "seed",
@@ -56,8 +55,8 @@ _PEOPLE = ("Gaussian", "Bernoulli", "Poisson", "Dirichlet", "Pitman", "Yor", "Ga
 
 
 def kind_of_data(likelihood: str) -> str:
-    """What the rows are taken for; nothing where their units say it."""
-    return _DATA.get(likelihood, f"{in_words(likelihood)} likelihood")
+    """What the rows are taken for."""
+    return "columns of several kinds" if likelihood == "Product" else f"{in_words(likelihood)} likelihood"
 
 
 def named(thing: Any) -> str:
