@@ -11,7 +11,7 @@ SEED ?= 0
 SOURCES := setup.py src tests benchmarks examples experiments docs/skeletons tools
 export OPENBLAS_NUM_THREADS = 1
 
-.PHONY: demo docs docs-draft docs-picture test test-pythons tests types-and-engines lint style types hooks walk exactness faults gpu-test gpu-bench soak soak-writes mutants mutants-generated bench bench-speed bench-features bench-peers bench-million bench-scale bench-topics bench-topic-peers bench-topic-quality bench-engines bench-compile bench-travel bench-travel-features bench-mixing paper paper-quick paper-docs clean
+.PHONY: demo docs docs-draft docs-picture test test-pythons tests types-and-engines lint style types hooks walk long exactness faults gpu-test gpu-bench soak soak-writes mutants mutants-generated bench bench-speed bench-features bench-peers bench-million bench-scale bench-topics bench-topic-peers bench-topic-quality bench-engines bench-compile bench-travel bench-travel-features bench-mixing paper paper-quick paper-docs clean
 
 demo: .setup-done
 	$(BIN)/python examples/demo.py
@@ -58,11 +58,15 @@ hooks: .setup-done
 walk: .setup-done
 	$(BIN)/python benchmarks/walk.py
 
+# All that `make test` leaves out: hours.
+long: exactness faults
+	$(BIN)/python -m pytest -m "long" tests/models tests/test_experiments.py -s
+
 exactness: .setup-done
 	$(BIN)/python -m pytest -m "long" tests/exactness -s
 
 faults: .setup-done
-	$(BIN)/python -m pytest -m "long" tests/engines tests/sources -s
+	$(BIN)/python -m pytest -m "long" tests/engines tests/sources tests/chain -s
 
 # On a machine with a GPU, with the torch that is there (PYTHON): all that the interpreter runs elsewhere, and more.
 gpu-test:
