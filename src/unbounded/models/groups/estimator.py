@@ -523,6 +523,11 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
             return True
         return likelihoods.resolve(self.likelihood, self._choices.likelihoods).name in ("tokens", "multinomial")
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan |= self.likelihood is None  # documents may be sparse, and rows may have holes
+        return tags
+
     def _check_init(self, init: Any, n_rows: int) -> None:
         hierarchical_start.check(init, n_rows)
 
