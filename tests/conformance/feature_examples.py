@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from scipy import stats
+from stable_beta import StableBeta
 
 from unbounded.columns import describe
 from unbounded.models.features.beta_bernoulli import BetaBernoulli
@@ -141,4 +142,5 @@ MEASURE_EXAMPLES = {
     BetaNegativeBinomial: MeasureExample(
         BetaNegativeBinomial(*_PRIORS, failures=0.8), 80, lambda w: stats.nbinom(0.8, -np.expm1(w))
     ),
+    StableBeta: MeasureExample(StableBeta(*_PRIORS), 1, lambda w: stats.bernoulli(1.0 / (1.0 + np.exp(-w)))),
 }

@@ -11,6 +11,7 @@ from itertools import product
 import numpy as np
 import pytest
 from feature_examples import MEASURE_EXAMPLES
+from stable_beta import StableBeta
 
 from unbounded.compiled.jit import jit
 from unbounded.models.features.laws import entry_ceiling, entry_ratio, is_binary, new_count, new_ratio
@@ -22,13 +23,13 @@ HYPER = FeatureHyper(1.7, 5.0)
 N = 6
 
 
-@pytest.fixture(params=MEASURES, ids=lambda member: member.__name__)
+@pytest.fixture(params=MEASURE_EXAMPLES, ids=lambda member: member.__name__)
 def example(request):
     return MEASURE_EXAMPLES[request.param]
 
 
 def test_every_measure_has_an_example():
-    assert set(MEASURES) == set(MEASURE_EXAMPLES)
+    assert set(MEASURES) == set(MEASURE_EXAMPLES) - {StableBeta}
 
 
 def entries(measure, top):

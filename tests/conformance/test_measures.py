@@ -6,6 +6,7 @@ from itertools import islice
 
 import numpy as np
 import pytest
+from finite_dirichlet import FiniteDirichlet
 from scipy import stats
 
 from unbounded.models.mixtures.measures import MEASURES
@@ -25,7 +26,7 @@ def sizes(labels):
     return np.bincount(labels).astype(float)
 
 
-@pytest.fixture(params=MEASURES, ids=lambda kind: kind.__name__)
+@pytest.fixture(params=(*MEASURES, FiniteDirichlet), ids=lambda kind: kind.__name__)
 def measure(request):
     """With everything that it samples by default."""
     return request.param()
@@ -103,7 +104,8 @@ def test_weights_and_tails(measure, hyper):
     rng = np.random.default_rng(3)
     assert np.isfinite(measure.log_weights(hyper, np.array([1.0, 5.0]), rng)).all()
     assert not measure.closed_tail(hyper).makes_atoms
-    assert measure.open_tail(hyper, 1, 1, rng).makes_atoms
+    laws = measure.tails(hyper, 1, np.array([1, 0]), np.array([True, False]), rng)
+    assert [law.makes_atoms for law in laws] == [True, False]
     log_weights, law = measure.published(hyper, np.array([2.0, 1.0]), 0.0, rng)
     assert np.exp(log_weights).sum() + law.scale == pytest.approx(1.0)
 

@@ -383,7 +383,7 @@ MUTANTS = [
         "Dirichlet rest mass shared by open shards", "weights result",
         "rest = hyper.alpha + hyper.sigma * len(sizes)\n"
         "mass = rng.standard_gamma(rest + counts.sum() - counts[roles.usable(plan)].sum())\n"
-        "return weights, (closed, TailLaw(hyper.sigma, rest, hyper.sigma, mass, rest, 1.0))", "dp",
+        "return weights, [TailLaw(hyper.sigma, rest, hyper.sigma, mass, rest, 1.0)] * self.n_shards", "dp",
     ),
     Mutant(
         "half the rate of new atoms", "birth result",
@@ -399,7 +399,8 @@ MUTANTS = [
     ),
     Mutant(
         "V without ghost-only atoms", "weights law",
-        "law = self.measure.open_tail(hyper, roles.n_shared - len(roles.extra), len(roles.private), rng)", "many shards",
+        "laws = self.measure.tails(hyper, roles.n_shared - len(roles.extra), roles.n_private, plan.open, rng)",
+        "many shards",
     ),
     Mutant(
         "ghosts counted as data in parameters", "global step parameters",
@@ -779,7 +780,7 @@ MUTANTS = [
     ),
     Mutant(
         "own likelihoods: alpha for each auxiliary atom", "own share",
-        "share = math.log(alpha + len(there) * sigma)", "tests/models/mixtures/test_own.py",
+        "share = math.log(urn[-1])", "tests/models/mixtures/test_own.py",
     ),
     Mutant(
         "own likelihoods: parameters that never go down", "own slice level",

@@ -92,9 +92,10 @@ def test_prior_and_successive_conditional_agree():
 def test_a_sweep_keeps_what_it_says():
     rng = np.random.default_rng(0)
     atoms, X = StudentAtoms(), rng.normal(size=(30, 1))
-    state = begin(X, np.arange(30) % 3, atoms, PitmanYor(5.0, 0.2), rng)
+    measure = PitmanYor(5.0, 0.2)
+    state = begin(X, np.arange(30) % 3, atoms, measure, rng)
     for _ in range(20):
-        labels, parameters = sweep(X, state, atoms, 2, rng)
+        labels, parameters = sweep(X, state, atoms, measure, 2, rng)
         assert set(labels) == set(range(len(parameters)))
         state = OwnState(labels, parameters, state.hyper)
 

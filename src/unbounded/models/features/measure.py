@@ -193,6 +193,10 @@ class FeatureMeasure(ABC):
         """Weights of mobile atoms, as kernels take them; amounts: how much rows and ghosts, n in all, use of each."""
         return self.draw_weights(*self.weight_shapes(hyper, amounts, n), rng)
 
+    def restore(self, values: Array) -> FeatureHyper:
+        """Hyper-parameters from an array of them."""
+        return FeatureHyper(*(float(value) for value in values))
+
     def scalars(self, hyper: FeatureHyper) -> dict[str, float]:
         """The hyper-parameters that are sampled, by the names of the trace.
 

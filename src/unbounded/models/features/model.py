@@ -201,7 +201,7 @@ class Features(Built[FeatureMeasure, FeatureBound, int]):
         }
 
     def restore(self, arrays: Arrays) -> FeatureState:
-        hyper = FeatureHyper(*(float(v) for v in arrays["hyper"]))
+        hyper = self.measure.restore(arrays["hyper"])
         members, products, sums, owner, rest = (arrays[n] for n in ("members", "products", "sums", "owner", "rest"))
         square, entries = float(arrays["square"]), float(arrays["entries"])
         table = ColumnTable(members, products, sums, owner, rest, square, entries)

@@ -89,7 +89,7 @@ def draw_of(measure: FeatureMeasure, likelihood: FeatureBound, snap: Arrays, n_r
     Arrays are copied: those of an unpickled estimator may be read-only, for which kernels would be compiled anew.
     """
     snap = {name: np.array(value) for name, value in snap.items()}
-    hyper = FeatureHyper(*(float(v) for v in snap["hyper"]))
+    hyper = measure.restore(snap["hyper"])
     members = snap["members"][: len(snap["members"]) - likelihood.fixed].astype(float)
     weights = measure.log_weights(hyper, members, n_rows, generator(seed, "predictive weights"))
     scales = likelihood.unpack(snap["scales"])

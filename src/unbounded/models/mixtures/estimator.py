@@ -26,7 +26,7 @@ from unbounded.models.labelled.predictive import log_densities, log_predictive, 
 from unbounded.models.mixtures import start
 from unbounded.models.mixtures.jump import Jumps, chosen_jumps
 from unbounded.models.mixtures.kernels import KERNELS
-from unbounded.models.mixtures.measure import DirichletProcess, PartitionHyper, PitmanYor
+from unbounded.models.mixtures.measure import DirichletProcess, PitmanYor
 from unbounded.models.mixtures.model import Mixture, MixtureState
 from unbounded.models.mixtures.samplers import DIRICHLET, PITMAN_YOR
 from unbounded.priors import Beta, Gamma
@@ -140,7 +140,7 @@ class MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
             np.add.at(share, (snap["labels"], self.labels_), 1.0)
             share /= snap["counts"][:, None]
             for rows, _, log_p in self._log_joint(
-                data, snap["counts"], snap["statistics"], PartitionHyper(*snap["hyper"])
+                data, snap["counts"], snap["statistics"], self._prior.restore(snap["hyper"])
             ):
                 weights = np.exp(log_p[:-1] - logsumexp(log_p[:-1], axis=0))
                 total[rows] += weights.T @ share
@@ -157,7 +157,7 @@ class MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
         """
         data = self._check_new(X)
         logs = [
-            self._log_density(data, snap["counts"], snap["statistics"], PartitionHyper(*snap["hyper"]))
+            self._log_density(data, snap["counts"], snap["statistics"], self._prior.restore(snap["hyper"]))
             for snap in self._snapshots
         ]
         return logsumexp(logs, axis=0) - np.log(len(logs))  # mutant: density of draws
@@ -182,7 +182,7 @@ class MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
     def _new_rows(self, s: int, n: int, rng: np.random.Generator) -> Array:
         snap = self._snapshots[s]
         counts, statistics = with_new(snap["counts"].astype(float), snap["statistics"])
-        weights = np.exp(self._prior.log_predictive(PartitionHyper(*snap["hyper"]), counts[:-1]))
+        weights = np.exp(self._prior.log_predictive(self._prior.restore(snap["hyper"]), counts[:-1]))
         atoms = rng.choice(len(counts), size=n, p=weights / weights.sum())
         return self._likelihood.simulate(self._likelihood.draw(counts, statistics, rng), atoms, rng)
 
@@ -191,10 +191,9 @@ class MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
         has the density of a new atom, whose parameters are integrated out."""
         if self._likelihood.imputed.size and np.isnan(X[:]).any():
             raise ValueError("the log likelihood of rows with missing values is not at hand; leave X out.")
-        snap, hyper = self._snapshots[s], PartitionHyper(*self._snapshots[s]["hyper"])
+        snap = self._snapshots[s]
         counts = snap["counts"].astype(float)
-        mass = rng.standard_gamma(np.append(counts - hyper.sigma, hyper.alpha + hyper.sigma * len(counts)))
-        log_weights = np.log(np.maximum(mass, 1e-300) / mass.sum())
+        log_weights = self._prior.log_shares(self._prior.restore(snap["hyper"]), counts, rng)
         drawn = self._likelihood.draw(counts, snap["statistics"], rng)
         return np.concatenate([
             logsumexp(log_densities(self._likelihood, drawn, X[rows]) + log_weights, axis=1)
@@ -246,9 +245,7 @@ class MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
 
     # ---- helpers
 
-    def _log_joint(
-        self, X: Any, counts: Array, statistics: Array, hyper: PartitionHyper
-    ) -> Iterator[tuple[slice, Any, Array]]:
+    def _log_joint(self, X: Any, counts: Array, statistics: Array, hyper: Any) -> Iterator[tuple[slice, Any, Array]]:
         """Blocks of rows with [K + 1, rows]: log weight times predictive under each atom of a draw, a new atom last."""
         atoms, sums = with_new(counts.astype(float), statistics)
         weights = self._prior.log_predictive(hyper, counts.astype(float))
@@ -260,7 +257,7 @@ class MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
             # mutant: predictive weights
             yield rows, part, log_predictive(likelihood, atoms, own, part) + weights[:, None]
 
-    def _log_density(self, X: Any, counts: Array, statistics: Array, hyper: PartitionHyper) -> Array:
+    def _log_density(self, X: Any, counts: Array, statistics: Array, hyper: Any) -> Array:
         return np.concatenate([
             logsumexp(logs, axis=0) + self._likelihood.log_base(part)
             for _, part, logs in self._log_joint(X, counts, statistics, hyper)

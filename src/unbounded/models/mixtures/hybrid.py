@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -34,6 +35,7 @@ class Roles(NamedTuple):
     mobile: Array
     frozen: Array
     private: Array
+    n_private: Array  # of each shard
 
     @property
     def n_mobile(self) -> int:
@@ -91,8 +93,8 @@ class HybridMixture(Mixture[PartitionMeasure]):
         finite = self.finite(_first(parameters, len(usable) + len(roles.extra)), weights)
         shared = _first(parameters, roles.n_shared) if imputes else None
         return Message(
-            MixtureRound(state.round, hyper, finite, roles.n_shared, laws, shared),
-            self._shares(state, roles, plan, parameters if imputes else None),
+            MixtureRound(state.round, hyper, finite, roles.n_shared, shared),
+            self._shares(state, roles, plan, laws, parameters if imputes else None),
         )
 
     def _roles(self, hyper: Any, counts: Array, owner: Array, plan: Plan, rng: np.random.Generator) -> Roles:
@@ -102,25 +104,25 @@ class HybridMixture(Mixture[PartitionMeasure]):
             # mutant: roles ghosts
             ghosts, extra = self.measure.ghosts(hyper, counts, self.n_rows, plan.ghosts, rng)
         mobile, frozen, private = classify(ghosts, owner, plan)  # mutant: roles mobile
-        return Roles(ghosts, extra, mobile, frozen, private)
+        return Roles(ghosts, extra, mobile, frozen, private, np.bincount(owner[private], minlength=self.n_shards))
 
     def _weights(
         self, hyper: Any, counts: Array, roles: Roles, plan: Plan, rng: np.random.Generator
-    ) -> tuple[Array, tuple[TailLaw, TailLaw]]:
-        """Log weights of usable atoms, ghost-only ones among them, and the laws of a closed and an open tail."""
-        closed = self.measure.closed_tail(hyper)
+    ) -> tuple[Array, Sequence[TailLaw]]:
+        """Log weights of usable atoms, ghost-only ones among them, and the law of every shard's tail."""
         if plan.published:
             weights, law = self.measure.published(hyper, counts[roles.mobile], counts[roles.private].sum(), rng)
-            return weights, (closed, law)
+            closed = self.measure.closed_tail(hyper)
+            return weights, [law if makes_atoms else closed for makes_atoms in plan.open]
         sizes = (counts + roles.ghosts)[roles.usable(plan)]  # mutant: weights sizes
         n_mobile = len(roles.mobile)
         sizes = np.concatenate([sizes[:n_mobile], roles.extra, sizes[n_mobile:]])
         weights = self.measure.log_weights(hyper, sizes, rng)
-        law = self.measure.open_tail(hyper, roles.n_shared, len(roles.private), rng)  # mutant: weights law
-        return weights, (closed, law)  # mutant: weights result
+        laws = self.measure.tails(hyper, roles.n_shared, roles.n_private, plan.open, rng)  # mutant: weights law
+        return weights, laws  # mutant: weights result
 
     def _shares(
-        self, state: MixtureState, roles: Roles, plan: Plan, parameters: Parameters | None
+        self, state: MixtureState, roles: Roles, plan: Plan, laws: Sequence[TailLaw], parameters: Parameters | None
     ) -> list[MixtureShare]:
         """Every shard's codes, what it may do and, when holes are imputed, parameters of its private atoms."""
         live = state.occupied
@@ -131,7 +133,7 @@ class HybridMixture(Mixture[PartitionMeasure]):
             if parameters is not None:
                 own = {name: value[roles.n_shared + mine] for name, value in parameters.items()}
             usable = roles.n_shared if plan.lone == p else roles.n_mobile  # mutant: shares usable
-            shares.append(MixtureShare(codes, usable, len(mine), bool(plan.open[p]), own))
+            shares.append(MixtureShare(codes, usable, len(mine), laws[p], own))
         return shares
 
 

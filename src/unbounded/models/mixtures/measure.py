@@ -203,10 +203,19 @@ class PitmanYor:
             sizes[k] += 1
         return np.array(labels[:extent], np.int64)
 
+    def urn(self, hyper: PartitionHyper, counts: Array) -> Array:
+        """Weights with which the next row joins each atom, or (last) a new one."""
+        return np.append(counts - hyper.sigma, hyper.alpha + hyper.sigma * len(counts))
+
     def log_predictive(self, hyper: PartitionHyper, counts: Array) -> Array:
-        """Log probabilities that the next row joins each atom, or (last) a new one."""
-        weights = np.append(counts - hyper.sigma, hyper.alpha + hyper.sigma * len(counts))
-        return np.log(weights) - math.log(hyper.alpha + counts.sum())
+        """The same as log probabilities."""
+        return np.log(self.urn(hyper, counts)) - math.log(hyper.alpha + counts.sum())
+
+    def log_shares(self, hyper: PartitionHyper, counts: Array, rng: np.random.Generator) -> Array:
+        """Log shares of the whole mass that atoms and (last) all others have, given the partition: Dirichlet."""
+        mass = rng.standard_gamma(self.urn(hyper, counts))
+        shares: Array = np.log(np.maximum(mass, 1e-300) / mass.sum())
+        return shares
 
     def log_merge(self, hyper: PartitionHyper, first: Array, second: Array, n_atoms: int) -> Array:
         """Log prior gained when two of n_atoms atoms, with so many rows each, become one."""
@@ -241,9 +250,12 @@ class PitmanYor:
             return hyper.alpha  # mutant: birth result
         return hyper.sigma * float(rng.standard_gamma(hyper.alpha / hyper.sigma + n_atoms))  # mutant: birth result 2
 
-    def open_tail(self, hyper: PartitionHyper, n_shared: int, n_private: int, rng: np.random.Generator) -> TailLaw:
-        """The law of every open shard's tail, ghosts among the n_shared atoms counted."""
-        return TailLaw(hyper.sigma, self.birth(hyper, n_shared + n_private, rng))
+    def tails(
+        self, hyper: PartitionHyper, n_shared: int, n_private: Array, is_open: Array, rng: np.random.Generator
+    ) -> list[TailLaw]:
+        """The law of every shard's tail: all open ones have the same."""
+        birth, closed = self.birth(hyper, n_shared + int(n_private.sum()), rng), self.closed_tail(hyper)
+        return [TailLaw(hyper.sigma, birth) if makes_atoms else closed for makes_atoms in is_open]
 
     def closed_tail(self, hyper: PartitionHyper) -> TailLaw:
         """Rows move among private atoms and make none."""

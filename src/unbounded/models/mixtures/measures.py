@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,6 +21,9 @@ class PartitionMeasure(Measure[Any, int], Protocol):
     def log_predictive(self, hyper: Any, counts: Array) -> Array:
         """Log probabilities that the next row joins each atom, or (last) a new one."""
 
+    def log_shares(self, hyper: Any, counts: Array, rng: np.random.Generator) -> Array:
+        """Log shares of the whole mass that atoms and (last) all others have, from their law given the partition."""
+
     def log_merge(self, hyper: Any, first: Array, second: Array, n_atoms: int) -> Array:
         """Log prior gained when two of n_atoms atoms, with so many rows each, become one."""
 
@@ -29,11 +33,17 @@ class PartitionMeasure(Measure[Any, int], Protocol):
     def log_weights(self, hyper: Any, sizes: Array, rng: np.random.Generator) -> Array:
         """Unnormalised log weights of instantiated atoms with so many rows and ghosts."""
 
-    def open_tail(self, hyper: Any, n_shared: int, n_private: int, rng: np.random.Generator) -> TailLaw:
-        """The law of the tail of a shard that may make atoms, beside such weights."""
+    def tails(
+        self, hyper: Any, n_shared: int, n_private: Array, is_open: Array, rng: np.random.Generator
+    ) -> Sequence[TailLaw]:
+        """The law of every shard's tail beside such weights, of n_shared atoms, ghost-only ones among them.
+
+        n_private: of each shard. Only open shards make atoms. Laws stay as they are for the round: a measure that has
+        so many atoms and no more deals those that are left to the shards.
+        """
 
     def closed_tail(self, hyper: Any) -> TailLaw:
-        """The same of one that makes none."""
+        """The law of a tail that makes no atoms."""
 
     def published(self, hyper: Any, counts: Array, rest: float, rng: np.random.Generator) -> tuple[Array, TailLaw]:
         """(normalised log weights of all atoms, the law of an open tail) as the paper has it."""

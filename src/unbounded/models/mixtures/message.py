@@ -20,13 +20,12 @@ from unbounded.models.mixtures.measure import TailLaw
 
 
 class MixtureRound(NamedTuple):
-    """What all shards need to know of the round: the finite part, and the laws of tails."""
+    """What all shards need to know of the round: above all, the finite part."""
 
     round: int
     hyper: Any
     finite: Any  # of the usable atoms, as the kernel wants it
     n_shared: int
-    laws: Sequence[TailLaw]  # closed, open
     parameters: Parameters | None  # of every shared atom, when holes are imputed
 
 
@@ -36,7 +35,7 @@ class MixtureShare(NamedTuple):
     codes: Array  # new code of each of the shard's old codes
     usable: int
     n_private: int
-    open: bool
+    law: TailLaw
     parameters: Parameters | None  # of the shard's private atoms, when holes are imputed
 
 

@@ -138,10 +138,9 @@ class Mixture(Built[MeasureT, Bound, int], Generic[MeasureT]):
 
     def resample(self, shard: LabelShard, shared: MixtureRound, own: MixtureShare) -> Summary:
         """L sweeps over the shard's labels, and its report."""
-        law = shared.laws[own.open]
         keys = [self.keys(shared.round, sweep) for sweep in range(self.setup.sweeps)]
         return self.kernel.step(
-            shard, MixturePart(shared.finite, own.usable, shared.n_shared, own.n_private, law, keys)
+            shard, MixturePart(shared.finite, own.usable, shared.n_shared, own.n_private, own.law, keys)
         )
 
     def keys(self, round_: int, sweep: int) -> SweepKeys:

@@ -139,11 +139,15 @@ def begin(X: Array, labels: Array, likelihood: OwnLikelihood, measure: PitmanYor
 
 
 def sweep(
-    X: Array, state: OwnState, likelihood: OwnLikelihood, auxiliary: int, rng: np.random.Generator
+    X: Array,
+    state: OwnState,
+    likelihood: OwnLikelihood,
+    measure: PitmanYor,
+    auxiliary: int,
+    rng: np.random.Generator,
 ) -> tuple[Array, Array]:
     """(labels, parameters) after every row has chosen an atom."""
     labels, atoms = state.labels.copy(), state.parameters.copy()
-    alpha, sigma = state.hyper
     counts = np.bincount(labels, minlength=len(atoms))
     logs = likelihood.log_density(X, atoms)
     fresh = likelihood.draw(len(X) * auxiliary, rng).reshape(len(X), auxiliary, -1)
@@ -153,9 +157,10 @@ def sweep(
         if counts[old] == 0:
             fresh[i, 0] = atoms[old]  # mutant: own lone
         there = np.flatnonzero(counts)
-        share = math.log((alpha + len(there) * sigma) / auxiliary)  # mutant: own share
+        urn = measure.urn(state.hyper, counts[there])
+        share = math.log(urn[-1] / auxiliary)  # mutant: own share
         offered = share + likelihood.log_density(X[i : i + 1], fresh[i])[0]
-        weights = np.concatenate([np.log(counts[there] - sigma) + logs[i, there], offered])
+        weights = np.concatenate([np.log(urn[:-1]) + logs[i, there], offered])
         chosen = int(rng.choice(len(weights), p=np.exp(weights - logsumexp(weights))))
         if chosen < len(there):
             labels[i] = there[chosen]
@@ -188,7 +193,7 @@ def chain(
     while True:
         rng = generator(seed, "own", round_)
         hyper = measure.update(state.hyper, np.bincount(state.labels).astype(float), len(X), rng)
-        labels, atoms = sweep(X, state._replace(hyper=hyper), likelihood, auxiliary, rng)
+        labels, atoms = sweep(X, state._replace(hyper=hyper), likelihood, measure, auxiliary, rng)
         for k in range(len(atoms)):
             atoms[k] = likelihood.move(X[labels == k], atoms[k], rng)
         state, round_ = OwnState(labels, atoms, hyper), round_ + 1
@@ -251,7 +256,7 @@ class OwnMixture(ClusterMixin, BaseEstimator):
             value = getattr(self, name)
             if not isinstance(value, int | np.integer) or value < least:
                 raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}.")
-        measure = PitmanYor(Gamma() if self.concentration is None else self.concentration, self.discount)
+        measure = self._prior = PitmanYor(Gamma() if self.concentration is None else self.concentration, self.discount)
         given = self.random_state
         self._seed = int(given) if isinstance(given, int | np.integer) else drawn_seed(given)
         rng = generator(self._seed, "own start")
@@ -276,15 +281,13 @@ class OwnMixture(ClusterMixin, BaseEstimator):
         """
         check_is_fitted(self)
         X = self._checked(X, reset=False)
-        n = len(self.labels_)
         fresh = self.likelihood.draw(100, generator(self._seed, "own predictive"))
         new = logsumexp(self.likelihood.log_density(X, fresh), axis=1) - math.log(len(fresh))
         logs = []
-        for labels, parameters, (alpha, sigma) in self.draws_:
-            weights = np.log(np.bincount(labels) - sigma) - math.log(alpha + n)
-            rest = math.log(alpha + sigma * len(parameters)) - math.log(alpha + n)
-            old = logsumexp(self.likelihood.log_density(X, parameters) + weights, axis=1)
-            logs.append(np.logaddexp(old, rest + new))
+        for labels, parameters, hyper in self.draws_:
+            weights = self._prior.log_predictive(hyper, np.bincount(labels))
+            old = logsumexp(self.likelihood.log_density(X, parameters) + weights[:-1], axis=1)
+            logs.append(np.logaddexp(old, weights[-1] + new))
         return np.asarray(logsumexp(logs, axis=0) - math.log(len(logs)))
 
     def score(self, X: ArrayLike, y: None = None) -> float:

@@ -167,8 +167,8 @@ def extend(model: Mixture[Any], engine: Engine, pilot: MixtureState, rng: np.ran
     closed = model.measure.closed_tail(pilot.hyper)
     imputed = parameters if model.likelihood.imputed.size else None
     none = {name: value[:0] for name, value in parameters.items()} if model.likelihood.imputed.size else None
-    shared = MixtureRound(0, pilot.hyper, finite, k, (closed, closed), imputed)
-    own = MixtureShare(np.zeros(1, np.int32), k, 0, False, none)
+    shared = MixtureRound(0, pilot.hyper, finite, k, imputed)
+    own = MixtureShare(np.zeros(1, np.int32), k, 0, closed, none)
     starter = replace(model, setup=replace(model.setup, seed=int(rng.integers(2**62)), sweeps=1))
     engine.run(starter.local_step, Message(shared, [own] * model.n_shards))
     return model.count(engine, k, pilot.hyper, 0)

@@ -26,7 +26,7 @@ class FiniteFeatures(Features):
     size: int = 20
 
     def __post_init__(self) -> None:
-        if not isinstance(self.measure, BetaBernoulli):
+        if not isinstance(self.measure, BetaBernoulli):  # no finite model is known that tends to another one
             raise ValueError("sampler 'uncollapsed' of features takes the beta-Bernoulli measure only.")
         if not isinstance(self.size, int | np.integer) or self.size < 1:
             raise ValueError(f"size must be an integer of at least 1, got {self.size!r}.")

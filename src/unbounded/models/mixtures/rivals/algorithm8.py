@@ -57,7 +57,7 @@ class Algorithm8(Mixture[PitmanYor]):
         return self.picker.finite(parameters, log_weights)
 
     def resample(self, shard: LabelShard, shared: MixtureRound, own: MixtureShare) -> Summary:
-        atoms, law = np.array(shared.finite), shared.laws[0]
+        atoms = np.array(shared.finite)
         members = np.bincount(shard.labels, minlength=len(atoms))
         for sweep in range(self.setup.sweeps):
             label_key = key(self.seed, "label", shared.round, sweep)
@@ -68,7 +68,7 @@ class Algorithm8(Mixture[PitmanYor]):
                 members = np.append(members, np.zeros(lacking, np.int64))
                 atoms = np.concatenate([atoms, np.zeros((lacking, atoms.shape[1]))])
                 both = np.concatenate([atoms, self._fresh(size * self.auxiliary, shared.round, sweep, start)])
-                candidates = Candidates(members, np.arange(len(atoms)), self.auxiliary, law)
+                candidates = Candidates(members, np.arange(len(atoms)), self.auxiliary, own.law)
                 self.picker.pick(shard, rows, both, candidates, label_key)
                 atoms = both[candidates.column]
         n_private = max(0, int(np.flatnonzero(members)[-1]) + 1 - shared.n_shared)

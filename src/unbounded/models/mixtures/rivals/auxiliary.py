@@ -123,8 +123,8 @@ class Auxiliary(Mixture[PitmanYor]):
         none, rng = np.empty((0, self.likelihood.n_terms)), generator(self.seed, "parameters", state.round)
         finite = self.finite(draw_parameters(self.likelihood, none[:, 0], none, 0, 0, rng), np.empty(0))
         law = self.measure.collapsed_tail(state.hyper, self.n_shards)  # mutant: global step law
-        own = [MixtureShare(np.arange(n, dtype=np.int32), 0, n, True, None) for n in state.n_private.tolist()]
-        return Message(MixtureRound(state.round, state.hyper, finite, 0, (law, law), None), own)
+        own = [MixtureShare(np.arange(n, dtype=np.int32), 0, n, law, None) for n in state.n_private.tolist()]
+        return Message(MixtureRound(state.round, state.hyper, finite, 0, None), own)
 
     def assignments(self, state: MixtureState, engine: Engine, dtype: Any = np.int32) -> Array:
         labels = np.empty(self.n_rows, dtype)

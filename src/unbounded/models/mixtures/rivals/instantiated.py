@@ -29,6 +29,6 @@ def message(
     parameters = draw_parameters(model.likelihood, counts, statistics, n - k, k, rng)
     imputed = parameters if model.likelihood.imputed.size else None
     none = None if imputed is None else {name: value[:0] for name, value in imputed.items()}
-    shared = MixtureRound(state.round, hyper, model.finite(parameters, log_weights), n, (law, law), imputed)
-    own = [MixtureShare(by_code(state, numbered(state), p), n, 0, False, none) for p in range(model.n_shards)]
+    shared = MixtureRound(state.round, hyper, model.finite(parameters, log_weights), n, imputed)
+    own = [MixtureShare(by_code(state, numbered(state), p), n, 0, law, none) for p in range(model.n_shards)]
     return Message(shared, own)
