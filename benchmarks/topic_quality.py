@@ -45,8 +45,8 @@ from unbounded import datasets, engines
 from unbounded.columns import describe
 from unbounded.models.groups import point_estimate
 from unbounded.models.groups.hybrid import HybridGroups
-from unbounded.models.groups.model import HierarchicalMeasure
-from unbounded.models.groups.predictive import Draw, Gibbs, Newcomers, gibbs, predictives
+from unbounded.models.groups.measure import HierarchicalMeasure
+from unbounded.models.groups.predictive import Gibbs, Newcomers, gibbs, predictives
 from unbounded.models.groups.words.likelihood import Tokens
 from unbounded.models.groups.words.start import grown
 from unbounded.priors import Gamma
@@ -126,9 +126,8 @@ def hdp(corpus: Corpus, seed: int, options: dict[str, str]) -> Seen:
     snapshots = []
     for i, state in enumerate(islice(rounds(sampler, engine, first), n_rounds)):
         if i >= n_rounds // 2 and (n_rounds - 1 - i) % max(1, n_rounds // 2 // N_DRAWS) == 0:
-            live = state.occupied
-            table = state.table
-            draw = Draw(table.counts[live], table.tables[live], sparse.csr_matrix(table.statistics[live]), state.hyper)
+            draw = sampler.draw(state)
+            draw = draw._replace(statistics=sparse.csr_matrix(draw.statistics))
             snapshots.append((draw, sampler.assignments(state, engine)))
     spent = time.process_time() - began
     engine.close()

@@ -34,7 +34,7 @@ from unbounded.engines import build
 from unbounded.likelihoods import Gaussian
 from unbounded.models.groups.hybrid import HybridGroups
 from unbounded.models.groups.jump import USUAL
-from unbounded.models.groups.model import HierarchicalMeasure
+from unbounded.models.groups.measure import HierarchicalMeasure
 from unbounded.models.groups.predictive import Draw, completion
 from unbounded.models.groups.start import begin
 from unbounded.models.groups.words.likelihood import Tokens
@@ -74,8 +74,7 @@ class Words:
         return float(np.exp(-completion(likelihood, draw, self.seen, self.rest, 20, key(1, "score")).mean()))
 
     def progress(self, model: Any, state: Any, engine: Any) -> Progress:
-        live, table = state.occupied, state.table
-        draw = Draw(table.counts[live], table.tables[live], table.statistics[live], state.hyper)
+        draw = model.draw(state)
         self.best = self.best or self.perplexity(draw)  # the first is that of the true labels
         perplexity = self.perplexity(draw) / self.best
         phi = draw.statistics.toarray() + state.hyper.pseudo
@@ -177,9 +176,8 @@ def trace(name: str, n_rounds: int) -> Trace:
         spent += time.process_time() - began
         live, table = state.occupied, state.table
         shares = table.counts[live] / len(data.rows)
-        draw = Draw(table.counts[live], table.tables[live], table.statistics[live], state.hyper)
         entropy = -(shares * np.log(shares)).sum()
-        found.append((len(live), (shares > 0.001).sum(), entropy, -np.log(data.perplexity(draw))))
+        found.append((len(live), (shares > 0.001).sum(), entropy, -np.log(data.perplexity(model.draw(state)))))
     engine.close()
     names = ("clusters", "above 0.1%", "entropy", "held-out")
     return Trace(dict(zip(names, np.array(found, float).T, strict=True)), spent)

@@ -242,7 +242,8 @@ MUTANTS = [
     ),
     Mutant(
         "tables as rows of a process with the concentration of groups", "jump alpha",
-        "hyper, private = PartitionHyper(state.hyper.gamma, 0.0), np.zeros_like(state.n_private)", "sits",
+        "hyper = model.measure.top_hyper(state.hyper)._replace(alpha=state.hyper.gamma)\n"
+        "private = np.zeros_like(state.n_private)", "sits",
     ),
     Mutant(
         "tables opened too seldom", "draw seats open",
@@ -262,7 +263,7 @@ MUTANTS = [
     ),
     Mutant(
         "the room for beta left out of cuts of tokens", "tokens beta",
-        "log_ratio += math.log(state.hyper.alpha)", "tokens",
+        "return np.full(len(share), math.log(hyper.alpha))", "tokens",
     ),
     Mutant(
         "the chance of beta's cut counted twice", "tokens share",

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from unbounded import likelihoods
-from unbounded.arrays import Array
 from unbounded.contracts import Bound, Engine, Kernel, Likelihood, Measure, Model, Recipe, Rule, Shard, State
 from unbounded.engines.local import Serial, Threads
 from unbounded.engines.mpi import Mpi
@@ -32,10 +31,11 @@ from unbounded.models.features.state import FeatureShard, FeatureState, FeatureT
 from unbounded.models.groups.hybrid import HybridGroups
 from unbounded.models.groups.kernels import KERNELS as GROUP_KERNELS
 from unbounded.models.groups.measures import MEASURES as GROUP_MEASURES
+from unbounded.models.groups.measures import GroupMeasure
 from unbounded.models.groups.model import Groups, GroupsState
 from unbounded.models.groups.rivals.asynchronous import AsynchronousGroups
 from unbounded.models.groups.samplers import HIERARCHICAL
-from unbounded.models.groups.shard import GroupHyper, GroupPart, GroupShard
+from unbounded.models.groups.shard import GroupPart, GroupShard
 from unbounded.models.groups.words.likelihood import Tokens
 from unbounded.models.labelled.labels import Atoms, LabelShard
 from unbounded.models.mixtures.hybrid import HybridMixture
@@ -69,7 +69,7 @@ SLICES: type[Model[Any]] = Slice  # whose jump extends the state
 GROUPS: tuple[type[Model[GroupsState]], ...] = (HybridGroups, AsynchronousGroups)
 FEATURE_MODELS: tuple[type[Model[FeatureState]], ...] = (HybridFeatures, FiniteFeatures)
 PARTITIONS: tuple[type[Measure[PartitionHyper, int]], ...] = PARTITION_MEASURES
-HIERARCHIES: tuple[type[Measure[GroupHyper, Array]], ...] = GROUP_MEASURES
+HIERARCHIES: tuple[type[GroupMeasure], ...] = GROUP_MEASURES
 MEASURES: tuple[type[Measure[FeatureHyper, int]], ...] = FEATURE_MEASURES
 LABEL_KERNELS: Mapping[str, Callable[..., Kernel[LabelShard, MixturePart, Any, Atoms]]] = MIXTURE_KERNELS
 TABLE_KERNELS: Mapping[str, Mapping[str, Callable[..., Kernel[GroupShard, GroupPart, Any, Atoms]]]] = GROUP_KERNELS

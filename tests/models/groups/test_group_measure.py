@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from unbounded.models.groups.model import HierarchicalMeasure
-from unbounded.models.groups.shard import GroupHyper, expected_masses
+from unbounded.models.groups.measure import HierarchicalMeasure
+from unbounded.models.groups.shard import GroupHyper
 from unbounded.priors import Gamma
 
 SIZES = np.array([3, 0, 5])
@@ -49,6 +49,6 @@ def test_groups_without_rows_say_nothing():
 
 
 def test_masses_add_up_to_gamma():
-    masses = expected_masses(GroupHyper(1.0, 2.5), np.array([4, 1, 3]))
+    masses = HierarchicalMeasure().expected_masses(GroupHyper(1.0, 2.5), np.array([4, 1, 3]))
     assert masses.sum() == pytest.approx(2.5)
     assert masses[-1] == pytest.approx(2.5 / 9.0)

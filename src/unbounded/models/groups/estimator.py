@@ -27,11 +27,11 @@ from unbounded.models.groups import reading, simulate
 from unbounded.models.groups import start as hierarchical_start
 from unbounded.models.groups.jump import USUAL
 from unbounded.models.groups.kernels import KERNELS
-from unbounded.models.groups.model import FORMS, Groups, GroupsState, HierarchicalMeasure
+from unbounded.models.groups.measure import HierarchicalMeasure
+from unbounded.models.groups.model import FORMS, Groups, GroupsState
 from unbounded.models.groups.predictive import Draw, completion, fold_in
 from unbounded.models.groups.reading import GroupedRows
 from unbounded.models.groups.samplers import HIERARCHICAL
-from unbounded.models.groups.shard import GroupHyper
 from unbounded.models.groups.simulate import Members
 from unbounded.models.groups.words.likelihood import Tokens
 from unbounded.models.labelled.losses import uncertainty
@@ -199,10 +199,8 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         return X
 
     def _score(self, model: Groups, engine: Engine, held: Any, state: GroupsState) -> float:
-        live = state.occupied
-        draw = Draw(state.table.counts[live], state.table.tables[live], state.table.statistics[live], state.hyper)
         seen, rest = held
-        return float(completion(model.likelihood, draw, seen, rest, _SWEEPS, key(0, "holdout")).mean())
+        return float(completion(model.likelihood, model.draw(state), seen, rest, _SWEEPS, key(0, "holdout")).mean())
 
     def _held_fingerprint(self, held: Any) -> str:
         (seen, _), (rest, sizes) = held
@@ -251,7 +249,9 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
     def _draw(self, s: int) -> Draw:
         snap = self._snapshots[s]
         statistics = unpacked(snap, self._likelihood.n_terms).astype(float)
-        return Draw(snap["counts"], snap["tables"], statistics, GroupHyper.of(snap["hyper"]))
+        hyper = self._prior.restore(snap["hyper"])
+        masses = self._prior.expected_masses(hyper, snap["tables"])
+        return Draw(snap["counts"], snap["tables"], statistics, hyper, masses)
 
     def _unit(self) -> str:
         return "tokens" if self._words else "rows"

@@ -25,7 +25,7 @@ from unbounded.models.labelled.halves import Cuts, Halves, Sides, halve
 from unbounded.models.labelled.labels import LabelRows, numbered
 from unbounded.models.mixtures.cuts import cut_some
 from unbounded.models.mixtures.jump import Jumps
-from unbounded.models.mixtures.measure import PartitionHyper, PitmanYor
+from unbounded.models.mixtures.measures import PartitionMeasure
 from unbounded.models.mixtures.merges import merge_some
 from unbounded.models.mixtures.model import AtomTable, MixtureState
 from unbounded.randomness import RoundSeed
@@ -67,13 +67,13 @@ def _weighed(model: Groups, state: GroupsState, engine: Engine) -> tuple[GroupsS
 
 def _sit(model: Groups, state: GroupsState, engine: Engine, beta: Array) -> list[Array]:
     """Everybody sits down; tables of each atom on every shard."""
-    masses = state.hyper.gamma * beta  # mutant: sit masses
+    masses = model.measure.masses(state.hyper, beta)  # mutant: sit masses
     return engine.map(partial(seat, SeatingLaw(masses, RoundSeed(model.seed, state.round).key("seats"))))
 
 
 def _counted(model: Groups, state: GroupsState, engine: Engine, beta: Array) -> GroupsState:
     """The state with numbers of tables given beta."""
-    seating = SeatingLaw(state.hyper.gamma * beta, RoundSeed(model.seed, state.round).key("seats"))
+    seating = SeatingLaw(model.measure.masses(state.hyper, beta), RoundSeed(model.seed, state.round).key("seats"))
     tables = np.sum(engine.map(partial(count_tables, seating)), axis=0)
     return replace(state, table=state.table._replace(tables=tables))
 
@@ -82,7 +82,7 @@ def _as_mixture(model: Groups, state: GroupsState, n_tables: Array) -> MixtureSt
     """Tables as rows."""
     table = state.table
     sums = model.content.sums(table.counts, table.statistics)
-    hyper, private = PartitionHyper(state.hyper.alpha, 0.0), np.zeros_like(state.n_private)  # mutant: jump alpha
+    hyper, private = model.measure.top_hyper(state.hyper), np.zeros_like(state.n_private)  # mutant: jump alpha
     return MixtureState(state.round, hyper, AtomTable(n_tables, sums, table.owner), len(sums), private)
 
 
@@ -97,7 +97,7 @@ def _as_groups(model: Groups, state: GroupsState, moved: MixtureState) -> Groups
 class TopProcess:
     """A mixture of tables, as moves of mixtures ask for it."""
 
-    measure: PitmanYor
+    measure: PartitionMeasure
     likelihood: Any
     edges: Array  # shard p holds the tables edges[p] .. edges[p + 1]
     seed: int

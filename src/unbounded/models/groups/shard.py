@@ -252,11 +252,6 @@ class GroupPart(NamedTuple):
 # ---- what groups hold
 
 
-def expected_masses(hyper: GroupHyper, tables: Array) -> Array:
-    """gamma times the expected top weights, of atoms with these tables and (last) of all others."""
-    return hyper.gamma * np.append(tables, hyper.alpha) / (tables.sum() + hyper.alpha)
-
-
 class Draw(NamedTuple):
     """What prediction needs of a draw: rows, tables and statistics of its atoms, and hyper-parameters."""
 
@@ -264,11 +259,7 @@ class Draw(NamedTuple):
     tables: Array
     statistics: Any
     hyper: GroupHyper
-
-    @property
-    def masses(self) -> Array:
-        """gamma times the expected top weights, of each atom and (last) of all others."""
-        return expected_masses(self.hyper, self.tables)
+    masses: Array  # gamma times the expected top weights, of each atom and (last) of all others
 
 
 class Predictives(NamedTuple):

@@ -15,8 +15,8 @@ from scipy.special import logsumexp
 
 from unbounded.arrays import Array
 from unbounded.models.groups.contents import content_of
-from unbounded.models.groups.model import HierarchicalMeasure
-from unbounded.models.groups.shard import Draw, GroupHyper, group_blocks
+from unbounded.models.groups.measures import GroupMeasure
+from unbounded.models.groups.shard import Draw, group_blocks
 from unbounded.randomness import log_gamma_draws
 
 _BLOCK = 2**14
@@ -40,9 +40,7 @@ class Members(NamedTuple):
             yield slice(first, last), rows, counts
 
 
-def new_rows(
-    measure: HierarchicalMeasure, likelihood: Any, draw: Draw, groups: Members, rng: np.random.Generator
-) -> Any:
+def new_rows(measure: GroupMeasure, likelihood: Any, draw: Draw, groups: Members, rng: np.random.Generator) -> Any:
     """As many new rows as each group has, in the groups as a draw knows them; new atoms are the same in all groups."""
     masses = _masses(measure, draw, rng)
     n_atoms, labels, rest = len(draw.counts), [], []
@@ -53,15 +51,15 @@ def new_rows(
         labels.append(drawn[np.lexsort([rng.random(len(drawn)), group])])  # mutant: order of new rows
         rest.append(times[:, -1])
     atoms = np.concatenate(labels)
-    left = GroupHyper(draw.hyper.alpha, max(float(masses[-1]), _SMALLEST))  # what groups have beside known atoms
-    atoms[atoms == n_atoms] += measure.simulate(left, np.concatenate(rest), rng)  # mutant: rows of new atoms
+    unknown = measure.unknown(draw.hyper, max(float(masses[-1]), _SMALLEST))
+    atoms[atoms == n_atoms] += measure.simulate(unknown, np.concatenate(rest), rng)  # mutant: rows of new atoms
     bound = content_of(likelihood).at(draw.hyper)
     extra = max(0, int(atoms.max(initial=-1)) + 1 - n_atoms)
     return bound.simulate(bound.draw(*_with_new(draw, extra), rng), atoms, rng)
 
 
 def log_likelihood(
-    measure: HierarchicalMeasure, likelihood: Any, draw: Draw, groups: Members, X: Any, rng: np.random.Generator
+    measure: GroupMeasure, likelihood: Any, draw: Draw, groups: Members, X: Any, rng: np.random.Generator
 ) -> Array:
     """[n]: log densities of the rows that a draw was made of, their atoms summed out; a new atom is integrated out."""
     masses, content, out = _masses(measure, draw, rng), content_of(likelihood), np.empty(int(groups.sizes.sum()))
@@ -72,10 +70,9 @@ def log_likelihood(
     return out
 
 
-def _masses(measure: HierarchicalMeasure, draw: Draw, rng: np.random.Generator) -> Array:
+def _masses(measure: GroupMeasure, draw: Draw, rng: np.random.Generator) -> Array:
     """gamma beta of atoms and, last, of all others."""
-    masses: Array = draw.hyper.gamma * np.exp(measure.sticks(draw.hyper, draw.tables, rng)[0])
-    return masses
+    return measure.masses(draw.hyper, np.exp(measure.sticks(draw.hyper, draw.tables, rng)[0]))
 
 
 def _log_shares(masses: Array, counts: Array, rng: np.random.Generator) -> Array:

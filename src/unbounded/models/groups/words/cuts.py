@@ -109,7 +109,7 @@ def cut_tokens(
     cuts = cuts._replace(side=sets.places(len(beta))[1])
     found = _pass(state, engine, cuts)
     log_ratio = _gains(found.totals, pseudo) - found.log_q
-    log_ratio += math.log(state.hyper.alpha) - np.log(share) - np.log1p(-share)  # mutant: tokens beta
+    log_ratio += model.measure.log_cut(state.hyper, share)
     log_ratio -= _log_density(share, shapes[:, 0], shapes[:, 1])  # mutant: tokens share
     n_away = found.tokens[:, 1]
     log_ratio += math.log(jumps.joined / (1.0 - jumps.joined))

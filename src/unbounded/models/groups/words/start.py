@@ -20,8 +20,8 @@ from unbounded.engines.local import Serial
 from unbounded.family import Tell, silent
 from unbounded.models.groups.hybrid import HybridGroups
 from unbounded.models.groups.model import Groups, GroupsState
-from unbounded.models.groups.predictive import Draw, Gibbs, Newcomers, gibbs, predictives
-from unbounded.models.groups.shard import GroupShard, expected_masses
+from unbounded.models.groups.predictive import Gibbs, Newcomers, gibbs, predictives
+from unbounded.models.groups.shard import GroupShard
 from unbounded.priors import Gamma
 from unbounded.randomness import generator, key
 from unbounded.round import advanced
@@ -54,7 +54,7 @@ def grown(model: Groups, engine: Engine, words: Any, few: bool = False, tell: Te
     hyper = state.hyper if isinstance(sharp.prior, Gamma) else state.hyper._replace(eta=fixed.eta)
     if enough >= len(model.sizes):
         return model.begin(engine, labels, hyper)
-    draw = Draw(state.table.counts, state.table.tables, state.table.statistics, state.hyper)
+    draw = pilot.draw(state)
     table, _, _ = predictives(model.likelihood, draw, part[:0])
     join = partial(_join, table, draw.masses, key(pilot.seed, "extend"), model.n_rows)
     used = np.unique(np.concatenate(engine.map(join)))
@@ -115,7 +115,7 @@ def _merged(model: Groups, state: GroupsState, labels: Array) -> Array:
     group = np.repeat(np.arange(len(model.sizes)), model.sizes)
     uses = np.zeros((len(model.sizes), len(live)))
     np.add.at(uses, (group, labels), 1.0)
-    masses = expected_masses(state.hyper, tables)[:-1]
+    masses = model.measure.expected_masses(state.hyper, tables)[:-1]
     target = np.arange(len(live))
     while True:
         pairs, gains = _gains(model, state, statistics, uses, masses)
