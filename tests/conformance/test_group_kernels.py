@@ -11,7 +11,8 @@ from scipy import sparse
 from unbounded.columns import describe
 from unbounded.engines import build
 from unbounded.instantiation import AsPublished, Ghosts, OneOpen
-from unbounded.likelihoods import resolve
+from unbounded.likelihoods import MEMBERS, resolve
+from unbounded.models.groups.estimator import CHOICES
 from unbounded.models.groups.kernels import KERNELS
 from unbounded.models.groups.measure import HierarchicalMeasure
 from unbounded.models.groups.samplers import HIERARCHICAL
@@ -31,7 +32,7 @@ TABLE = sparse.csr_matrix((np.ones(N), (GROUP, WORDS)), shape=(len(SIZES), N_WOR
 CONTENTS = {
     "gaussian": (PLANE, resolve("gaussian").bind(describe(PLANE))),
     "gaussian-holes": (HOLED, resolve("gaussian").bind(describe(HOLED))),
-    "words": (WORDS, Tokens().bind(describe(TABLE))),
+    Tokens.name: (WORDS, Tokens().bind(describe(TABLE))),
 }
 RULES = [Ghosts(), Ghosts(2), Ghosts(80), OneOpen(3), AsPublished("cold"), AsPublished("hot")]
 OTHERS = [
@@ -51,6 +52,10 @@ def chain(device, content, form, rule=RULES[0], sampler="hybrid", n_rounds=8):
     engine = build("serial", model.recipe(X))
     states = islice(rounds(model, engine, model.begin(engine, np.arange(N) % 9)), n_rounds)
     return [(model.assignments(state, engine).tolist(), state.table.tables.tolist()) for state in states]
+
+
+def test_every_likelihood_that_only_groups_have_comes_to_the_test():
+    assert {member.name for member in CHOICES.likelihoods if member not in MEMBERS} <= set(CONTENTS)
 
 
 @pytest.mark.parametrize(("device", "content", "form"), OTHERS)

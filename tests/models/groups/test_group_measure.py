@@ -42,12 +42,6 @@ def test_the_probability_of_tables_is_what_concentrations_are_moved_by():
     assert np.mean(seen, axis=0) == pytest.approx(expected, rel=0.08)
 
 
-def test_groups_without_rows_say_nothing():
-    measure, hyper = HierarchicalMeasure(), GroupHyper(1.0, 2.0)
-    counts = np.array([2.0, 1.0])
-    assert measure.log_prob(hyper, counts, SIZES) == measure.log_prob(hyper, counts, SIZES[SIZES > 0])
-
-
 def test_masses_add_up_to_gamma():
     masses = HierarchicalMeasure().expected_masses(GroupHyper(1.0, 2.5), np.array([4, 1, 3]))
     assert masses.sum() == pytest.approx(2.5)

@@ -1,0 +1,103 @@
+"""Every measure of groups keeps the contract: its top weights, tables and jumps agree with its own law of tables."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import integrate
+
+from unbounded.instantiation import MEMBERS
+from unbounded.models.groups.measure import TopTables
+from unbounded.models.groups.measures import MEASURES
+
+SIZES = np.array([3, 0, 5])
+TABLES = np.array([4.0, 1.0, 3.0])
+
+
+@pytest.fixture(params=MEASURES, ids=lambda kind: kind.__name__)
+def measure(request):
+    """With everything that it samples by default."""
+    return request.param()
+
+
+@pytest.fixture(params=range(3))
+def hyper(request, measure):
+    return measure.draw_prior(np.random.default_rng(request.param))
+
+
+def test_tables_are_the_rows_of_the_top_process(measure, hyper):
+    merged = np.array([5.0, 3.0])
+    gain = measure.log_prob(hyper, merged, SIZES) - measure.log_prob(hyper, TABLES, SIZES)
+    assert measure.top.log_merge(measure.top_hyper(hyper), TABLES[0], TABLES[1], 3) == pytest.approx(gain)
+    own, extra = measure.ghosts(hyper, TABLES, SIZES, 7, np.random.default_rng(0))
+    assert own.sum() + extra.sum() == 7
+    assert measure.usual_ghosts(SIZES) >= 1
+
+
+def test_groups_without_rows_say_nothing(measure, hyper):
+    assert measure.log_prob(hyper, TABLES, SIZES) == measure.log_prob(hyper, TABLES, SIZES[SIZES > 0])
+
+
+def test_top_weights_have_their_expectation(measure, hyper):
+    rng, whole = np.random.default_rng(1), measure.masses(hyper, np.ones(1))[0]
+    expected = measure.expected_masses(hyper, TABLES)
+    assert expected.sum() == pytest.approx(whole)
+    shares = np.exp([measure.sticks(hyper, TABLES, rng)[0] for _ in range(2000)])
+    np.testing.assert_allclose(shares.sum(1), 1.0)
+    error = shares.std(0) / np.sqrt(len(shares))
+    assert (np.abs(shares.mean(0) - expected / whole) < 5 * error + 1e-12).all()
+
+
+@pytest.mark.parametrize("seated", [False, True])
+@pytest.mark.parametrize("rule", MEMBERS)
+def test_a_round_deals_the_whole_weight(measure, hyper, rule, seated):
+    rng = np.random.default_rng(2)
+    plan = MEMBERS[rule].plan(1, 80, 20, 3, rng)
+    owner = np.full(2, int(np.flatnonzero(plan.open)[0]))  # private atoms are on a shard that is open
+    weights = measure.weights(hyper, plan, TopTables(TABLES, np.array([2.0, 1.0]), owner), seated, rng)
+    assert len(weights.sticks) == 3
+    assert [len(sticks) for sticks in weights.sticks] == [1 if seated else 1 + 2 * (p == owner[0]) for p in range(3)]
+    assert len(weights.masses) == len(TABLES)
+    tails = {float(sticks[-1]) for sticks in weights.sticks} if plan.published else None
+    logs = np.concatenate([sticks[:-1] if plan.published else sticks for sticks in weights.sticks])
+    left = np.exp(logs).sum() + (np.exp(max(tails)) if tails else 0.0)
+    whole = measure.masses(hyper, np.ones(1))[0]
+    assert weights.masses.sum() + whole * left == pytest.approx(whole)
+    law = measure.law(hyper, weights.masses, weights.share)
+    assert law.masses is weights.masses
+
+
+def test_cuts_of_top_weights_undo_merges(measure, hyper):
+    """Summed over how the weight may be shared out, a cut gains what the merge of the tables loses."""
+    s = np.linspace(0.0, 1.0, 20_001)[1:-1]
+    density = np.exp(measure.log_cut(hyper, s)) * s**3 * (1.0 - s) ** 2
+    merge = measure.top.log_merge(measure.top_hyper(hyper), np.float64(3.0), np.float64(2.0), 2)
+    assert np.log(integrate.trapezoid(density, s)) == pytest.approx(-merge, abs=1e-3)
+
+
+def test_labels_of_the_prior(measure, hyper):
+    """As many as there are rows; where all that is unknown weighs nothing in a group, its rows are of one atom."""
+    rng = np.random.default_rng(3)
+    assert measure.simulate(hyper, SIZES, rng).shape == (8,)
+    unknown = measure.unknown(hyper, 1e-12)
+    assert measure.masses(unknown, np.ones(1))[0] == pytest.approx(1e-12)
+    labels = measure.simulate(unknown, SIZES, rng)
+    assert len(set(labels[:3])) == len(set(labels[3:])) == 1
+
+
+def test_hyper_parameters(measure):
+    """Updates leave prior times `log_prob` as it is: against draws of the prior, weighted."""
+    rng, now = np.random.default_rng(4), measure.start()
+    prior = [measure.draw_prior(rng) for _ in range(8000)]
+    logs = np.array([measure.log_prob(h, TABLES, SIZES) for h in prior])
+    weights = np.exp(logs - logs.max())
+    seen = []
+    for _ in range(4000):
+        now = measure.update(now, TABLES, SIZES, rng)
+        assert np.isfinite(measure.log_prior(now))
+        seen.append(list(measure.scalars(now).values()))
+    values = np.array([list(measure.scalars(h).values()) for h in prior])
+    expected = weights @ values / weights.sum()
+    error = np.sqrt(8.0 * np.var(seen, axis=0) / len(seen) + values.var(0) * (weights**2).sum() / weights.sum() ** 2)
+    assert (np.abs(np.mean(seen, axis=0) - expected) < 5 * error + 1e-12).all()
+    assert measure.restore(now.array()).array().tolist() == now.array().tolist()
