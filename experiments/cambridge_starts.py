@@ -182,24 +182,30 @@ class Judge:
         features = self.of(self.features, PUBLISHED, slice(1, 1 + self.sizes.n_rounds // 8), all_shards=True)
         alone = np.broadcast_to(features[:1], features[self.many].shape).ravel()
         one = np.broadcast_to(when[:1], when[self.many].shape).ravel()
+        words = f"cold, {self.words}: fewer features in the first eighth than with P = 1"
+        fewer = more(words, alone, features[self.many].ravel())
         return [
             about("cold", more(
                 f"cold, {self.words}: the score is there later on the critical path than with P = 1",
                 when[self.many].ravel(), one, "of log s",
             )),
-            about("grows slowly", more(
-                f"cold, {self.words}: fewer features in the first eighth than with P = 1", alone,
-                features[self.many].ravel(),
-            )),
+            about("rate decreases", fewer),
+            about("grows slowly", fewer),
         ]  # fmt: skip
 
     def _warm(self) -> list[Finding]:
         early = [self.of(self.score, method, self.early).ravel() for method in (WARM, PUBLISHED)]
+        eighth = self.sizes.n_rounds // 8
+        open_ = self.of(self.features, WARM, slice(eighth, eighth + 1)).ravel()
         return [
             about("warm", more(f"{self.words} the warm start is above the cold one early", *early, "nats")),
+            about("over-estimate", more(
+                f"{self.words} warm has more than {TRUE_FEATURES} features after the last round with all shards open",
+                open_, np.full_like(open_, TRUE_FEATURES),
+            )),
             about("close to four", self._close("warm ends", WARM)),
             about("monotonically", self._monotone(WARM)),
-        ]
+        ]  # fmt: skip
 
     def _hot(self) -> list[Finding]:
         score = self.of(self.score, HOT, self.late, all_shards=True).mean(1)
@@ -209,6 +215,7 @@ class Judge:
         by_shards = ", ".join(f"P = {p}: {s:.3f}" for p, s in zip(self.sizes.shards, score, strict=True))
         spans = [np.ptp(self.arrivals(method), axis=0) for method in (WARM, HOT)]
         ours = self.of(self.features, FEATURE_JUMPING, self.late)
+        sooner = [self.arrivals(method)[self.many].ravel() for method in (HOT, WARM)]
         return [
             about("hot, the same", Finding(
                 f"always-hot ends with the same score for every P, within {ROUGHLY:g} nats per pixel",
@@ -226,6 +233,10 @@ class Judge:
             about("overestimating", more(
                 f"{self.words} always-hot ends with more features than ghosts with jumps, which are exact",
                 hot.ravel(), ours.ravel(),
+            )),
+            about("both processes", more(
+                f"{self.words} the score is there sooner on the critical path after a warm start than always-hot, the "
+                "only comparison of the beta-Bernoulli process", *sooner, "of log s",
             )),
         ]  # fmt: skip
 

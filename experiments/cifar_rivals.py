@@ -124,7 +124,9 @@ def _judge(curves: Curves, d: int, start: str, seconds: float) -> list[Finding]:
     ours = [compared(JUMPING, other, when) for other in METHODS if other is not JUMPING for when in WHEN]
     ghosts = [compared(GHOSTS, other, "at the end") for other in (PUBLISHED, *COMPARED)]
     papers = [about("converges faster", compared(PUBLISHED, other, "on the way")) for other in COMPARED]
-    return [*papers, *ghosts, *ours, _flat(where, curves, d, start, seconds)]  # fmt: skip
+    if d == max(dimension for dimension, _, _ in curves):
+        papers.append(about("slice, poorly", compared(ASYNCHRONOUS, SLICE, "at the end")))
+    return [*papers, *ghosts, *ours, _flat(where, curves, d, start, seconds)]
 
 
 WHEN = ("on the way", "at the end")
