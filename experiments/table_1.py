@@ -21,14 +21,14 @@ from experiments.common import Experiment, Finding, Request, Rows, about, save_r
 from unbounded.models.features.measures import GammaPoisson
 
 SOURCES = {  # sampler -> where it comes from, and which rows of the paper's table are about it
-    "asynchronous": ("Smyth et al. 2009", ("Smyth",)),
+    "asynchronous": ("Smyth et al. 2009, as the paper describes it", ("Smyth",)),
     "collapsed": ("Neal 2000; Doshi-Velez and Ghahramani 2009", ("Doshi-Velez and Ghahramani",)),
     "algorithm8": ("Neal 2000, Algorithm 8", ()),
     "uncollapsed": ("the paper's modified Algorithm 8", ()),
     "auxiliary": ("Williamson et al. 2013; Dubey et al. 2014", ("Williamson", "Dubey")),
-    "subcluster": ("Chang and Fisher 2013", ("Chang",)),
+    "subcluster": ("Chang and Fisher 2013, as others describe it", ("Chang",)),
     "slice": ("Ge et al. 2015", ("Ge",)),
-    "partially_collapsed": ("Yerebakan and Dundar 2017", ("Yerebakan",)),
+    "partially_collapsed": ("Yerebakan and Dundar 2017, as the paper describes it", ("Yerebakan",)),
     "published": ("Dubey et al. 2020, as published", ("This paper",)),
     "always_hot": ("Doshi-Velez et al. 2009, as the paper replicates it", ("Doshi-Velez",)),
     "ghosts": ("the hybrid with ghosts (ours)", ()),

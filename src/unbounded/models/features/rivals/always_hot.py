@@ -1,7 +1,8 @@
-"""Features on all shards at once with every atom instantiated (in the spirit of Doshi-Velez et al. 2009). Not exact.
+"""Features on all shards at once with every atom instantiated. Not exact.
 
-Every shard creates atoms at the full rate while others do the same, and atoms of a round before are mobile, all of
-them: the published rule of the paper with all shards always open.
+By this the paper replicates the sampler of Doshi-Velez et al. (2009), approximately, as it says. Every shard creates
+atoms at the full rate while others do the same, and atoms of a round before are mobile, all of them: the published rule
+of the paper with all shards always open.
 """
 
 from __future__ import annotations
