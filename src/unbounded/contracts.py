@@ -34,8 +34,8 @@ from unbounded.columns import Columns
 
 
 class Shard(Protocol):
-    """A slice of the data with its part of Z. With the recipe, its arrays are all there is between two calls of the
-    engine: a checkpoint keeps them."""
+    """A slice of the data with its part of Z. Between two calls of the engine, its recipe and its arrays are all there
+    is to it; a checkpoint keeps the arrays."""
 
     def arrays(self) -> dict[str, Array]: ...
 
@@ -110,12 +110,12 @@ class BatchStep:
         return Summary({name: value[0] for name, value in summary.shared.items()}, summary.private[0])
 
 
-Part = Callable[[int, int], Any]  # (i, n): do the i-th of n parts of something
-Parallel = Callable[[Part], None]
+Piecewise = Callable[[int, int], Any]  # (i, n): does the i-th of n pieces of something
+Parallel = Callable[[Piecewise], None]
 
 
-def in_this_thread(function: Part) -> None:
-    """The plainest Parallel: one part, which is all of it."""
+def in_this_thread(function: Piecewise) -> None:
+    """The plainest Parallel: everything in one piece."""
     function(0, 1)
 
 
@@ -129,7 +129,7 @@ class Engine(Protocol):
 
     @property
     def parallel(self) -> Parallel:
-        """Runs all parts of something at once, on as many threads of the driver as there are workers."""
+        """Does all pieces of something at once, on as many threads of the driver as there are workers."""
 
     def run(self, step: Step | BatchStep, message: Message) -> Gathered:
         """step(shard, message.shared, message.own[p]) -> Summary on every shard, then the tree sum."""
@@ -141,7 +141,7 @@ class Engine(Protocol):
         """What must be kept of every shard: for a checkpoint, and for an engine whose workers may die."""
 
     def load(self, parts: Sequence[Arrays]) -> None:
-        """Go back to what `save` said, on this engine or another one."""
+        """Go back to what `save` returned, on this engine or another one."""
 
     def close(self) -> None: ...
 
@@ -213,7 +213,7 @@ class Bound(Protocol):
 
 
 class Likelihood(Protocol):
-    """What the user writes: a prior, with whatever is left out scaled to the columns."""
+    """What the user writes: a prior, of which whatever is left out is scaled to the columns."""
 
     name: ClassVar[str]
 
@@ -258,6 +258,8 @@ StateT = TypeVar("StateT", bound=State)
 
 
 class Model(Protocol[StateT]):
+    """One sampler for one model: its chain is a sequence of states."""
+
     @property
     def exact(self) -> bool:
         """Whether its rounds leave the posterior invariant."""
@@ -284,14 +286,14 @@ class Model(Protocol[StateT]):
         """The state with this Z."""
 
     def jump(self, state: StateT, engine: Engine) -> StateT:
-        """Moves of whole atoms before the round, which take exchanges of their own with the shards; or none."""
+        """Moves of whole atoms before the round, with as many calls of the engine as they need; or none."""
 
     def global_step(self, state: StateT, parallel: Parallel = in_this_thread) -> Message:
-        """parallel: runs what can be drawn in pieces, each with random numbers of its own: bits stay the same."""
+        """parallel: does what can be drawn in pieces, which have random numbers of their own: bits stay the same."""
 
     @property
     def local_step(self) -> Step | BatchStep:
-        """On one shard, step(shard, shared, own), or on those that a worker has."""
+        """step(shard, shared, own) on one shard, or a step on several."""
 
     def gather(self, state: StateT, message: Message, gathered: Gathered) -> StateT: ...
 

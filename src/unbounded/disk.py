@@ -1,4 +1,4 @@
-"""Files that are whole or not there, limits for those of others, and large arrays in files that have no name."""
+"""Files that are whole or not there, limits for files of others, and large arrays in files without a name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 LONGEST = 2**26  # bytes of JSON; a manifest of a million pieces
-UNPACKED, TIMES = 2**26, 200  # bytes, and times the size of the archive: who unpacks to more of both is up to something
+UNPACKED, TIMES = 2**26, 200  # bytes, and times the size of the archive: more of both is refused as malicious
 LARGE = 2**16  # bytes; an array of this size or more that is kept for later does not stay in memory
 
 
@@ -38,7 +38,7 @@ def write_whole(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
 
 
 def _temporary(path: Path) -> Path:
-    """No other process or thread of this machine writes there."""
+    """A name that no other process or thread of this machine writes to."""
     return path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
 
 
@@ -48,11 +48,11 @@ def tidy(folder: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-# ---- what others may have written
+# ---- files that others may have written
 
 
 def parsed(content: bytes | str) -> Any:
-    """What JSON says; a ValueError where it is none, or too long or too deep for anything that is written here."""
+    """The content of JSON; a ValueError where it is no JSON, or longer or deeper than any that this library writes."""
     if len(content) > LONGEST:
         raise ValueError("it is too long")
     try:
@@ -73,7 +73,7 @@ def check_unpacked(archive: zipfile.ZipFile) -> None:
 
 
 class _Nameless(mmap.mmap):
-    """The memory of a file that nobody else sees."""
+    """The memory of a file that no other process can open."""
 
 
 def allocate(shape: tuple[int, ...], dtype: Any) -> Array:
@@ -87,7 +87,7 @@ def allocate(shape: tuple[int, ...], dtype: Any) -> Array:
     if size >= LARGE:
         try:
             with tempfile.TemporaryFile() as file:
-                os.posix_fallocate(file.fileno(), 0, size)  # else a full disk would be a crash, when it is too late
+                os.posix_fallocate(file.fileno(), 0, size)  # else a full disk would crash the process later
                 return np.frombuffer(_Nameless(file.fileno(), size), dtype).reshape(shape)
         except (OSError, AttributeError):
             pass

@@ -31,9 +31,9 @@ from unbounded.chain.inference_data import KeptDraws, inference_data
 from unbounded.chain.lock import only_writer
 from unbounded.chain.outlets import announce_if_slow, follow
 from unbounded.chain.progress import Callback, Size
-from unbounded.chain.run import Chain, Length, Watch, run
+from unbounded.chain.run import Chain, Length, Observer, run
 from unbounded.chain.several import AUTO, MAX_DRAWS, agree, run_all, stages
-from unbounded.chain.store import GROWS, ChainStore, RunError, RunStore
+from unbounded.chain.store import EXTENSIBLE, ChainStore, RunError, RunStore
 from unbounded.chain.versions import versions
 from unbounded.columns import describe
 from unbounded.contracts import Engine, Likelihood, Model, Rule
@@ -60,7 +60,7 @@ _LEAST = {
     "n_shards": 1, "sweeps_per_round": 1, "n_warmup": 0, "n_draws": 1, "max_draws": 1, "thin": 1, "n_chains": 1,
     "n_snapshots": 1,
 }  # fmt: skip
-_SMALL = 2**22  # cells of rows of which every chain may have its own
+_SMALL = 2**22  # cells; of data with fewer, every chain may have shards of its own
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -94,7 +94,7 @@ class ChainEstimator(BaseEstimator):
 
     _choices: ClassVar[Choices]
 
-    # ---- what each of them says
+    # ---- what each of them provides
 
     def _chosen_likelihood(self) -> Any:
         """Its name, or an object."""
@@ -111,7 +111,7 @@ class ChainEstimator(BaseEstimator):
         raise NotImplementedError
 
     def _extent(self, X: Any) -> Any:
-        """What the sampler must know of the size of the data."""
+        """The size of the data, as the measure asks for it."""
         return X.shape[0]
 
     def _score(self, model: Any, engine: Engine, held: Any, state: Any) -> float:
@@ -126,15 +126,15 @@ class ChainEstimator(BaseEstimator):
         raise NotImplementedError
 
     def _unit(self) -> str:
-        """What rows are called."""
+        """What rows are called, in the plural."""
         return "rows"
 
     def _row_estimates(self) -> Array:
-        """What is said of every row."""
+        """The point estimate for every row."""
         raise NotImplementedError
 
     def _atom_shares(self) -> Array:
-        """How much of the rows each atom of the point estimate has."""
+        """The share of the rows that has each atom of the point estimate."""
         raise NotImplementedError
 
     # ---- fitting
@@ -149,7 +149,7 @@ class ChainEstimator(BaseEstimator):
                 f"got {self.n_warmup}."
             )
         self._n_rows, self._seed = X.shape[0], model.seed
-        with self._run_directory(X, held, model, several_looks=len(lengths) > 1) as store:
+        with self._run_directory(X, held, model, several_checks=len(lengths) > 1) as store:
             if self.checkpoint and self.engine in engines.WORKER_LOSS_NOTICE:
                 print(engines.WORKER_LOSS_NOTICE[self.engine].format(self.checkpoint), file=sys.stderr, flush=True)
             there = store.n_draws() if store else 0
@@ -170,15 +170,15 @@ class ChainEstimator(BaseEstimator):
         """The chains at the first of the lengths at which they agree, or at the last one."""
         at_once = self._at_once(X)
 
-        def one(index: int, length: Length, watch: Watch) -> Chain:
-            return self._run_chain(model, X, held, index, store.chain(index) if store else None, length, watch)
+        def run_one(index: int, length: Length, observer: Observer) -> Chain:
+            return self._run_chain(model, X, held, index, store.chain(index) if store else None, length, observer)
 
         size = Size(self.n_chains, lengths[0].n_rounds, self._n_rows, self._choices.atoms, self._unit())
-        with follow(size, self.progress, self.callback, Path(self.checkpoint) if self.checkpoint else None) as teller:
+        with follow(size, self.progress, self.callback, Path(self.checkpoint) if self.checkpoint else None) as tracker:
             for length in lengths:
-                if teller is not None:
-                    teller.aim(length.n_rounds)
-                chains = run_all(one, length, self.n_chains, at_once, teller)
+                if tracker is not None:
+                    tracker.extend(length.n_rounds)
+                chains = run_all(run_one, length, self.n_chains, at_once, tracker)
                 if _stopped(chains, self.n_chains, length) or length is lengths[-1] or agree(chains, length.n_draws):
                     break
         return chains, length
@@ -191,7 +191,7 @@ class ChainEstimator(BaseEstimator):
 
     @property
     def _device(self) -> Any:
-        """The device that was asked for; of "auto", the one that is here."""
+        """The device that was asked for; for "auto", the best one of this machine."""
         return resolve_device(self.device, self._choices.kernels)
 
     def _n_cores(self) -> int:
@@ -214,7 +214,7 @@ class ChainEstimator(BaseEstimator):
         index: int,
         store: ChainStore | None,
         length: Length,
-        watch: Watch,
+        observer: Observer,
     ) -> Chain:
         model = model.reseeded(int(key(model.seed, "chain", index) >> np.uint64(2)))  # mutant: chain seed
         at_once = self._at_once(X)
@@ -224,11 +224,13 @@ class ChainEstimator(BaseEstimator):
         if held is not None:
             extra = lambda state: {"holdout": self._score(model, engine, held, state)}  # noqa: E731
         init = self._starts()[index]
-        watch.starting(0, 0)
+        observer.starting(0, 0)
         try:
-            begin = partial(self._choices.start.begin, model, engine, X, init, watch.starting)
+            begin = partial(self._choices.start.begin, model, engine, X, init, observer.starting)
             seconds = self.checkpoint_seconds
-            return run(model, engine, begin, length, store=store, extra=extra, watch=watch, checkpoint_seconds=seconds)
+            return run(
+                model, engine, begin, length, store=store, extra=extra, observer=observer, checkpoint_seconds=seconds
+            )
         finally:
             engine.close()
 
@@ -338,7 +340,7 @@ class ChainEstimator(BaseEstimator):
         raise NotImplementedError
 
     def _new_rows(self, s: int, n: int, rng: np.random.Generator) -> Array:
-        """From the predictive distribution of a whole draw, as many as these."""
+        """n rows from the predictive distribution of a whole draw."""
         raise NotImplementedError
 
     def _row_groups(self) -> Array | None:
@@ -531,14 +533,14 @@ class ChainEstimator(BaseEstimator):
         return drawn_seed(self.random_state)
 
     @contextmanager
-    def _run_directory(self, X: Any, held: Any, model: Model[Any], several_looks: bool) -> Iterator[RunStore | None]:
-        """Ours alone; a temporary one where chains are put away between two looks at them. A fit that fails before it
-        has a first state leaves none behind."""
+    def _run_directory(self, X: Any, held: Any, model: Model[Any], several_checks: bool) -> Iterator[RunStore | None]:
+        """The locked run directory, if there is one; a temporary one where chains are stored between two checks of
+        convergence. A fit that fails before it has a first state leaves none behind."""
         with ExitStack() as stack:
             path = self.checkpoint
             if path is not None:
                 stack.enter_context(only_writer(Path(path)))
-            elif several_looks:
+            elif several_checks:
                 path = stack.enter_context(tempfile.TemporaryDirectory(prefix="unbounded-"))
             else:
                 yield None
@@ -559,7 +561,7 @@ class ChainEstimator(BaseEstimator):
         if store.exists():
             saved, asked = ({"device": "cpu"} | one for one in (store.config(), config))
             _check_pieces(X, saved, asked, store.path)
-            free = GROWS if model.exact else ()  # published schedules depend on the length of the run
+            free = EXTENSIBLE if model.exact else ()  # published schedules depend on the length of the run
             differs = [name for name in asked if saved.get(name) != asked[name] and name not in free]
             if differs:
                 raise RunError(
@@ -577,7 +579,7 @@ class ChainEstimator(BaseEstimator):
         store.note(self._about(X, model))
 
     def _about(self, X: Any, model: Model[Any]) -> dict[str, Any]:
-        """What a reader of the run directory may ask and no chain depends on."""
+        """What no chain depends on, for readers of the run directory."""
         return {
             "exact": bool(model.exact), "rows": int(X.shape[0]), "columns": int(self.n_features_in_),
             "engine": self.engine, "n_workers": self.n_workers, "versions": versions(),
@@ -596,7 +598,7 @@ class ChainEstimator(BaseEstimator):
             **({} if self._device == "cpu" else {"device": self._device}),  # older runs do not have it
             "seed": seed,
             **{name: _plain(value) for name, value in self._moves().items() if value is not None},
-            **{name: int(getattr(self, name)) for name in (*_LEAST, "keep_assignments") if name not in GROWS},
+            **{name: int(getattr(self, name)) for name in (*_LEAST, "keep_assignments") if name not in EXTENSIBLE},
             **({"n_draws": AUTO, "max_draws": self.max_draws} if self.n_draws == AUTO else {"n_draws": self.n_draws}),
             "data": fingerprint(X),
             **({"pieces": _source_of(X).checksums()} if self.checkpoint and isinstance(X, Source | Words) else {}),
@@ -604,7 +606,7 @@ class ChainEstimator(BaseEstimator):
         }
 
     def _described_starts(self) -> Any:
-        """A list where chains begin differently; older runs have one start for all chains."""
+        """The start of all chains, or a list where they differ; older runs have one for all."""
         each = [init if isinstance(init, str | int) else fingerprint(np.asarray(init)) for init in self._starts()]
         return each[0] if all(one == each[0] for one in each) else each
 
@@ -634,7 +636,7 @@ def _source_of(X: Source | Words) -> Source:
 
 
 def _check_pieces(X: Any, saved: dict[str, Any], asked: dict[str, Any], path: Path) -> None:
-    """A piece that is not what it was has a name; runs of older versions know of no pieces."""
+    """Name a piece that has changed since the run began; runs of older versions recorded no pieces."""
     now = asked.get("pieces", [])
     before = saved.setdefault("pieces", now) if now else []
     if len(before) != len(now):  # other data altogether
@@ -648,7 +650,7 @@ def _check_pieces(X: Any, saved: dict[str, Any], asked: dict[str, Any], path: Pa
 
 
 def drawn_seed(state: Any) -> int:
-    """A seed from whatever scikit-learn and NumPy call a source of random numbers."""
+    """A seed from any `random_state` that scikit-learn takes, or from a NumPy generator."""
     if isinstance(state, np.random.Generator):
         return int(state.integers(2**31 - 1))
     return int(check_random_state(state).randint(2**31 - 1))

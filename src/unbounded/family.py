@@ -25,17 +25,17 @@ class Sampler:
     takes_rule: bool = False  # of instantiation, as an option `rule`
 
 
-Tell = Callable[[int, int], None]  # (done, total): of the rounds before the first state
+Notify = Callable[[int, int], None]  # (done, total): how far the rounds before the first state are
 
 
-def silent(done: int, total: int) -> None:
-    """The plainest Tell: nobody is told."""
+def notify_nobody(done: int, total: int) -> None:
+    """For a caller who does not follow the start."""
 
 
 class Start(Protocol):
-    """Where chains begin; a module with this function will do."""
+    """Makes the first state of a chain; a module with this function is one."""
 
-    def begin(self, model: Any, engine: Engine, X: Any, init: Any, tell: Tell = silent) -> State: ...
+    def begin(self, model: Any, engine: Engine, X: Any, init: Any, notify: Notify = notify_nobody) -> State: ...
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Command:
     data: str
     holdout: float  # the share of the data that is held out
     settings: Mapping[str, Any]  # of the estimator
-    own: Mapping[str, str | None]  # options of families that are not settings
+    own: Mapping[str, str | None]  # options of the command alone
 
     @property
     def seed(self) -> int:
@@ -93,7 +93,7 @@ class Results(NamedTuple):
 
 @dataclass(frozen=True)
 class WholeDraws:
-    """What a run directory has of the draws that were kept whole."""
+    """The draws of a run directory that were kept whole."""
 
     config: Mapping[str, Any]
     about: Mapping[str, Any]
@@ -107,7 +107,7 @@ class Shown:
     shares: Array  # of all rows, of each atom of the point estimate
     content: str  # HTML: the details
     notes: tuple[str, ...] = ()  # what the reader should know
-    words: tuple[str, ...] = ()  # what was found, and how sure that is: sentences
+    words: tuple[str, ...] = ()  # sentences: what was found, and how sure that is
     picture: str = ""  # HTML: what was found, at a glance
 
 
@@ -123,11 +123,11 @@ class Family:
     meanings: Mapping[str, str]  # what they are, for somebody who sees their names for the first time
     units: Callable[[str], Mapping[str, str]]  # of a likelihood: what rows, columns and groups are called
     summary: Callable[[Any], list[str]]  # a fitted estimator in words
-    show: Callable[[WholeDraws, Mapping[str, Any]], Shown]  # for the report, with what is at hand beside the run
+    show: Callable[[WholeDraws, Mapping[str, Any]], Shown]  # for the report; with data, if they are at hand
     table: Callable[[Any, Any], Any]  # what `predict` writes of new rows: a data frame
     results: Callable[[Any, Training, Command], Results]  # files and pictures of a fit
     training: Callable[[Command], Training]
-    at_hand: Callable[[Command], dict[str, Any]]  # what `show` can use, as far as it is still there
+    at_hand: Callable[[Command], dict[str, Any]]  # what of the data `show` can still use
     settings: Mapping[str, Option]  # of the command line: options of some of the estimators
     options: Mapping[str, Option] = field(default_factory=dict)  # the same, of the command alone
 

@@ -8,16 +8,16 @@ from contextlib import contextmanager
 from itertools import islice
 
 from unbounded.contracts import Engine, Model, StateT
-from unbounded.family import Tell, silent
+from unbounded.family import Notify, notify_nobody
 
 # In the order in which a run meets them; `local` is the sweeps on all shards and the sum of what they report.
 PHASES = ("start", "jump", "global", "local", "gather", "score", "record", "checkpoint")
 
 
 class Clock:
-    """Seconds spent in each phase, over all sessions of a chain, and the rounds they were spent on.
+    """Seconds spent in each phase over all sessions of a chain, and the number of its rounds.
 
-    They never enter a trace or a checkpoint: those are the same on every machine.
+    They never enter a trace or a checkpoint, which are the same on every machine.
     """
 
     def __init__(self, seconds: Mapping[str, float] | None = None, rounds: int = 0):
@@ -54,12 +54,12 @@ def advanced(
     engine: Engine,
     state: StateT,
     n_rounds: int,
-    tell: Tell = silent,
+    notify: Notify = notify_nobody,
     before: int = 0,
-    all_: int = 0,
+    total: int = 0,
 ) -> StateT:
-    """The state some rounds later. `tell` hears how far it is: `before` of `all_` rounds were done by earlier calls."""
+    """The state some rounds later. notify: called after each; `before` of `total` rounds were done by earlier calls."""
     for done, after in enumerate(islice(rounds(model, engine, state), n_rounds), 1):
         state = after
-        tell(before + done, all_)
+        notify(before + done, total)
     return state

@@ -14,7 +14,7 @@ from runs import everything, model, rows, stopped
 
 from damage import check_sentence, damage
 from unbounded import RunError
-from unbounded.chain.store import GROWS, RunStore
+from unbounded.chain.store import EXTENSIBLE, RunStore
 
 X = rows()
 HARMLESS = ("about.json", "timing.json", "progress.json")
@@ -50,7 +50,7 @@ def content(run: Path) -> list[Any]:
     """All that a resumed fit takes from a run directory."""
     store = RunStore(run)
     config = store.config()
-    said: list[Any] = [{name: value for name, value in config.items() if name not in GROWS}]
+    said: list[Any] = [{name: value for name, value in config.items() if name not in EXTENSIBLE}]
     for index in store.chains():
         chain = store.chain(index)
         saved = chain.checkpoint() or {}

@@ -24,7 +24,7 @@ import unbounded as ub
 from unbounded import datasets, estimator
 from unbounded.chain import outlets
 from unbounded.chain.outlets import Bar, Paced, follow
-from unbounded.chain.progress import Progress, Size, Teller, duration
+from unbounded.chain.progress import Progress, Size, Tracker, duration
 from unbounded.cli import runs
 from unbounded.cli.commands import app
 from unbounded.compiled.watch import watch_compilation
@@ -52,19 +52,19 @@ def test_durations():
 
 
 def test_phases():
-    teller = Teller(SIZE)
-    assert teller.now().phase == "start"
-    assert "1,000 rows, 2 x 50 rounds" in str(teller.now())
-    teller.starting(0, 3, 18)
-    assert "start, chain 1 of 2, 3 of 18 rounds of a pilot" in str(teller.now())
-    teller.compiling(True, 12)
-    assert str(teller.now()).startswith("compiling, 12 functions done, ")
-    teller.compiling(False, 13)
-    teller.report(1, 0, {})
-    assert "start of chain 1 of 2" in str(teller.now())
-    teller.report(0, 20, {})  # resumed after twenty rounds
-    teller.report(0, 30, {"n_clusters": 4.0})
-    now = teller.now()
+    tracker = Tracker(SIZE)
+    assert tracker.now().phase == "start"
+    assert "1,000 rows, 2 x 50 rounds" in str(tracker.now())
+    tracker.starting(0, 3, 18)
+    assert "start, chain 1 of 2, 3 of 18 rounds of a pilot" in str(tracker.now())
+    tracker.compiling(True, 12)
+    assert str(tracker.now()).startswith("compiling, 12 functions done, ")
+    tracker.compiling(False, 13)
+    tracker.at_round(1, 0, {})
+    assert "start of chain 1 of 2" in str(tracker.now())
+    tracker.at_round(0, 20, {})  # resumed after twenty rounds
+    tracker.at_round(0, 30, {"n_clusters": 4.0})
+    now = tracker.now()
     assert (now.phase, now.done, now.total) == ("rounds", 30, 100)
     assert "4 clusters" in str(now)
     assert now.rows_per_second * now.seconds_left == pytest.approx(70 * 1000)
@@ -73,18 +73,18 @@ def test_phases():
 def test_speed_leaves_out_the_rounds_before_and_the_compiler(monkeypatch):
     clock = [0.0]
     monkeypatch.setattr("unbounded.chain.progress.time.monotonic", lambda: clock[0])
-    teller = Teller(SIZE)
+    tracker = Tracker(SIZE)
     clock[0] = 100.0  # the start
-    teller.report(0, 20, {})
+    tracker.at_round(0, 20, {})
     clock[0] = 101.0
-    teller.compiling(True, 1)
+    tracker.compiling(True, 1)
     clock[0] = 131.0
-    assert teller.now().seconds == 131.0
-    teller.compiling(False, 2)
+    assert tracker.now().seconds == 131.0
+    tracker.compiling(False, 2)
     clock[0] = 134.0
-    teller.report(0, 28, {})
-    assert teller.now().rows_per_second == pytest.approx(8 * 1000 / 4)
-    assert teller.now().seconds_left == pytest.approx((100 - 28) / 2)
+    tracker.at_round(0, 28, {})
+    assert tracker.now().rows_per_second == pytest.approx(8 * 1000 / 4)
+    assert tracker.now().seconds_left == pytest.approx((100 - 28) / 2)
 
 
 @pytest.mark.parametrize(
@@ -165,8 +165,8 @@ def test_an_error_in_a_callback_is_the_users():
 
 
 def test_nobody_wants_to_know():
-    with follow(SIZE, False, None, None) as teller:
-        assert teller is None
+    with follow(SIZE, False, None, None) as tracker:
+        assert tracker is None
 
 
 def test_a_terminal_has_a_bar():

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from unbounded.engines.local import Sum
-from unbounded.engines.routes import routes
+from unbounded.engines.routes import plan_routes
 
 
 def plain(parts):
@@ -24,7 +24,7 @@ def plain(parts):
 
 def through_workers(parts, edges, order=None):
     """Each adds what it can, and sends the rest to whoever holds the other half; messages arrive in any order."""
-    n, ways = len(parts), routes(len(parts), [range(*edge) for edge in pairwise(edges)])
+    n, ways = len(parts), plan_routes(len(parts), [range(*edge) for edge in pairwise(edges)])
     sums, came, post = [Sum(n) for _ in ways], [0] * len(ways), []
 
     def send(w, most):
@@ -66,7 +66,7 @@ def test_every_partition_gives_the_bits_of_the_plain_tree(blocks, seed):
 
 def test_a_worker_hears_from_few_others():
     """Eight workers with a node each: the first receives three of seven messages, each other one sends one."""
-    ways = routes(64, [range(8 * w, 8 * w + 8) for w in range(8)])
+    ways = plan_routes(64, [range(8 * w, 8 * w + 8) for w in range(8)])
     assert [way.expected for way in ways] == [3, 0, 1, 0, 2, 0, 1, 0]
     assert [list(way.leaving.values()) for way in ways] == [[], [0], [0], [2], [0], [4], [4], [6]]
 

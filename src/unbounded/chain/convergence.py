@@ -24,7 +24,7 @@ DRIFT, DRIFT_ERRORS = 0.25, 4.0  # standard deviations, and standard errors: it 
 STUCK = 3.0  # standard deviations of a score by which a chain may be behind the best one
 SCORES = ("holdout", "log_joint", "log_likelihood")  # the higher, the better; the first that a trace has
 _NAMED = 4  # scalars, in a message
-_FAR = 20  # times as many draws: too far away to be worth naming
+_FAR = 20  # times as many draws: too many for a number to help
 
 
 class ConvergenceWarning(exceptions.ConvergenceWarning):
@@ -33,13 +33,13 @@ class ConvergenceWarning(exceptions.ConvergenceWarning):
 
 @dataclass(frozen=True)
 class Check:
-    """What can be said of all scalars together."""
+    """The diagnostics of all scalars, and what follows from them."""
 
     n_chains: int
     n_draws: int  # of each chain
     scalars: Mapping[str, Diagnostics]
     skipped: tuple[str, ...]  # those with values that are not finite
-    stuck: tuple[str, ...]  # what is to be said of chains behind the best one
+    stuck: tuple[str, ...]  # a sentence on each chain that is behind the best one
 
     @property
     def judged(self) -> bool:
@@ -70,7 +70,7 @@ class Check:
         return tuple(statistic for statistic, wrong in bad.items() if wrong)
 
     def verdict(self, name: str) -> str:
-        """Of one scalar, in a word or two."""
+        """The verdict on one scalar, in a word or two."""
         if name in self.skipped:
             return "not finite"
         if self.scalars[name].constant:
@@ -104,12 +104,12 @@ class Check:
     @property
     def message(self) -> str:
         """The headline, what disagrees, and what to do."""
-        said = [self.headline]
+        sentences = [self.headline]
         if self.judged and not self.passed:
-            said += [*self.stuck, self.advice]
+            sentences += [*self.stuck, self.advice]
         elif self.judged and self.n_chains == 1:
-            said.append("One chain cannot show what another start would find; n_chains=2 can.")
-        return " ".join(said)
+            sentences.append("One chain cannot show what another start would find; n_chains=2 can.")
+        return " ".join(sentences)
 
     @property
     def advice(self) -> str:
@@ -127,20 +127,20 @@ class Check:
     def _numbers(self, name: str, wrong: tuple[str, ...]) -> str:
         found = self.scalars[name]
         total = f"{self.n_chains * self.n_draws:,} draws"
-        said = {
+        numbers = {
             "r_hat": f"R-hat {found.r_hat:.3g}",
             "ess_bulk": f"ESS {found.ess_bulk:.0f} of {total}",
             "ess_tail": f"tail ESS {found.ess_tail:.0f}" + ("" if "ess_bulk" in wrong else f" of {total}"),
             "drift": f"drift {found.drift:+.2g} sd",
         }
-        return ", ".join(said[statistic] for statistic in wrong)
+        return ", ".join(numbers[statistic] for statistic in wrong)
 
 
 _NAMES = {"r_hat": "R-hat", "ess_bulk": "ESS", "ess_tail": "tail ESS", "drift": "drift"}
 
 
 def check(posterior: xr.Dataset) -> Check:
-    """Of draws with dimensions (chain, draw); those of assignments are left out."""
+    """The check of all scalars with dimensions (chain, draw); assignments are left out."""
     traces = {str(name): value.values for name, value in posterior.items() if name != "assignments"}
     finite = {name: trace.astype(float) for name, trace in traces.items() if np.isfinite(trace).all()}
     return Check(
@@ -170,6 +170,6 @@ def _stuck(traces: Mapping[str, Array]) -> tuple[str, ...]:
 
 
 def warn(found: Check, stacklevel: int) -> None:
-    """Say what has not converged. A fit that is too short to be judged was not meant to be, and is left alone."""
+    """Warn of what has not converged. A fit too short to be judged was not meant to converge: there is no warning."""
     if found.judged and not found.passed:
         warnings.warn(found.message, ConvergenceWarning, stacklevel=stacklevel + 1)

@@ -2,7 +2,7 @@
 et al. 2021).
 
 ArviZ has the same numbers, to which tests compare these. It has no R-hat of a single chain, though, logs a
-complaint where there is none, and takes a second to import, which would be a second of every fit.
+complaint instead, and takes a second to import, which every fit would pay.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LEAST = 4  # draws of a chain, below which there are no halves to compare
 
 
 class Diagnostics(NamedTuple):
-    """Of one scalar."""
+    """The diagnostics of one scalar."""
 
     constant: bool
     r_hat: float
@@ -77,7 +77,7 @@ def _r_hat(chains: Array) -> float:
 
 
 def ess(chains: Array) -> float:
-    """The number of independent draws that tell as much of the mean, by Geyer's initial monotone sequence."""
+    """The number of independent draws that would give the mean as precisely (Geyer's initial monotone sequence)."""
     m, n = chains.shape
     if np.ptp(chains) == 0.0:
         return float(chains.size)
@@ -101,5 +101,5 @@ def _autocovariances(chains: Array) -> Array:
 
 
 def _ess_tail(draws: Array, halves: Array) -> float:
-    """The worse of the 5% and the 95% quantile."""
+    """The smaller effective sample size of the 5% and the 95% quantile."""
     return min(ess((halves <= np.quantile(draws, share)).astype(float)) for share in (0.05, 0.95))

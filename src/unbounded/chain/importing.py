@@ -1,4 +1,4 @@
-"""ArviZ, imported wherever one is: it writes to the user's cache folder meanwhile, and fails where it cannot."""
+"""ArviZ, imported even where there is no home: as it is imported it writes to the user's cache folder, or fails."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _CACHE = "XDG_CACHE_HOME"
 
 
 def arviz() -> ModuleType:
-    """The module; where there is no home to write to, a temporary folder stands in for its cache meanwhile."""
+    """The module; where its cache folder cannot be written, a temporary one takes its place during the import."""
     try:
         return import_module("arviz")
     except OSError:

@@ -16,7 +16,7 @@ _STATISTICS = {"log_joint": "lp", "log_likelihood": "log_likelihood", "holdout":
 
 
 class KeptDraws(NamedTuple):
-    """What is to be said of the draws that were kept whole, chain after chain."""
+    """Results for the draws that were kept whole, chain after chain."""
 
     draws: Sequence[Sequence[int]]  # their numbers, of every chain
     log_likelihood: Array | None = None  # [whole draws, rows]
@@ -26,10 +26,10 @@ class KeptDraws(NamedTuple):
 
 
 def inference_data(posterior: xr.Dataset, whole: KeptDraws | None = None) -> Any:
-    """Scalars of all draws; with something to say of whole draws, of those alone: ArviZ wants groups of one length.
+    """Scalars of all draws or, given results for whole draws, of those alone: ArviZ wants groups of one length.
 
-    Assignments stay out, since labels mean nothing between draws. Statistics of the sampler are in a group of their
-    own.
+    Assignments are left out, since labels are not comparable between draws. Statistics of the sampler have a group of
+    their own.
     """
     scalars = posterior.drop_vars("assignments", errors="ignore")
     groups: dict[str, xr.Dataset] = {}
@@ -69,8 +69,8 @@ def _dataset(values: Array, dims: tuple[str, ...]) -> xr.Dataset:
 
 
 def assembled(groups: Mapping[str, xr.Dataset]) -> Any:
-    """In the form that the ArviZ that is installed takes."""
+    """The groups in the form that the installed version of ArviZ takes."""
     library = arviz()
-    if library.__version__.startswith("0."):  # later versions have the name still, and mean a DataTree
+    if library.__version__.startswith("0."):  # in later versions the name stands for a DataTree
         return library.InferenceData(**groups)
     return xr.DataTree.from_dict(dict(groups))

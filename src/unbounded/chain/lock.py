@@ -34,13 +34,13 @@ _writing: dict[str, int] = {}  # by directory: the thread that writes there
 
 @contextmanager
 def only_writer(folder: Path) -> Iterator[None]:
-    """Hold the directory; a thread that does already may ask again."""
+    """Hold the directory; the thread that holds it already may ask again."""
     where, thread = os.path.abspath(folder), threading.get_ident()
     if _writing.get(where) == thread:
         yield
         return
-    made = [each for each in (folder, *folder.parents) if not each.exists()]
-    descriptor, done = _claimed(folder), threading.Event()
+    new_folders = [each for each in (folder, *folder.parents) if not each.exists()]
+    descriptor, done = _acquired(folder), threading.Event()
     beats = threading.Thread(target=_beat, args=(folder / NAME, descriptor, done), daemon=True, name="unbounded-lock")
     beats.start()
     _writing[where] = thread
@@ -52,8 +52,8 @@ def only_writer(folder: Path) -> Iterator[None]:
         done.set()
         beats.join()
         _release(folder, descriptor)
-        with suppress(OSError):  # it is not empty: something was written
-            for each in made:
+        with suppress(OSError):  # not empty: something was written
+            for each in new_folders:
                 each.rmdir()
 
 
@@ -67,8 +67,8 @@ def _release(folder: Path, descriptor: int) -> None:
         os.close(descriptor)
 
 
-def _claimed(folder: Path) -> int:
-    """The lock's file, ours and open."""
+def _acquired(folder: Path) -> int:
+    """The file of the lock, open and claimed."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(folder / NAME, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o644)
@@ -83,15 +83,15 @@ def _claimed(folder: Path) -> int:
         os.close(descriptor)
         raise
     os.close(descriptor)
-    return _claimed(folder)  # the owner has just left, and its file with it
+    return _acquired(folder)  # the owner has just left, and its file with it
 
 
 def _claim(descriptor: int, folder: Path) -> None:
     free = _lock(descriptor)  # mutant: lock
     owner = _owner(descriptor)
     mine = _machine()
-    seen = free is True and owner.get("machine") in (None, mine)  # the system's lock tells of this owner
-    if free is False or (owner and not seen and _silence(descriptor, folder) < SILENT):
+    is_dead = free is True and owner.get("machine") in (None, mine)  # or the system would still have its lock
+    if free is False or (owner and not is_dead and _silence(descriptor, folder) < SILENT):
         who = f"process {owner.get('process', '?')} on {owner.get('host', 'another machine')}"
         raise RunError(
             f"{folder} is being written by {who} since {owner.get('since', 'a moment ago')}; wait for it, stop it or "
@@ -104,7 +104,7 @@ def _claim(descriptor: int, folder: Path) -> None:
 
 
 def _lock(descriptor: int) -> bool | None:
-    """Whether the file system's lock is ours now; None where there is no such thing."""
+    """Whether this process has the file system's lock now; None where the file system has no locks."""
     if fcntl is None:
         return None
     try:
@@ -115,12 +115,13 @@ def _lock(descriptor: int) -> bool | None:
 
 
 def _owner(descriptor: int) -> dict[str, Any]:
+    """What the file says of its owner; nothing if it is new or damaged."""
     try:
         os.lseek(descriptor, 0, os.SEEK_SET)
-        said = json.loads(os.read(descriptor, 4096))
+        content = json.loads(os.read(descriptor, 4096))
     except ValueError:
         return {}
-    return said if isinstance(said, dict) else {}
+    return content if isinstance(content, dict) else {}
 
 
 def _machine() -> str:

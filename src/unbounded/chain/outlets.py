@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from unbounded.chain.progress import DONE, STOPPED, Callback, Outlet, Progress, Size, Teller, duration
+from unbounded.chain.progress import DONE, STOPPED, Callback, Outlet, Progress, Size, Tracker, duration
 from unbounded.chain.store import RunError, write_json
 from unbounded.compiled.watch import watch_compilation
 
@@ -23,37 +23,37 @@ LOGGER = logging.getLogger("unbounded")
 LOGGER.addHandler(logging.NullHandler())  # nothing is shown unless somebody asks for it
 
 EVERY = 30.0  # seconds between two lines
-SOON = 5.0  # seconds after which something is said of what comes before and after the rounds
+SOON = 5.0  # seconds after which work before or after the rounds is announced
 FILE, _FILE_EVERY = "progress.json", 2.0
 _OFTEN = 0.5  # seconds between two changes of a notebook's output
-_LOOK = 0.25  # seconds between two looks at what is going on
+_LOOK = 0.25  # seconds between two updates of all outlets
 
 
 @contextmanager
-def follow(size: Size, wanted: bool, callback: Callback | None, folder: Path | None) -> Iterator[Teller | None]:
-    """A teller for all who follow the fit, or None where nobody does. folder: the run directory, for its readers."""
+def follow(size: Size, wanted: bool, callback: Callback | None, folder: Path | None) -> Iterator[Tracker | None]:
+    """A tracker with its outlets, or None where nobody follows the fit. folder: the run directory, for its readers."""
     outlets = _outlets(wanted, folder)
     if not outlets and callback is None:
         yield None
         return
-    teller, over = Teller(size, callback), threading.Event()
-    clock = threading.Thread(target=_watch, args=(teller, outlets, over), daemon=True, name="unbounded-progress")
+    tracker, over = Tracker(size, callback), threading.Event()
+    clock = threading.Thread(target=_watch, args=(tracker, outlets, over), daemon=True, name="unbounded-progress")
     try:
-        with watch_compilation(teller.compiling):
+        with watch_compilation(tracker.compiling):
             clock.start()
-            yield teller
+            yield tracker
     finally:
         over.set()
         clock.join()
-        now = teller.now()
-        now = teller.now(DONE if now.done == now.total else STOPPED)
+        now = tracker.now()
+        now = tracker.now(DONE if now.done == now.total else STOPPED)
         for outlet in outlets:
             outlet.end(now)
 
 
 @contextmanager
 def announce_if_slow(what: str, wanted: bool) -> Iterator[None]:
-    """Say what takes long before the rounds begin, or after them; of what is soon over, nothing is said."""
+    """Say what is being done before or after the rounds if it takes long; say nothing if it is soon over."""
     say = _say_in_log if _is_logged() else _say_to_stderr if wanted else None
     if say is None:
         yield
@@ -75,9 +75,9 @@ def announce_if_slow(what: str, wanted: bool) -> Iterator[None]:
         clock.join()
 
 
-def _watch(teller: Teller, outlets: Sequence[Outlet], over: threading.Event) -> None:
+def _watch(tracker: Tracker, outlets: Sequence[Outlet], over: threading.Event) -> None:
     while True:
-        now = teller.now()
+        now = tracker.now()
         for outlet in outlets:
             outlet.show(now)
         if over.wait(_LOOK):
@@ -88,7 +88,7 @@ def _outlets(wanted: bool, folder: Path | None) -> list[Outlet]:
     logged = _is_logged()
     outlets: list[Outlet] = [Paced(_say_in_log, EVERY)] if logged else []
     if wanted:
-        lines = None if logged else Paced(_say_to_stderr, EVERY)  # or they would be there twice
+        lines = None if logged else Paced(_say_to_stderr, EVERY)  # else every line would be there twice
         shown = _notebook() or _bar() or lines
         outlets += [] if shown is None else [shown]
     return outlets + ([] if folder is None else [Paced(partial(_to_file, path=folder / FILE), _FILE_EVERY)])
@@ -108,14 +108,14 @@ def _has_listeners() -> bool:
 
 
 class Paced:
-    """Speaks at once, again every so many seconds, and at the end."""
+    """Calls `say` at once, then at most every so many seconds, and at the end."""
 
     def __init__(self, say: Callable[[Progress], None], every: float):
-        self._say, self._every, self._spoke = say, every, -math.inf
+        self._say, self._every, self._last = say, every, -math.inf
 
     def show(self, now: Progress) -> None:
-        if time.monotonic() - self._spoke >= self._every:
-            self._spoke = time.monotonic()
+        if time.monotonic() - self._last >= self._every:
+            self._last = time.monotonic()
             self._say(now)
 
     def end(self, now: Progress) -> None:
@@ -127,7 +127,7 @@ def _say_in_log(now: object) -> None:
 
 
 def _say_to_stderr(now: object) -> None:
-    with suppress(OSError, ValueError):  # a log that is gone is no reason to stop a fit
+    with suppress(OSError, ValueError):  # a closed standard error is no reason to stop a fit
         print(f"unbounded: {now}", file=sys.stderr, flush=True)
 
 
@@ -135,7 +135,7 @@ def _to_file(now: Progress, path: Path) -> None:
     """For whoever watches the run (report/live.py); no chain reads it."""
     plain = {name: _json(value) for name, value in asdict(now).items() if name != "scalars"}
     scalars = {name: _json(value) for name, value in now.scalars.items()}
-    with suppress(RunError):  # whoever writes the run itself will say what is wrong
+    with suppress(RunError):  # the store will raise the same error where it matters
         write_json(path, plain | {"scalars": scalars, "text": str(now), "at": time.time()})
 
 
@@ -173,7 +173,7 @@ class Bar:
 
 
 def _notebook() -> Outlet | None:
-    """Only where a kernel shows what it is given: the bar of a terminal needs widgets there, which few have."""
+    """Only where IPython has a kernel that shows HTML; a bar for terminals would need widgets there, which few have."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     return Paced(Notebook().draw, _OFTEN) if shell is not None and hasattr(shell, "kernel") else None
 

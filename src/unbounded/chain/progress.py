@@ -1,7 +1,7 @@
 """What a fit is doing, for those who wait: the phase, rounds, atoms, held-out score, rows per second, time left.
 
-A `Teller` hears of it from the chains and from the compiler, and answers whoever asks: outlets (outlets.py), such as a
-bar or plain lines, which ask all the time, and the user's `callback`, called when a chain has something to say.
+A `Tracker` is notified by the chains and by the compiler. Outlets (outlets.py), such as a bar or plain lines, ask it
+several times a second where the fit is; the user's `callback` is called whenever a chain reports.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-Report = Callable[[int, Mapping[str, float]], bool]  # (rounds done, scalars of the last draw) -> whether to stop
+AtRound = Callable[[int, Mapping[str, float]], bool]  # (rounds done, scalars of the last draw) -> whether to stop
 Callback = Callable[["Progress"], object]  # the answer True stops the fit
 
 START, ROUNDS, COMPILING, DONE, STOPPED = "start", "rounds", "compiling", "done", "stopped"
@@ -20,7 +20,7 @@ START, ROUNDS, COMPILING, DONE, STOPPED = "start", "rounds", "compiling", "done"
 
 @dataclass(frozen=True)
 class Size:
-    """What there is to do."""
+    """How much there is to do."""
 
     n_chains: int
     n_rounds: int  # of each chain
@@ -55,37 +55,37 @@ class Progress:
         return ", ".join([self.phase, *words, f"{duration(self.seconds)} in all"])
 
     def words(self) -> list[str]:
-        """What the chains are at."""
-        said = []
+        """The state of the chains: atoms, held-out score, speed."""
+        words = []
         count = self.scalars.get(f"n_{self.atoms}")
         if count is not None:
             large = f" ({self.scalars['above_1%']:.0f} above 1%)" if "above_1%" in self.scalars else ""
-            said.append(f"{count:.0f} {self.atoms}{large}")
+            words.append(f"{count:.0f} {self.atoms}{large}")
         if "holdout" in self.scalars:
-            said.append(f"held-out {self.scalars['holdout']:.3f}")
+            words.append(f"held-out {self.scalars['holdout']:.3f}")
         if self.rows_per_second == self.rows_per_second:
-            said.append(f"{self.rows_per_second:,.0f} {self.unit}/s")
-        return said
+            words.append(f"{self.rows_per_second:,.0f} {self.unit}/s")
+        return words
 
 
 def duration(seconds: float) -> str:
-    """A time to wait, as people say it."""
+    """A time to wait, in seconds, minutes or hours."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
 class Outlet(Protocol):
-    """Somewhere to show it. It has its own idea of how often to speak."""
+    """Where progress is shown. Each outlet decides how often it writes."""
 
     def show(self, now: Progress) -> None:
-        """Called four times a second by one thread, whatever happens: a compiler or a long round says nothing."""
+        """Called four times a second by one thread, also while a compiler or a long round is busy."""
 
     def end(self, now: Progress) -> None: ...
 
 
-class Teller:
-    """Collects what chains, side by side or one after another, and the compiler say."""
+class Tracker:
+    """Collects the progress of chains, which run side by side or one after another, and of the compiler."""
 
     def __init__(self, size: Size, callback: Callback | None = None):
         self._size, self._callback = size, callback
@@ -93,25 +93,25 @@ class Teller:
         self._began = self._rounds_since = time.monotonic()
         self._first: dict[int, int] = {}  # by chain: rounds that were there before
         self._done: dict[int, int] = {}
-        self._starts: dict[int, str] = {}  # what chains that are starting are at
+        self._starts: dict[int, str] = {}  # by chain: how far its start is
         self._scalars: Mapping[str, float] = {}
         self._compiling: str | None = None
         self._compiling_since = self._began
 
-    def aim(self, n_rounds: int) -> None:
-        """Chains are to have so many rounds each, perhaps more than was thought."""
+    def extend(self, n_rounds: int) -> None:
+        """Each chain is to have so many rounds, perhaps more than before."""
         with self._lock:
             self._size = replace(self._size, n_rounds=n_rounds)
 
     def starting(self, chain: int, done: int = 0, total: int = 0) -> None:
-        """A chain makes its first state, and has done so much of it."""
+        """A chain is making its first state; done, total: rounds of its pilot."""
         which = f"chain {chain + 1} of {self._size.n_chains}"
         with self._lock:
             self._starts[chain] = f"{which}, {done} of {total} rounds of a pilot" if total else which
         self._call()
 
-    def report(self, chain: int, done: int, scalars: Mapping[str, float]) -> bool:
-        """A chain has done so many rounds; its first report is before any of this session."""
+    def at_round(self, chain: int, done: int, scalars: Mapping[str, float]) -> bool:
+        """A chain has done so many rounds; the first call tells those of earlier sessions. Returns whether to stop."""
         with self._lock:
             self._starts.pop(chain, None)
             if not self._first:
@@ -122,7 +122,7 @@ class Teller:
         return self._call()
 
     def compiling(self, busy: bool, functions: int) -> None:
-        """Time that goes to the compiler says nothing of the rounds to come, and does not count."""
+        """The compiler starts or stops. Its time tells nothing about the rounds to come, and does not count."""
         with self._lock:
             moment = time.monotonic()
             if busy and self._compiling is None:

@@ -14,11 +14,11 @@ from types import FrameType
 import numpy as np
 
 from unbounded.arrays import Array
-from unbounded.chain.progress import Report
+from unbounded.chain.progress import AtRound
 from unbounded.chain.store import ChainStore, RunError, warn_of_other_versions
 from unbounded.contracts import Engine, Model, State, StateT
 from unbounded.disk import spill_to_disk
-from unbounded.family import Tell, silent
+from unbounded.family import Notify, notify_nobody
 from unbounded.round import Clock, rounds
 
 
@@ -45,7 +45,7 @@ class Length:
         """Whether a draw is one of those that are kept whole when there are so many draws.
 
         They are evenly spaced, at a distance that doubles whenever there would be too many of them. So it does not
-        matter how often a run was cut or made longer, and one that is stopped early has as many as any other.
+        matter how often a run was interrupted or extended, and one that is stopped early has as many as any other.
         """
         distance = 1
         while count // distance > self.n_snapshots:
@@ -65,15 +65,15 @@ class Chain:
 
 
 @dataclass(frozen=True)
-class Watch:
-    """Who looks on while a chain runs."""
+class Observer:
+    """What a chain calls, and looks at, while it runs."""
 
-    report: Report | None = None
-    starting: Tell = silent  # so much of the first state is done
-    stopped: threading.Event | None = None  # set by those who want the chain to stop; None: by Ctrl-C
+    at_round: AtRound | None = None
+    starting: Notify = notify_nobody  # called with the progress of the first state
+    stopped: threading.Event | None = None  # set by whoever wants the chain to stop; None: by Ctrl-C
 
 
-NO_WATCH = Watch()
+NOBODY = Observer()
 
 
 def run(
@@ -84,7 +84,7 @@ def run(
     *,
     store: ChainStore | None = None,
     extra: Callable[[StateT], dict[str, float]] | None = None,
-    watch: Watch = NO_WATCH,
+    observer: Observer = NOBODY,
     checkpoint_seconds: float = 20.0,
 ) -> Chain:
     """Run (or resume, where the store has a checkpoint) until all draws are made or the user interrupts.
@@ -99,8 +99,8 @@ def run(
             state = start()
         _save(store, state, engine, chain, clock)
     saved = shown = time.monotonic()
-    with stop_flag() if watch.stopped is None else nullcontext(watch.stopped) as stopped:
-        if watch.report and watch.report(state.round, chain.draws[-1] if chain.draws else {}):
+    with stop_flag() if observer.stopped is None else nullcontext(observer.stopped) as stopped:
+        if observer.at_round and observer.at_round(state.round, chain.draws[-1] if chain.draws else {}):
             stopped.set()
         states = rounds(model, engine, state, clock)
         while state.round < length.n_rounds:
@@ -111,8 +111,8 @@ def run(
                     score = extra(state) if extra else {}
                 with clock.phase("record"):
                     _record(chain, model, engine, state, draw, length, store, score)
-            if watch.report and (state.round == length.n_rounds or time.monotonic() - shown > 0.1):
-                if watch.report(state.round, chain.draws[-1] if chain.draws else model.scalars(state)):
+            if observer.at_round and (state.round == length.n_rounds or time.monotonic() - shown > 0.1):
+                if observer.at_round(state.round, chain.draws[-1] if chain.draws else model.scalars(state)):
                     stopped.set()
                 shown = time.monotonic()
             chain.interrupted = stopped.is_set()
@@ -194,23 +194,23 @@ def _resume(chain: Chain, model: Model[StateT], engine: Engine, store: ChainStor
 def stop_flag() -> Iterator[threading.Event]:
     """Ctrl-C sets a flag that is read between rounds, where the state is whole; a second one interrupts at once.
 
-    So do SIGTERM and SIGHUP, which schedulers send before they kill, unless somebody else has an answer to them.
+    So do SIGTERM and SIGHUP, which schedulers send before they kill, unless the program handles them itself.
     """
     flag = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield flag
         return
 
-    def ask(signum: int, frame: FrameType | None) -> None:
+    def stop(signum: int, frame: FrameType | None) -> None:
         if flag.is_set():
             raise KeyboardInterrupt
         flag.set()
 
-    wishes = [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
-    free = [one for one in wishes if one == signal.SIGINT or signal.getsignal(one) == signal.SIG_DFL]
-    previous = {one: signal.signal(one, ask) for one in free}
+    signals = [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
+    free = [each for each in signals if each == signal.SIGINT or signal.getsignal(each) == signal.SIG_DFL]
+    previous = {each: signal.signal(each, stop) for each in free}
     try:
         yield flag
     finally:
-        for one, answer in previous.items():
-            signal.signal(one, answer)
+        for each, handler in previous.items():
+            signal.signal(each, handler)

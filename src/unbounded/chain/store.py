@@ -7,10 +7,10 @@
     chain-0/assignments/000012.ub the same for matrices Z, whose width changes from draw to draw
     chain-0/snapshots/000012.ub   whole draws, for prediction and point estimates
     chain-0/checkpoint.ub         the last complete round, and digests of everything above
-    progress.json                 what the last session is doing, or how it ended; for readers, like the next two
-    about.json                    where the last session ran: engine, versions, size of the data; no chain reads it
-    chain-0/timing.json           seconds in each phase up to the checkpoint, over all sessions; likewise
-    labels/shard-00003.npy        of a source: the point estimate for the rows of a shard (features: Z/), with
+    progress.json                 what the last session is doing, or how it ended; no chain reads it, nor the next two
+    about.json                    where the last session ran: engine, versions, size of the data
+    chain-0/timing.json           seconds in each phase up to the checkpoint, over all sessions
+    labels/shard-00003.npy        of a source: the point estimate for the rows of a shard (or Z/, for matrices)
     labels/shards.json            which rows these are
 
 `.ub` files are a magic line, a SHA-256 line and an .npz without pickles (docs/runs.md).
@@ -36,7 +36,7 @@ from unbounded.chain.versions import versions
 from unbounded.disk import allocate, check_unpacked, parsed, spill_to_disk, write_whole
 from unbounded.round import PHASES, Clock
 
-GROWS = ("n_draws", "max_draws")  # what may change when a run goes on
+EXTENSIBLE = ("n_draws", "max_draws")  # settings that may change when a run is resumed
 
 _MAGIC = b"unbounded 2\n"
 _KNOWN = (b"unbounded 1\n", _MAGIC)  # 1: matrices Z as bytes, labels in four of them
@@ -47,11 +47,11 @@ class RunError(RuntimeError):
 
 
 class RunWarning(UserWarning):
-    """A run goes on, but not as it would have gone on elsewhere."""
+    """A run is resumed, but not as it would have gone on where it began."""
 
 
 def write_arrays(path: Path, arrays: Arrays) -> str:
-    """Returns the digest of the content, which is nowhere in memory."""
+    """Returns the digest of the content, all of which is never in memory at once."""
     digest = hashlib.sha256()
 
     def write(file: IO[bytes]) -> None:
@@ -67,7 +67,7 @@ def write_arrays(path: Path, arrays: Arrays) -> str:
 
 
 class _Digested:
-    """A write-only file that digests whatever passes through it."""
+    """A write-only file that adds whatever passes through it to a digest."""
 
     def __init__(self, file: IO[bytes], digest: Any):
         self._file, self._digest = file, digest
@@ -77,8 +77,8 @@ class _Digested:
         return self._file.write(content)
 
     def read(self, size: int = -1) -> bytes:
-        """Never called; NumPy takes only what has it for a file."""
-        raise OSError("it can only be written on")
+        """Never called, but NumPy takes only objects with this method for files."""
+        raise OSError("this file is write-only")
 
     def flush(self) -> None: ...
 
@@ -110,7 +110,7 @@ def write_json(path: Path, content: Any) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A file that only informs: empty where it is missing or damaged."""
+    """The content of a file that no chain reads: empty where it is missing or damaged."""
     try:
         content = parsed(path.read_bytes())
     except (OSError, ValueError):
@@ -119,7 +119,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_arrays(path: Path) -> dict[str, Array]:
-    """Large arrays come from the disk when they are looked at."""
+    """The arrays of a .ub file, after its checksum was compared; large ones stay on disk until they are used."""
     try:
         with open(path, "rb") as file:
             _check_content(path, file)
@@ -134,7 +134,7 @@ def read_arrays(path: Path) -> dict[str, Array]:
 
 
 def _check_content(path: Path, file: IO[bytes]) -> None:
-    magic, said, digest = file.read(len(_MAGIC)), file.read(65), hashlib.sha256()
+    magic, expected, digest = file.read(len(_MAGIC)), file.read(65), hashlib.sha256()
     if magic not in _KNOWN and magic.startswith(b"unbounded "):
         raise RunError(f"{path} was written by a later version of unbounded; go on with that one.")
     if magic not in _KNOWN:
@@ -142,7 +142,7 @@ def _check_content(path: Path, file: IO[bytes]) -> None:
     while part := file.read(2**20):
         digest.update(part)
     # mutant: checksum
-    if digest.hexdigest().encode() + b"\n" != said:
+    if digest.hexdigest().encode() + b"\n" != expected:
         raise RunError(f"{path} is damaged (its checksum does not match); restore it from a backup or fit again.")
 
 
@@ -170,7 +170,7 @@ class RunStore:
         for name in ("run.json", "about.json", "progress.json"):
             (self.path / name).unlink(missing_ok=True)
         for chain in self.chains():
-            with suppress(OSError):  # something of somebody else's is in it
+            with suppress(OSError):  # not empty: somebody else has put something there
                 (self.path / f"chain-{chain}" / "snapshots").rmdir()
                 (self.path / f"chain-{chain}").rmdir()
 
@@ -189,12 +189,12 @@ class RunStore:
         return config
 
     def grow(self, config: Mapping[str, Any]) -> None:
-        """Another length is asked for: readers of the run should know."""
-        fixed = {name: value for name, value in self.config().items() if name not in GROWS}
-        write_json(self.path / "run.json", fixed | {name: config[name] for name in GROWS if name in config})
+        """Record another length of the run, for its readers."""
+        fixed = {name: value for name, value in self.config().items() if name not in EXTENSIBLE}
+        write_json(self.path / "run.json", fixed | {name: config[name] for name in EXTENSIBLE if name in config})
 
     def n_draws(self) -> int:
-        """Of the longest chain."""
+        """Draws of the longest chain."""
         return max((len(self.chain(index).draws()) for index in self.chains()), default=0)
 
     def chains(self) -> list[int]:
@@ -202,11 +202,11 @@ class RunStore:
         return sorted(int(folder.name[6:]) for folder in found)
 
     def note(self, about: Mapping[str, Any]) -> None:
-        """Where this session runs; for readers, not for the chain."""
+        """Write about.json: where this session runs."""
         write_json(self.path / "about.json", about)
 
     def save_shards(self, folder: str, values: Array, edges: Array) -> None:
-        """What a fit says of each row, in a file for each shard; the list of them comes last."""
+        """The point estimate for every row, in a file for each shard; the list of files is written last."""
         where = self.path / folder
         try:
             where.mkdir(exist_ok=True)
@@ -220,28 +220,28 @@ class RunStore:
         write_json(where / "shards.json", shards)
 
     def chain(self, index: int) -> ChainStore:
-        own = {name: value for name, value in self.config().items() if name not in GROWS} | {"chain": index}
+        own = {name: value for name, value in self.config().items() if name not in EXTENSIBLE} | {"chain": index}
         return ChainStore(self.path / f"chain-{index}", json.dumps(own, sort_keys=True))
 
 
 class ChainStore:
-    """The folder of one chain; its checkpoints say which run they belong to, and what else the folder must hold."""
+    """The folder of one chain. Its checkpoint says which run it belongs to, and what else the folder must hold."""
 
     def __init__(self, path: Path, run: str = ""):
         self.path = path
         self._run = np.frombuffer(hashlib.sha256(run.encode()).digest(), np.uint8)
         self._appended = {name: _Appended() for name in ("trace.jsonl", "assignments.bin")}
         self._whole: dict[str, str] = {}  # digests of snapshots and matrices, by name
-        self._dropped: list[str] = []  # names of snapshots that the next checkpoint does without
+        self._dropped: list[str] = []  # names of snapshots that the next checkpoint will not need
         try:
             (path / "snapshots").mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise RunError(f"cannot write to the run directory {path}: {error.strerror or error}.") from error
 
-    # ---- checkpoints, and what they know of the other files
+    # ---- checkpoints, which know the other files
 
     def checkpoint(self) -> dict[str, Array] | None:
-        """The last one, if there is any, and if all that it knows of is as it was."""
+        """The last one, or None; an error where it, or a file that it knows, is not as it was."""
         path = self.path / "checkpoint.ub"
         if not path.exists():
             if self._lines(None) or self._all_numbered("snapshots"):
@@ -255,14 +255,14 @@ class ChainStore:
             raise RunError(
                 f"{path} belongs to another run, or run.json was changed; restore the run's own files or fit again."
             )
-        if "files" in arrays:  # older checkpoints know of none
+        if "files" in arrays:  # older checkpoints know no other files
             files = json.loads(arrays["files"].tobytes())
             self._check(files, int(arrays["n_draws"]))
             self._whole, self._dropped = files["whole"], files.get("dropped", [])
         return arrays
 
     def save_checkpoint(self, arrays: Arrays) -> None:
-        """Everything that the checkpoint counts on reaches the disk before it does."""
+        """Everything that the checkpoint relies on reaches the disk before it does."""
         try:
             for name in self._appended:
                 if (self.path / name).exists():
@@ -276,7 +276,7 @@ class ChainStore:
         about = {"files": files, "versions": versions()}
         packed = {name: np.frombuffer(json.dumps(value).encode(), np.uint8) for name, value in about.items()}
         write_arrays(self.path / "checkpoint.ub", {**arrays, **packed, "run": self._run})
-        self._remove_dropped()  # no sooner: the checkpoint before this one counted on them
+        self._remove_dropped()  # no sooner: the checkpoint before this one relied on them
 
     def _check(self, files: Mapping[str, Any], count: int) -> None:
         restore = "restore it from a backup or fit again."
@@ -297,7 +297,7 @@ class ChainStore:
     # ---- the clock
 
     def clock(self) -> Clock:
-        """The time that the chain has taken up to its checkpoint, as far as it was written down."""
+        """The time that the chain has taken up to its checkpoint, as far as it was recorded."""
         saved = read_json(self.path / "timing.json")
         seconds, rounds = saved.get("seconds"), saved.get("rounds")
         numbers = seconds.items() if isinstance(seconds, dict) else ()
@@ -336,7 +336,7 @@ class ChainStore:
         if not all(isinstance(draw, dict) for draw in draws):
             raise RunError(f"{self.path / 'trace.jsonl'} is damaged: a line is not a draw.")
         if any(draw.pop("draw", number) != number for number, draw in enumerate(draws)):
-            raise RunError(f"{self.path / 'trace.jsonl'} is damaged: a draw is missing or twice there.")
+            raise RunError(f"{self.path / 'trace.jsonl'} is damaged: a draw is missing or there twice.")
         return draws
 
     def _lines(self, count: int | None) -> list[bytes]:
@@ -389,7 +389,7 @@ class ChainStore:
         self._save_whole("snapshots", draw, arrays)
 
     def drop_snapshot(self, draw: int) -> None:
-        """It stays on the disk until a checkpoint does without it."""
+        """It stays on disk until a checkpoint no longer needs it."""
         name = f"snapshots/{self._name('snapshots', draw).name}"
         del self._whole[name]
         self._dropped.append(name)  # mutant: dropped later
@@ -428,7 +428,7 @@ class ChainStore:
 
 
 class _Appended:
-    """How much of a file is the chain's, and a digest of that."""
+    """How much of a file the chain has written, and a digest of that."""
 
     def __init__(self) -> None:
         self.length, self.digest = 0, hashlib.sha256()
@@ -439,7 +439,7 @@ class _Appended:
 
     @classmethod
     def of(cls, path: Path, length: int) -> _Appended:
-        """The first so many bytes of a file, if there are so many."""
+        """The first `length` bytes of a file, or as many as there are."""
         known = cls()
         try:
             with open(path, "rb") as file:
@@ -453,7 +453,7 @@ class _Appended:
 
 
 def _digest_of(path: Path) -> str:
-    """As its header says; whoever reads the content compares it with that."""
+    """The digest in the header of a file, with which `read_arrays` compares the content."""
     try:
         with open(path, "rb") as file:
             return file.read(len(_MAGIC) + 64)[len(_MAGIC) :].decode(errors="replace")
@@ -462,7 +462,7 @@ def _digest_of(path: Path) -> str:
 
 
 def warn_of_other_versions(saved: Arrays, path: Path) -> None:
-    """Other libraries may round otherwise: the chain stays right, but is not that of an uninterrupted run."""
+    """Other versions of libraries may round differently: the chain stays right, but is not that of one session."""
     before = json.loads(saved["versions"].tobytes()) if "versions" in saved else versions()
     changed = [f"{name} {before[name]}, now {now}" for name, now in versions().items() if before.get(name, now) != now]
     if changed:

@@ -1,4 +1,4 @@
-"""Tells those who wait that they wait for the compiler."""
+"""Notices when Numba compiles, so that whoever waits can be told what for."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ class _Listener(event.Listener):
     """Compilations nest (a kernel and what it calls) and run in several threads: "busy" lasts from the first to the
     last of them, and every finished function is reported."""
 
-    def __init__(self, tell: Compiling) -> None:
-        self._tell, self._depth, self._done, self._lock = tell, 0, 0, Lock()
+    def __init__(self, notify: Compiling) -> None:
+        self._notify, self._depth, self._done, self._lock = notify, 0, 0, Lock()
 
     def on_start(self, event: event.Event) -> None:
         with self._lock:
             self._depth += 1
             if self._depth == 1:
-                self._tell(True, self._done)
+                self._notify(True, self._done)
 
     def on_end(self, event: event.Event) -> None:
         with self._lock:
             self._depth, self._done = self._depth - 1, self._done + 1
-            self._tell(self._depth > 0, self._done)
+            self._notify(self._depth > 0, self._done)
 
 
 @contextmanager
-def watch_compilation(tell: Compiling) -> Iterator[None]:
-    """tell(True, n) while this process compiles something that no cache has, tell(False, n) when that is done."""
-    with event.install_listener("numba:compile", _Listener(tell)):
+def watch_compilation(notify: Compiling) -> Iterator[None]:
+    """Call notify(True, n) when this process compiles what no cache has, notify(False, n) when that is done."""
+    with event.install_listener("numba:compile", _Listener(notify)):
         yield

@@ -19,14 +19,14 @@ MEMBERS = {
     "mpi": "mpi.Mpi",
 }
 
-WORKER_LOSS_NOTICE = {  # engines that end with the first worker that dies: what to do then must be said before
+WORKER_LOSS_NOTICE = {  # for engines that end with the first worker that dies: printed before a fit begins
     "mpi": "If a rank dies, the job ends; start it again, with any number of ranks, and it goes on from {0} "
     "(a job of `unbounded fit` with `unbounded resume {0}`)."
 }
 
 
 def check(name: str, n_workers: int | None = None, options: Mapping[str, Any] | None = None) -> None:
-    """Before anything is read or written."""
+    """Refuse bad settings before anything is read or written."""
     if not isinstance(name, str) or name not in MEMBERS:
         raise ValueError(f"engine must be one of {sorted(MEMBERS)}, got {name!r}.")
     if n_workers is not None and not (isinstance(n_workers, int | np.integer) and n_workers >= 1):

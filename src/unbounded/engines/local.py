@@ -19,15 +19,15 @@ import scipy.linalg  # noqa: F401  (loads the BLAS that compiled code calls, so 
 from threadpoolctl import threadpool_limits
 
 from unbounded.arrays import Array, Arrays
-from unbounded.contracts import BatchStep, Gathered, Message, Pairs, Part, Recipe, Shard, Step, Summaries, Summary
+from unbounded.contracts import BatchStep, Gathered, Message, Pairs, Piecewise, Recipe, Shard, Step, Summaries, Summary
 
 Node = tuple[int, int]  # by the shards (start, stop) under it
 
-SOME = 4  # shards that a thread takes at a time, where a step takes several
+BATCH = 4  # shards that a thread takes at a time, where a step takes several
 
 
 def state_of(shard: Shard) -> Arrays:
-    """What must be kept of a shard; a function by name, which travels."""
+    """What must be kept of a shard; a module-level function, so that it pickles."""
     return shard.arrays()
 
 
@@ -41,13 +41,13 @@ def one_blas_thread() -> Any:
 
 
 class Helpers:
-    """Parallel: by the calling thread and n - 1 others."""
+    """A `Parallel`: the calling thread and n - 1 others do a piece each."""
 
     def __init__(self, n: int):
         self._n = min(n, available_cores())
         self._pool = ThreadPoolExecutor(max(self._n - 1, 1), thread_name_prefix="unbounded-helper")
 
-    def __call__(self, function: Part) -> None:
+    def __call__(self, function: Piecewise) -> None:
         others = [self._pool.submit(function, i, self._n) for i in range(1, self._n)]
         function(0, self._n)
         for other in others:
@@ -60,8 +60,8 @@ class Helpers:
 class Sum:
     """Nodes of the tree of P shards, siblings added: never more than a few at a time where shards come in order.
 
-    The children of a node are its first half, whose size is a power of two, and the rest. Whoever holds some nodes adds
-    those that are siblings, as soon as both are there. Several threads may add at once, each what it has completed.
+    The children of a node are its first half, whose size is a power of two, and the rest. Siblings are added as
+    soon as both are there. Several threads may add at once, each what it has completed.
     """
 
     def __init__(self, n_shards: int):
@@ -72,8 +72,8 @@ class Sum:
     def add(self, node: Node, value: Arrays) -> None:
         """A shard p is the node (p, p + 1)."""
         while (other := self._sibling(node, value)) is not None:
-            sibling, there = other
-            value = _plus(there, value) if sibling < node else _plus(value, there)
+            sibling, held = other
+            value = _plus(held, value) if sibling < node else _plus(value, held)
             node = min(sibling, node)[0], max(sibling, node)[1]
 
     def add_report(self, p: int, summary: Summary | Summaries) -> Sequence[Arrays]:
@@ -103,7 +103,7 @@ class Sum:
                 count, size = -(-count // 2), 2 * size
 
     def _sibling(self, node: Node, value: Arrays) -> tuple[Node, Arrays] | None:
-        """The sibling and what it holds, taken away; where it is not there, this node waits for it instead."""
+        """The sibling and its value, which are removed; None where it is not there yet, and this node waits for it."""
         sibling = sibling_of(node, self.n_shards)
         with self._lock:
             if sibling in self.nodes:
@@ -148,9 +148,9 @@ def _plus(a: Arrays, b: Arrays) -> Arrays:
 def summaries(
     step: Step | BatchStep, shared: Any, shards: Iterable[tuple[int, Any, Any]]
 ) -> Iterator[tuple[int, Summary | Summaries]]:
-    """(p, what shard p reports, or it and those that follow).
+    """(p, the report of shard p, or one of it and of shards that follow).
 
-    shards: (p, shard, its own part), taken as late as the step lets them be.
+    shards: (p, shard, its own part), taken one by one as the step asks for them.
     """
     if not isinstance(step, BatchStep):
         for p, shard, own in shards:
@@ -161,11 +161,11 @@ def summaries(
                 raise
             yield p, one
         return
-    taken: deque[int] = deque()
+    pending: deque[int] = deque()  # shards that the step has taken and not reported
 
     def pairs() -> Pairs:
         for p, shard, own in shards:
-            taken.append(p)
+            pending.append(p)
             yield shard, own
 
     found = step.steps(pairs(), shared)
@@ -175,10 +175,10 @@ def summaries(
         except StopIteration:
             return
         except Exception as error:
-            for p in taken:
+            for p in pending:
                 error.add_note(f"in shard {p}")
             raise
-        numbers = [taken.popleft() for _ in range(len(summary.private) if isinstance(summary, Summaries) else 1)]
+        numbers = [pending.popleft() for _ in range(len(summary.private) if isinstance(summary, Summaries) else 1)]
         yield numbers[0], summary
 
 
@@ -214,11 +214,11 @@ class Serial:
         if isinstance(step, BatchStep) and step.whole:
             work(range(len(self._shards)))
         else:
-            self._share(work, SOME if isinstance(step, BatchStep) else 1)
+            self._share(work, BATCH if isinstance(step, BatchStep) else 1)
         return Gathered(added.total, private)
 
     def _share(self, work: Callable[[range], None], most: int) -> None:
-        """Let the workers do something with shards, by their numbers: at most so many at a time, where it matters."""
+        """Let the workers do something with all shards, given by their numbers, at most so many at a time."""
         work(range(len(self._shards)))
 
     def save(self) -> list[Arrays]:
@@ -256,7 +256,7 @@ class Threads(Serial):
             for task in tasks:
                 task.result()
         except BaseException:
-            for _ in starts:  # so that no other shard is begun
+            for _ in starts:  # use them up, so that no thread begins another shard
                 pass
             wait(tasks)
             raise
@@ -269,11 +269,11 @@ class Threads(Serial):
 def at_a_time(n_shards: int, n_workers: int, most: int) -> int:
     """How many shards a worker takes: as many as it may, unless that would leave some without work in the end."""
     for few in range(most, 1, -1):
-        if n_shards % (few * n_workers) == 0 or n_shards >= SOME * few * n_workers:
+        if n_shards % (few * n_workers) == 0 or n_shards >= BATCH * few * n_workers:
             return few
     return 1
 
 
 def available_cores() -> int:
-    """Cores that this process may use, which in containers can be fewer than the machine has."""
+    """Cores that this process may use: in containers, these can be fewer than the machine has."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

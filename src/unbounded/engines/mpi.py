@@ -26,7 +26,7 @@ from typing import Any, ClassVar
 
 from unbounded.arrays import Arrays
 from unbounded.contracts import BatchStep, Gathered, Message, Recipe, Step
-from unbounded.engines import post
+from unbounded.engines import transport
 from unbounded.engines.local import Helpers, Node, one_blas_thread, restore, state_of
 from unbounded.engines.recovery import EngineError
 from unbounded.engines.worker import (
@@ -48,9 +48,9 @@ from unbounded.engines.worker import (
 
 # Memory that ranks of one machine share under MPICH: that of a killed job stays.
 SHARED, LEFTOVERS = Path("/dev/shm"), "mpich_sh*"
-FRESH = 60.0  # seconds in which a job may not have mapped yet what it has made
+FRESH = 60.0  # seconds within which a job maps the memory that it has made
 
-_SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")  # what launchers say
+_SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")  # the number of ranks, from launchers
 
 
 class _World:
@@ -64,10 +64,10 @@ class _World:
                 f"engine='mpi' needs mpi4py and an MPI library: pip install 'unbounded[mpi]' ({error})."
             ) from None
         self.comm = MPI.COMM_WORLD.Dup()  # apart from messages of the user's script
-        self.tree = self.comm.Dup()  # its messages are for those who add up
+        self.tree = self.comm.Dup()  # for nodes of the tree
         self.rank, self.size = self.comm.rank, self.comm.size
-        self.served = self.size == 1
-        self.torn = False
+        self.serving = self.size == 1  # whether all other ranks serve this one
+        self.broken = False  # whether an exchange was left halfway
         self.engines = count()
         remove_leftovers()
         launched = max(int(os.environ.get(name, 1)) for name in _SIZES)
@@ -79,79 +79,79 @@ class _World:
 
     def ask(self, engine: int, order: Order, own: Sequence[Any], here: Callable[[], Any]) -> list[Any]:
         """The answers of all ranks; here: that of rank 0."""
-        packed = post.pack((engine, order), own)
+        packed = transport.pack((engine, order), own)
         with self._whole():
-            post.broadcast(self.comm, engine if isinstance(order, Run) else None, packed)
+            transport.broadcast(self.comm, engine if isinstance(order, Run) else None, packed)
             answers = {0: here()}
             while len(answers) < self.size:
-                rank, answer = post.receive(self.comm)
+                rank, answer = transport.receive(self.comm)
                 answers[rank] = answer
         return [answers[rank] for rank in range(self.size)]
 
-    def tell(self, thing: Any) -> None:
-        """Said to all ranks, without waiting for an answer."""
+    def notify(self, thing: Any) -> None:
+        """Send something to all ranks, without waiting for answers."""
         with self._whole():
-            post.broadcast(self.comm, None, post.pack(thing, [None] * self.size))
+            transport.broadcast(self.comm, None, transport.pack(thing, [None] * self.size))
 
     @contextmanager
     def _whole(self) -> Iterator[None]:
-        """An exchange that is left halfway is the last one: ranks would not agree on whose turn it is."""
-        if self.torn:
-            raise EngineError("a step was interrupted, and ranks may still be at it: this job cannot go on.")
-        self.torn = True
+        """An exchange that is left halfway is the last one: ranks would no longer agree on what comes next."""
+        if self.broken:
+            raise EngineError("a step was interrupted, and ranks may still be working on it: this job cannot go on.")
+        self.broken = True
         yield
-        self.torn = False
+        self.broken = False
 
     def release(self) -> None:
-        """Rank 0 ends, one way or another, and with it all others; those in the middle of a step by force."""
+        """End all other ranks with rank 0; where they may be in the middle of a step, by force."""
         sys.stdout.flush()
         sys.stderr.flush()
-        if self.torn:
+        if self.broken:
             self.comm.Abort(1)
-        self.tell(None)
+        self.notify(None)
 
     def serve(self) -> None:
-        """What every rank but the first does until the end. Ctrl-C is left to rank 0, which decides what to do."""
+        """What every rank but the first does until the end. Ctrl-C is left to rank 0."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         workers: defaultdict[int, Worker] = defaultdict(Worker)
         while True:
-            added, opened = post.attend(self.comm)  # added: by the workers of which engine, if it is a step
+            adding, opened = transport.receive_broadcast(self.comm)  # adding: which engine, if the order is a step
             try:
-                said, own = opened()
-                if said is None:
+                request, own = opened()
+                if request is None:
                     return
-                engine, order = said
+                engine, order = request
                 if order is None:  # the engine is closed
                     workers.pop(engine, None)
                     continue
                 answer: Answer | Failure = workers[engine].handle(order, own)
             except Exception as error:
                 answer = failure(error)
-            if added is not None:
-                answer = self.add_up(workers[added], answer)
-            post.finish(post.send(self.comm, answer, 0))
+            if adding is not None:
+                answer = self.add_up(workers[adding], answer)
+            transport.finish(transport.send(self.comm, answer, 0))
 
     def add_up(self, worker: Worker, answer: Answer | Failure) -> Answer | Failure:
-        """What a rank says of a step after it has received and sent its nodes of the tree.
+        """A rank's answer to a step after it has received and sent its nodes of the tree.
 
-        Where a step has failed, empty nodes are passed on, so that no rank waits for ever.
+        Where a step has failed, empty nodes are passed on, so that no rank waits forever.
         """
         left, sending = dict(worker.route.leaving), list[Any]()
         latest: Answer | Failure | None = answer
         for coming in range(worker.route.expected, -1, -1):
             nodes = latest.nodes if isinstance(latest, Answer) else dict.fromkeys(left)
             for node, value in nodes.items():
-                sending += post.send(self.tree, (node, value), left.pop(node))
+                sending += transport.send(self.tree, (node, value), left.pop(node))
             if coming:
-                latest = _added(worker, latest, *post.receive(self.tree)[1])
-        post.finish(sending)
+                latest = _add_node(worker, latest, *transport.receive(self.tree)[1])
+        transport.finish(sending)
         if isinstance(answer, Answer) and isinstance(latest, Answer):
             return Answer(Reduced(answer.value.private, latest.value.total), {})
         return answer if latest is None else latest
 
 
-def _added(worker: Worker, latest: Answer | Failure | None, node: Node, value: Any) -> Answer | Failure | None:
-    """What a rank says after one more node; None: it has one that is empty, for which another rank is to blame."""
+def _add_node(worker: Worker, latest: Answer | Failure | None, node: Node, value: Any) -> Answer | Failure | None:
+    """A rank's answer after one more node; None: the node is empty, since another rank has failed."""
     if not isinstance(latest, Answer) or value is None:
         return latest if isinstance(latest, Failure) else None
     try:
@@ -161,10 +161,10 @@ def _added(worker: Worker, latest: Answer | Failure | None, node: Node, value: A
 
 
 def remove_leftovers() -> None:
-    """Memory that jobs of ours have left behind whose ranks were killed: what no process has mapped any more."""
+    """Delete shared memory of this user's jobs whose ranks were killed: what no process has mapped any more."""
     old = [path for path in SHARED.glob(LEFTOVERS) if _is_old(path)]
     if old:
-        mapped = "".join(map(_maps, Path("/proc").glob("[0-9]*")))
+        mapped = "".join(map(_mapped_by, Path("/proc").glob("[0-9]*")))
         for path in old:
             if path.name not in mapped:
                 path.unlink(missing_ok=True)
@@ -177,8 +177,8 @@ def _is_old(path: Path) -> bool:
     return False
 
 
-def _maps(process: Path) -> str:
-    """What a process has mapped; those of other users are not ours to look at, and do not map our files."""
+def _mapped_by(process: Path) -> str:
+    """The files that a process has mapped; those of other users cannot be read, and do not map this user's files."""
     with suppress(OSError):
         return (process / "maps").read_text(errors="replace")
     return ""
@@ -188,7 +188,7 @@ _world: _World | None = None
 
 
 def world() -> _World:
-    """Made when it is asked for: MPI starts as mpi4py is imported."""
+    """Made when it is first asked for: MPI starts when mpi4py is imported."""
     global _world
     if _world is None:
         _world = _World()
@@ -196,19 +196,19 @@ def world() -> _World:
 
 
 def join() -> bool:
-    """All ranks come here first. It is true for rank 0, at once; the others serve, and come back when rank 0 ends."""
-    us = world()
-    if us.rank == 0:
-        if not us.served:
-            us.served = True
-            atexit.register(us.release)
+    """All ranks call this first. It returns True to rank 0, at once; the others serve, and return when rank 0 ends."""
+    ranks = world()
+    if ranks.rank == 0:
+        if not ranks.serving:
+            ranks.serving = True
+            atexit.register(ranks.release)
         return True
     try:
-        us.serve()
+        ranks.serve()
     except BaseException:
         traceback.print_exc()
         sys.stderr.flush()
-        us.comm.Abort(1)
+        ranks.comm.Abort(1)
     return False
 
 
@@ -232,7 +232,7 @@ class Mpi:
     @staticmethod
     def check(n_workers: int | None) -> None:
         size = world().size
-        if not world().served:
+        if not world().serving:
             raise EngineError(
                 f"engine='mpi' on {size} ranks: start a script by `mpiexec -n {size} python -m unbounded.engines.mpi "
                 "script.py`, with what it does under `if __name__ == '__main__':`."
@@ -254,8 +254,8 @@ class Mpi:
         self.map(restore, parts)
 
     def close(self) -> None:
-        if not self._world.torn:
-            self._world.tell((self._number, None))
+        if not self._world.broken:
+            self._world.notify((self._number, None))
         self.parallel.close()
         self._limits.restore_original_limits()
 
@@ -263,10 +263,10 @@ class Mpi:
         return self._answers(order, parts_of(own, self._routes))
 
     def _answers(self, order: Order, own: Sequence[Any]) -> list[Answer]:
-        answers = self._world.ask(self._number, order, own, lambda: self._here(order, own[0]))
+        answers = self._world.ask(self._number, order, own, lambda: self._answer_here(order, own[0]))
         return checked(name_of(order), answers, self._routes)
 
-    def _here(self, order: Order, own: Any) -> Answer | Failure:
+    def _answer_here(self, order: Order, own: Any) -> Answer | Failure:
         try:
             answer: Answer | Failure = self._worker.handle(order, own)
         except Exception as error:
@@ -287,7 +287,7 @@ def main() -> None:
 
 
 class _Script(ModuleType):
-    """On other ranks the script is read when an order has a name of it, and is told that it is not the main one."""
+    """On other ranks the script is read when an order refers to one of its names, and not as the main module."""
 
     def __init__(self, path: str):
         super().__init__("__main__")

@@ -1,8 +1,8 @@
 """Parcels: pickles in memory that processes share and that has no name, so that no kill leaves anything behind.
 
-Arrays lie in a parcel as they are. Whoever opens it sees them where they lie, through a mapping of its own: nothing is
-copied unless it is written to, and nobody else sees that. They are writable, since for read-only arrays every kernel
-would be compiled a second time, and aligned, for the same reason.
+Arrays lie in a parcel as they are. A process that opens it sees them there, through a mapping of its own: nothing is
+copied unless it is written to, and no other process sees what was written. They are writable and aligned, since for
+other arrays every kernel would be compiled a second time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _END = struct.Struct("<Q")
 
 
 class Parcel:
-    """An open file without a name, new or one whose descriptor was sent to us; whoever is sent it can open it."""
+    """An open file without a name: a new one, or one whose descriptor another process has sent."""
 
     def __init__(self, fd: int | None = None) -> None:
         self.fd = _nameless() if fd is None else fd
@@ -29,7 +29,7 @@ class Parcel:
 
 
 def pack(*things: Any) -> Parcel:
-    """A parcel of several things, each of which can be opened alone."""
+    """A parcel of several things, each of which can be unpacked alone."""
     parcel = Parcel()
     directory, at = [], 0
     with open(parcel.fd, "wb", closefd=False) as file:
@@ -51,7 +51,7 @@ def pack(*things: Any) -> Parcel:
 
 
 def unpack(parcel: Parcel, *which: int) -> list[Any]:
-    """These things of a parcel. They stay when it is closed."""
+    """The things of a parcel with these numbers. They outlive it."""
     whole = memoryview(mmap.mmap(parcel.fd, parcel.size, access=mmap.ACCESS_COPY))
     (length,) = _END.unpack(whole[-_END.size :])
     directory = pickle.loads(whole[-_END.size - length : -_END.size])

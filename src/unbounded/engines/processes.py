@@ -30,14 +30,14 @@ from unbounded.contracts import Recipe
 from unbounded.engines import parcels
 from unbounded.engines.local import available_cores
 from unbounded.engines.recovery import EngineError, Lost, Remote
-from unbounded.engines.worker import Add, Answer, Failure, Order, Worker, adopt, failure
+from unbounded.engines.worker import Add, Answer, Failure, Order, Worker, adopt_environment, failure
 
 BEAT = 1.0  # seconds between signs of life
 STARTING = 60.0  # more seconds until the first one: a new process imports the package, and the script
 CLOSING = 2.0
-DYING = (0.01, 0.1, 0.5, 2.0)  # seconds to wait for the end of a server that takes no orders
-_HEAD = struct.Struct("<I")  # of what the driver sends: which thing of the parcel is meant, if it is one
-_SERVED = os.getpid()  # whose server it is; a process that was forked from this one has none
+DYING = (0.01, 0.1, 0.5, 2.0)  # seconds to wait for the end of a server that no longer forks workers
+_HEAD = struct.Struct("<I")  # of what the driver sends: the number of the thing in the parcel; 0: an order
+_SERVED = os.getpid()  # the process that has a server; one that was forked from it has none
 
 
 class Processes(Remote):
@@ -60,17 +60,17 @@ class Processes(Remote):
 
 
 class _Member:
-    """A process, and our end of its socket."""
+    """A process, and the driver's end of its socket."""
 
     def __init__(self, w: int):
-        ours, theirs = socket.socketpair()
+        own_end, its_end = socket.socketpair()
         context: Any = multiprocessing.get_context("forkserver" if os.getpid() == _SERVED else "spawn")
         context.set_forkserver_preload(["unbounded.engines.server"])
-        self.socket, self.silent, self.started = ours, 0.0, False
+        self.socket, self.silent, self.started = own_end, 0.0, False
         self.process = context.Process(
-            target=_serve, args=(w, theirs, dict(os.environ)), daemon=True, name=f"unbounded-{w}"
+            target=_serve, args=(w, its_end, dict(os.environ)), daemon=True, name=f"unbounded-{w}"
         )
-        with theirs, _no_interrupts():
+        with its_end, _no_interrupts():
             for pause in DYING:
                 try:
                     self.process.start()
@@ -90,7 +90,7 @@ class _Crew:
     def __init__(self, n_workers: int, timeout: float):
         self._timeout = timeout
         self._members: dict[int, _Member] = {}
-        self._news: deque[tuple[int, Any]] = deque()
+        self._inbox: deque[tuple[int, Any]] = deque()
         self.close = weakref.finalize(self, _end_all, self._members)
 
     def start(self, w: int) -> None:
@@ -102,31 +102,31 @@ class _Crew:
         return parcels.pack(order, *own)
 
     def send(self, w: int, packet: Any) -> None:
-        self._post(w, packet, 0)
+        self._send(w, packet, 0)
 
     def forward(self, w: int, node: Any, leaving: int) -> None:
-        self._post(w, *node)
+        self._send(w, *node)
 
-    def _post(self, w: int, parcel: parcels.Parcel, thing: int) -> None:
-        with suppress(OSError):  # its end is reported by itself
+    def _send(self, w: int, parcel: parcels.Parcel, thing: int) -> None:
+        with suppress(OSError):  # the worker has died, which `receive` notices
             socket.send_fds(self._members[w].socket, [_HEAD.pack(thing)], [parcel.fd])
 
     def receive(self) -> tuple[int, Any]:
-        while not self._news:
+        while not self._inbox:
             began = time.monotonic()
             sockets = {member.socket: w for w, member in self._members.items()}
             ready = wait(list(sockets), BEAT)
-            waited = min(time.monotonic() - began, BEAT)  # no more, should we have been suspended
+            waited = min(time.monotonic() - began, BEAT)  # no more, in case the driver was suspended
             for end, w in sockets.items():
                 self._listen(w, end in ready, waited)
-        return self._news.popleft()
+        return self._inbox.popleft()
 
     def _listen(self, w: int, ready: bool, waited: float) -> None:
         member = self._members[w]
         if not ready:
             member.silent += waited
             if member.silent > self._timeout + (0.0 if member.started else STARTING):
-                self._news.append((w, Lost(f"no sign of life for {member.silent:.0f} seconds")))
+                self._inbox.append((w, Lost(f"no sign of life for {member.silent:.0f} seconds")))
             return
         member.silent = 0.0
         try:
@@ -135,16 +135,16 @@ class _Crew:
             data, fds = b"", []
         if data:
             member.started = True
-            self._news.extend((w, _opened(parcels.Parcel(fd))) for fd in fds)
+            self._inbox.extend((w, _opened(parcels.Parcel(fd))) for fd in fds)
             return
         member.process.join(CLOSING)
         code = member.process.exitcode
         if code == 1 and not member.started:
             raise EngineError(
-                f"worker {w} could not start; it says above why. A script must have what it does under "
+                f"worker {w} could not start, for the reason above. A script must have what it does under "
                 "`if __name__ == '__main__':`, since a new process runs it once more."
             )
-        self._news.append((w, Lost(f"exit code {code}")))
+        self._inbox.append((w, Lost(f"exit code {code}")))
 
 
 def _end_all(members: dict[int, _Member]) -> None:
@@ -156,8 +156,8 @@ def _end_all(members: dict[int, _Member]) -> None:
 
 @contextmanager
 def _no_interrupts() -> Iterator[None]:
-    """A process that starts now never hears of Ctrl-C: it is the driver who decides what to do."""
-    resource_tracker.ensure_running()  # which would lift the mask, were it started later
+    """A process that starts now ignores Ctrl-C: the driver decides what to do."""
+    resource_tracker.ensure_running()  # started later, it would lift the mask
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -167,11 +167,11 @@ def _no_interrupts() -> Iterator[None]:
 
 def _serve(w: int, driver: socket.socket, environment: dict[str, str]) -> None:
     """What a worker does until its driver closes the socket."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # the server may be one that others have started
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # in case something else has started the server
     threading.Thread(target=_beat, args=(driver,), daemon=True).start()
-    adopt(environment)
+    adopt_environment(environment)
     worker = Worker()
-    with suppress(ConnectionError):  # the driver has closed its end, for whatever reason
+    with suppress(ConnectionError):  # the driver has closed its end
         while True:
             data, fds, _, _ = socket.recv_fds(driver, _HEAD.size, 1)
             if not data:
@@ -181,7 +181,7 @@ def _serve(w: int, driver: socket.socket, environment: dict[str, str]) -> None:
 
 
 def _answer(worker: Worker, parcel: parcels.Parcel, w: int, thing: int) -> parcels.Parcel:
-    """thing: which of the parcel is a node of the tree; 0: it is an order to all workers."""
+    """thing: the number of a node of the tree in the parcel; 0: the parcel has an order to all workers."""
     try:
         order, own = parcels.unpack(parcel, thing)[0] if thing else parcels.unpack(parcel, 0, 1 + w)
         value, nodes = worker.handle(order, own)
@@ -191,11 +191,11 @@ def _answer(worker: Worker, parcel: parcels.Parcel, w: int, thing: int) -> parce
 
 
 def _opened(parcel: parcels.Parcel) -> Answer | Failure:
-    """An answer, with nodes that stay where they are."""
-    (said,) = parcels.unpack(parcel, 0)
-    if isinstance(said, Failure):
-        return said
-    value, nodes = said
+    """An answer, with nodes left in the parcel."""
+    (content,) = parcels.unpack(parcel, 0)
+    if isinstance(content, Failure):
+        return content
+    value, nodes = content
     return Answer(value, {node: (parcel, i) for i, node in enumerate(nodes, 1)})
 
 

@@ -4,8 +4,8 @@ A message is put into the object store once: every node fetches the part for eve
 parts only those of its actors. What actors add up goes from actor to actor: the driver passes references on, and Ray
 the objects, straight from one machine to another (below 100 kB it sends them with the answer). The driver owns all of
 it and keeps what a new actor would have to repeat, so that no node but the driver's is needed. Ray tells of dead actors
-and nodes, but not of an actor that hangs: while we wait, actors are asked for a sign of life, and one that gives none
-for a while counts as dead.
+and nodes, but not of an actor that hangs: while the driver waits, it asks actors for a sign of life, and one that gives
+none for a while counts as dead.
 
 A Ray that is started here is private: its servers listen to this machine alone, and ask for its token
 where this version of Ray has one.
@@ -27,7 +27,7 @@ from typing import Any, ClassVar, NamedTuple
 from unbounded.contracts import Recipe
 from unbounded.engines.local import available_cores
 from unbounded.engines.recovery import EngineError, Lost, Remote
-from unbounded.engines.worker import Add, Answer, Failure, Order, Worker, adopt, failure
+from unbounded.engines.worker import Add, Answer, Failure, Order, Worker, adopt_environment, failure
 
 try:
     import ray
@@ -36,8 +36,8 @@ try:
 except ImportError as error:
     raise ImportError("engine='ray' needs Ray: pip install 'unbounded[ray]'.") from error
 
-LOOK = 1.0  # seconds between two looks at actors that have not started
-PATIENCE = 30.0  # seconds until we say that we wait
+LOOK = 1.0  # seconds between two checks of actors that have not answered
+PATIENCE = 30.0  # seconds until a warning that an actor has not started
 CLUSTERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"  # where it is off, Ray takes this machine's loopback address
 INHERITED = ("NUMBA_CACHE_DIR",)  # by actors from the driver, wherever Ray was started
 
@@ -46,7 +46,7 @@ class Ray(Remote):
     """Blocks of shards on actors of one CPU each.
 
     address: of a cluster, "auto" on one of its machines; None: RAY_ADDRESS, or else Ray starts on this machine. Where
-    ray.init has been called already, that is where we are. timeout: seconds in which an actor must find a free CPU and
+    ray.init has been called already, that Ray is used. timeout: seconds in which an actor must find a free CPU and
     start. silence: seconds without a sign of life after which an actor counts as dead.
     """
 
@@ -63,8 +63,8 @@ class Ray(Remote):
         for name, seconds in {"timeout": timeout, "silence": silence}.items():
             if not seconds > 0.0:
                 raise ValueError(f"{name} must be positive, got {seconds}.")
-        ours = _connect(address or os.environ.get("RAY_ADDRESS", "local"), n_workers)
-        crew = _Crew(timeout, silence, ours)
+        started_here = _connect(address or os.environ.get("RAY_ADDRESS", "local"), n_workers)
+        crew = _Crew(timeout, silence, started_here)
         n_workers = min(recipe.n_shards, n_workers or max(1, int(ray.cluster_resources().get("CPU", 1))))
         super().__init__(crew, recipe, n_workers)
 
@@ -79,7 +79,7 @@ class _Packet(NamedTuple):
 
 
 class _Member:
-    """An actor, and what it has been asked."""
+    """An actor, and the order that it has not answered yet."""
 
     def __init__(self, kind: Any):
         inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
@@ -87,8 +87,8 @@ class _Member:
         self.ready = self.actor.__ray_ready__.remote()
         self.answer: Any = None
         self.leaving: list[Any] = []  # nodes that come with it
-        self.beat: Any = None  # a sign of life that was asked for
-        self.asked = 0.0  # when
+        self.beat: Any = None  # the last sign of life that was asked for
+        self.asked = 0.0  # when that was
 
     def ask(self, method: str, leaving: int, *references: Any) -> None:
         """Ray has to know how many objects an answer consists of."""
@@ -97,18 +97,18 @@ class _Member:
         self.answer, *self.leaving = answer if leaving else [answer]
 
     def silent(self) -> float:
-        """Seconds since a sign of life was asked for in vain."""
+        """Seconds since a sign of life was asked for that has not come."""
         if self.beat is None or ray.wait([self.beat], timeout=0)[0]:
             self.beat, self.asked = self.actor.beat.remote(), time.monotonic()
         return time.monotonic() - self.asked
 
 
 class _Crew:
-    def __init__(self, timeout: float, silence: float, ours: bool):
+    def __init__(self, timeout: float, silence: float, started_here: bool):
         self._kind = ray.remote(num_cpus=1, max_restarts=0, concurrency_groups={"beats": 1})(_Actor)
         self._timeout, self._silence = timeout, silence
         self._members: dict[int, _Member] = {}
-        self.close = weakref.finalize(self, _end_all, self._members, ours)
+        self.close = weakref.finalize(self, _end_all, self._members, started_here)
 
     def start(self, w: int) -> None:
         if w in self._members:
@@ -143,7 +143,7 @@ class _Crew:
                     return w, Lost(f"no sign of life for {silent:.0f} seconds")
 
     def _check_start(self, w: int) -> None:
-        """Ray waits for a free CPU in silence, and for ever: a dead node may come back, but users should know."""
+        """Ray waits for a free CPU without a word, and forever: a dead node may come back, but users should know."""
         member, waited = self._members[w], time.monotonic() - self._members[w].began
         limit = self._timeout if member.warned else min(PATIENCE, self._timeout)
         if waited < limit:
@@ -160,7 +160,7 @@ class _Actor:
     """A worker that Ray can reach."""
 
     def __init__(self, environment: dict[str, str]) -> None:
-        adopt(environment)
+        adopt_environment(environment)
         self._worker = Worker()
 
     def handle(self, leaving: int, order: list[Any], own: list[Any]) -> Any:
@@ -196,19 +196,19 @@ def _open(sealed: list[Any]) -> Any:
 
 
 def _answer(reference: Any, leaving: list[Any]) -> Any:
-    """An answer that was lost with the machine where it lay is as good as none. Nodes of the tree stay references."""
+    """An answer, or Lost where it went down with its machine. Nodes of the tree stay references."""
     try:
-        said = _open(ray.get(reference))
+        content = _open(ray.get(reference))
     except RayError as error:
         return Lost(textwrap.shorten(str(error), 300))
-    if isinstance(said, Failure):
-        return said
-    value, nodes = said
+    if isinstance(content, Failure):
+        return content
+    value, nodes = content
     return Answer(value, dict(zip(nodes, leaving, strict=True)))
 
 
 def _connect(address: str, n_workers: int | None) -> bool:
-    """Whether Ray is ours to end."""
+    """Connect to Ray, or start it. Returns whether it is to be shut down in the end."""
     if ray.is_initialized():
         return False
     local = {"num_cpus": max(available_cores(), n_workers or 1), "include_dashboard": False}
@@ -221,11 +221,11 @@ def _connect(address: str, n_workers: int | None) -> bool:
     return True
 
 
-def _end_all(members: dict[int, _Member], ours: bool) -> None:
-    if ray.is_initialized():  # else they have ended with it
+def _end_all(members: dict[int, _Member], started_here: bool) -> None:
+    if ray.is_initialized():  # else the actors have ended with it
         for member in members.values():
             ray.kill(member.actor)
-        if ours:
+        if started_here:
             ray.shutdown()
 
 
@@ -243,7 +243,7 @@ def _on_loopback() -> Iterator[None]:
 
 @contextmanager
 def _environment(**variables: str) -> Iterator[None]:
-    """Of a Ray that starts here: it reports to nobody, and its actors find the modules that we find."""
+    """Environment variables for a while: those that a Ray which starts now passes on to its actors."""
     before = dict(os.environ)
     os.environ.update(variables)
     try:

@@ -1,11 +1,11 @@
-"""Engines whose workers may die. Nothing is lost: a new worker makes the block's shards by the recipe, loads what the
-last recovery point says of them, does again what was asked since, and goes on. Since a step is a function of its shard
+"""Engines whose workers may die. Nothing is lost: a new worker makes the block's shards by the recipe, loads their
+arrays of the last recovery point, repeats the orders since, and goes on. Since a step is a function of its shard
 and its message, the chain stays the same to the bit.
 
 Workers add up the results of a step (routes.py). The driver says which worker a node is for, and never opens it.
-Workers keep what they began to add: where one of them is lost meanwhile, all begin again.
+Workers keep their own nodes until the next step: where one of them is lost meanwhile, all add up again.
 
-How workers are started and reached is the crew's affair: each engine has its own.
+A crew starts workers and reaches them: each engine has its own.
 """
 
 from __future__ import annotations
@@ -67,14 +67,14 @@ class Crew(Protocol):
         """By worker: their own parts, and the number of nodes that will come with their answers."""
 
     def send(self, w: int, packet: Packet) -> None:
-        """Never waits, and never complains of a dead worker."""
+        """Never waits, and raises nothing where the worker is dead."""
 
     def forward(self, w: int, node: Any, leaving: int) -> None:
         """Send a node that came with another worker's answer, which this worker has to add; leaving: the number of
         nodes that will come with its own."""
 
     def receive(self) -> tuple[int, Any]:
-        """Wait for the next news of any worker: (w, its Answer, a Failure, or Lost)."""
+        """Wait for the next answer of any worker: (w, an Answer, a Failure, or Lost)."""
 
     def close(self) -> None: ...
 
@@ -148,12 +148,12 @@ class Remote:
             raise
 
     def run(self, step: Step | BatchStep, message: Message) -> Gathered:
-        with self._remembered(Run(step, message.shared), message.own) as answers:
+        with self._logged(Run(step, message.shared), message.own) as answers:
             private = [part for answer in answers for part in answer.value.private]
             return Gathered(self._total(answers), private)
 
     def map(self, function: Callable[..., Any], own: Sequence[Any] | None = None) -> list[Any]:
-        with self._remembered(Map(function), own) as answers:
+        with self._logged(Map(function), own) as answers:
             return [value for answer in answers for value in answer.value]
 
     def save(self) -> list[Arrays]:
@@ -172,8 +172,8 @@ class Remote:
         self._limits.restore_original_limits()
 
     @contextmanager
-    def _remembered(self, order: Order, own: Sequence[Any] | None) -> Iterator[list[Answer]]:
-        """Ask, and remember it; where too much would have to be repeated, take a recovery point afterwards."""
+    def _logged(self, order: Order, own: Sequence[Any] | None) -> Iterator[list[Answer]]:
+        """The answers to an order, which is logged; where the log has grown long, a recovery point follows."""
         entry, began = self._entry(order, own), time.monotonic()
         answers = self._ask(entry)
         self._log.append(entry)
@@ -201,19 +201,19 @@ class Remote:
         return _Entry(name_of(order), self._crew.pack(order, own, leaving))
 
     def _set_point(self, parts: Sequence[Arrays]) -> list[Arrays]:
-        """Where a new worker begins. It is read only when one dies, so large parts of it do not stay in memory."""
+        """Set the recovery point. It is read only when a worker dies, so large parts of it do not stay in memory."""
         point: list[Arrays] = [{name: spill_to_disk(value) for name, value in part.items()} for part in parts]
         self._point, self._seconds = point, 0.0
         self._log.clear()  # mutant: log clear
         return point
 
     def _past(self) -> list[_Entry]:
-        """What brings a new worker to where the lost one was."""
+        """The orders that bring a new worker to where the lost one was."""
         point = [] if self._point is None else [self._entry(Map(restore), self._point)]
         return [self._build, *point, *self._log]  # mutant: past
 
     def _ask(self, entry: _Entry) -> list[Answer]:
-        """All workers' answers, in their order. A worker gets an order only when it has answered the one before."""
+        """The answers of all workers, in order. A worker gets an order only when it has answered the one before."""
         todo = {w: deque([entry]) for w in range(len(self._routes))}
         answers: dict[int, Any] = {}
         for w in todo:

@@ -30,10 +30,11 @@ class Route(NamedTuple):
         return len(self.leaving) - self.early
 
 
-def routes(n_shards: int, blocks: Sequence[range]) -> list[Route]:
-    """A node belongs to the worker that holds its first shard: the others send theirs to it, and worker 0 has it all.
+def plan_routes(n_shards: int, blocks: Sequence[range]) -> list[Route]:
+    """The route of every worker.
 
-    Nodes only go to workers of lower numbers, so that no two workers ever wait for each other.
+    A node belongs to the worker that holds its first shard: the others send theirs to it, and worker 0 has the
+    sum. Nodes only go to workers of lower numbers, so that no two workers ever wait for each other.
     """
     holder = [w for w, block in enumerate(blocks) for _ in block]
     leaving: list[dict[Node, int]] = [{} for _ in blocks]

@@ -1,6 +1,6 @@
-"""What a worker does, wherever it runs: it makes the shards of its block, and does with them what it is asked.
+"""What a worker does, wherever it runs: it makes the shards of its block, and carries out orders on them.
 
-It knows no model, and not how orders reach it: processes, Ray and MPI all have this worker.
+It knows no model, and not how orders reach it: processes, Ray and MPI all use this worker.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from unbounded.arrays import Arrays
 from unbounded.contracts import BatchStep, Recipe, Step
 from unbounded.engines.local import Node, Sum, one_blas_thread, summaries
-from unbounded.engines.routes import Route, routes
+from unbounded.engines.routes import Route, plan_routes
 
 
 class Build(NamedTuple):
@@ -34,11 +34,11 @@ class Run(NamedTuple):
 
 
 class Again(NamedTuple):
-    """The result of the last step, once more: a worker was lost while results were added up."""
+    """Report the last step once more: a worker was lost while results were added up."""
 
 
 class Add(NamedTuple):
-    """A node that another worker has sent; own: what is in it. The answer is Reduced, with nodes that leave now."""
+    """Add a node that another worker has sent; own: its value. The answer is Reduced, with nodes that leave now."""
 
     node: Node
 
@@ -53,14 +53,14 @@ Order = Build | Run | Again | Add | Map
 
 
 class Reduced(NamedTuple):
-    """What a block says of a step: the private parts, and the sum of all shards as soon as it is there."""
+    """What a block reports of a step: the private parts, and the sum of all shards where it is complete."""
 
     private: list[Arrays]
     total: Arrays | None
 
 
 class Answer(NamedTuple):
-    """What the driver gets, and nodes of the tree for other workers (or handles of nodes that travel)."""
+    """What the driver gets, and nodes of the tree for other workers (or references to them)."""
 
     value: Any
     nodes: Mapping[Node, Any]
@@ -88,11 +88,11 @@ class Worker:
         match order:
             case Build():
                 self.route, self._sum = own, Sum(order.recipe.n_shards)
-                self._shards = [_named(p, order.recipe, p) for p in self.route.block]
+                self._shards = [_in_shard(p, order.recipe, p) for p in self.route.block]
                 return Answer(None, {})
             case Map():
                 rest = [()] * len(self._shards) if own is None else [(part,) for part in own]
-                return Answer([_named(p, order.function, shard, *rest[i]) for i, (p, shard) in self._numbered()], {})
+                return Answer([_in_shard(p, order.function, shard, *rest[i]) for i, (p, shard) in self._numbered()], {})
             case Run():
                 self._step(order, own)
                 return self._answer(self._private)
@@ -119,7 +119,7 @@ class Worker:
         return Answer(Reduced(private, nodes.get((0, self._sum.n_shards))), leaving)
 
 
-def adopt(environment: Mapping[str, str]) -> None:
+def adopt_environment(environment: Mapping[str, str]) -> None:
     """Take over the driver's environment, in a process that may have been started in another one."""
     os.environ.update(environment)
     if "numba" in sys.modules:
@@ -129,17 +129,17 @@ def adopt(environment: Mapping[str, str]) -> None:
 def assign_blocks(n_shards: int, n_workers: int) -> list[Route]:
     """Contiguous shards for each worker, as equal in number as can be, and where their sums go."""
     edges = [w * n_shards // n_workers for w in range(n_workers + 1)]
-    return routes(n_shards, [range(*edge) for edge in pairwise(edges)])
+    return plan_routes(n_shards, [range(*edge) for edge in pairwise(edges)])
 
 
-def parts_of(own: Sequence[Any] | None, ways: Sequence[Route]) -> list[Any]:
+def parts_of(own: Sequence[Any] | None, routes: Sequence[Route]) -> list[Any]:
     """The shards' own parts, by worker."""
-    return [None if own is None else list(own[way.block.start : way.block.stop]) for way in ways]
+    return [None if own is None else list(own[route.block.start : route.block.stop]) for route in routes]
 
 
-def checked(name: str, answers: Sequence[Any], ways: Sequence[Route]) -> list[Answer]:
+def checked(name: str, answers: Sequence[Any], routes: Sequence[Route]) -> list[Answer]:
     """All workers' answers, in their order; where one has failed, its exception is raised."""
-    for w, (answer, route) in enumerate(zip(answers, ways, strict=True)):
+    for w, (answer, route) in enumerate(zip(answers, routes, strict=True)):
         if isinstance(answer, Failure):
             answer.error.add_note(f"during {name} on worker {w}, which holds {shards_of(route.block)}")
             raise answer.error
@@ -161,7 +161,7 @@ def shards_of(block: range) -> str:
 
 
 def failure(error: Exception) -> Failure:
-    """The exception, as it can travel, with the place where it was raised."""
+    """The exception, in a form that pickles, with the place where it was raised."""
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:
@@ -172,7 +172,8 @@ def failure(error: Exception) -> Failure:
     return Failure(error)
 
 
-def _named(p: int, function: Callable[..., Any], *args: Any) -> Any:
+def _in_shard(p: int, function: Callable[..., Any], *args: Any) -> Any:
+    """The result of a call; if it fails, the exception names the shard."""
     try:
         return function(*args)
     except Exception as error:

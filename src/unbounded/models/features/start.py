@@ -17,7 +17,7 @@ import numpy as np
 from unbounded.arrays import Array
 from unbounded.contracts import Engine, Message
 from unbounded.engines.local import Serial
-from unbounded.family import Tell, silent
+from unbounded.family import Notify, notify_nobody
 from unbounded.models.features.hybrid import HybridFeatures
 from unbounded.models.features.kernels import kernel_for_few
 from unbounded.models.features.measure import FeatureHyper
@@ -34,7 +34,7 @@ SETTLING = 10  # sweeps of all rows over the pilot's atoms
 LARGEST_PRIOR = 50_000_000  # entries of Z
 
 
-def begin(model: Features, engine: Engine, X: Any, init: Any, tell: Tell = silent) -> FeatureState:
+def begin(model: Features, engine: Engine, X: Any, init: Any, notify: Notify = notify_nobody) -> FeatureState:
     """The first state of a chain: from a name, or from a given Z."""
     check(init, model.n_rows, model.measure.binary)
     if not isinstance(init, str):
@@ -44,7 +44,7 @@ def begin(model: Features, engine: Engine, X: Any, init: Any, tell: Tell = silen
     if init == "prior":
         return _from_prior(model, engine)
     hybrid = model if isinstance(model, HybridFeatures) else HybridFeatures(model.setup)
-    state = _grown(hybrid, engine, X, tell)
+    state = _grown(hybrid, engine, X, notify)
     if hybrid is model:
         return state
     return model.begin(engine, hybrid.assignments(state, engine), state.hyper, state.scales)
@@ -74,7 +74,7 @@ def _from_prior(model: Features, engine: Engine) -> FeatureState:
     return model.begin(engine, model.measure.simulate(hyper, model.n_rows, rng), hyper)
 
 
-def _grown(model: Features, engine: Engine, X: Any, tell: Tell) -> FeatureState:
+def _grown(model: Features, engine: Engine, X: Any, notify: Notify) -> FeatureState:
     """A chain of a few rows, and all rows choose among its atoms.
 
     Where there are no jumps: several chains, the most probable of which goes on with more rows first.
@@ -88,12 +88,12 @@ def _grown(model: Features, engine: Engine, X: Any, tell: Tell) -> FeatureState:
     chains = [_Pilot(model, X[few], seed) for seed in seeds]
     goes_on = n_chains > 1 and len(few) < model.n_rows
     total = n_chains * n_rounds + goes_on * (n_rounds // 3)
-    joint = [chain.run(n_rounds, tell, c * n_rounds, total) for c, chain in enumerate(chains)]
+    joint = [chain.run(n_rounds, notify, c * n_rounds, total) for c, chain in enumerate(chains)]
     best = chains[int(np.argmax(joint))]
     if goes_on:
         wider = _Pilot(model, X[more], seeds[0])
         wider.state = _settle(wider.model, wider.engine, best.atoms())
-        wider.run(n_rounds // 3, tell, n_chains * n_rounds, total)
+        wider.run(n_rounds // 3, notify, n_chains * n_rounds, total)
         best = wider
     if best.model.n_rows < model.n_rows:
         return _settle(model, engine, best.atoms())
@@ -111,9 +111,9 @@ class _Pilot:
         # An intercept is a feature that all rows have: another one would stay for long.
         self.state = self.model.begin(self.engine, np.ones((n, 1 - model.likelihood.fixed), np.int64))
 
-    def run(self, n_rounds: int, tell: Tell, before: int, all_: int) -> float:
+    def run(self, n_rounds: int, notify: Notify, before: int, total: int) -> float:
         """Go on for some rounds; returns the log joint density."""
-        self.state = advanced(self.model, self.engine, self.state, n_rounds, tell, before, all_)
+        self.state = advanced(self.model, self.engine, self.state, n_rounds, notify, before, total)
         return self.model.scalars(self.state)["log_joint"]
 
     def assignments(self) -> Array:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from unbounded.contracts import Engine
-from unbounded.family import Tell, silent
+from unbounded.family import Notify, notify_nobody
 from unbounded.models.groups.model import Groups, GroupsState
 from unbounded.models.groups.shard import GroupShard, cut
 from unbounded.models.groups.words.likelihood import WordContent
@@ -26,7 +26,7 @@ from unbounded.setup import Setup
 NAMES = ("grown", "few", "one")
 
 
-def begin(model: Groups, engine: Engine, X: Any, init: Any, tell: Tell = silent) -> GroupsState:
+def begin(model: Groups, engine: Engine, X: Any, init: Any, notify: Notify = notify_nobody) -> GroupsState:
     """The first state of a chain: from a name, a number of random atoms, or given labels."""
     check(init, model.n_rows)
     if not isinstance(init, str | int | np.integer):
@@ -36,7 +36,7 @@ def begin(model: Groups, engine: Engine, X: Any, init: Any, tell: Tell = silent)
         engine.map(GroupShard.put, [np.zeros(1, np.int32)] * model.n_shards)
         return model.begin_there(engine, 1)
     if isinstance(init, str):
-        return grown(model, engine, X, init == "few", tell) if words else ungrouped(model, engine, X, tell)
+        return grown(model, engine, X, init == "few", notify) if words else ungrouped(model, engine, X, notify)
     return scattered(model, engine, int(init))
 
 
@@ -67,12 +67,12 @@ def check(init: Any, n_rows: int) -> None:
         start.check(init, n_rows)
 
 
-def ungrouped(model: Groups, engine: Engine, X: Any, tell: Tell = silent) -> GroupsState:
+def ungrouped(model: Groups, engine: Engine, X: Any, notify: Notify = notify_nobody) -> GroupsState:
     plain = HybridMixture(
         Setup(DirichletProcess(), model.likelihood, model.n_rows, model.n_shards, model.seed), jumps=None
     )
     rng = generator(model.seed, "start")
-    labels, state = start.pilot(plain, X, rng, tell)
+    labels, state = start.pilot(plain, X, rng, notify)
     if len(labels) < model.n_rows:
         labels = plain.assignments(start.extend(plain, engine, state, rng), engine)
     return model.begin(engine, labels)

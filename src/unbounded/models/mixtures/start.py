@@ -14,7 +14,7 @@ import numpy as np
 from unbounded.arrays import Array
 from unbounded.contracts import Engine, Message, Plan
 from unbounded.engines.local import Serial
-from unbounded.family import Tell, silent
+from unbounded.family import Notify, notify_nobody
 from unbounded.models.labelled.labels import Atoms, LabelShard
 from unbounded.models.mixtures.hybrid import HybridMixture
 from unbounded.models.mixtures.jump import Jumps
@@ -31,7 +31,7 @@ CYCLES, ROUNDS_PER_CYCLE = 3, (6, 16)  # where rows are few, and many
 FEW_ROWS = 2_000
 
 
-def begin(model: Mixture[Any], engine: Engine, X: Any, init: Any, tell: Tell = silent) -> MixtureState:
+def begin(model: Mixture[Any], engine: Engine, X: Any, init: Any, notify: Notify = notify_nobody) -> MixtureState:
     """The first state of a chain: from a name, or from given labels."""
     check(init, model.n_rows)
     if not isinstance(init, str):
@@ -42,7 +42,7 @@ def begin(model: Mixture[Any], engine: Engine, X: Any, init: Any, tell: Tell = s
         labels = model.measure.simulate(model.measure.start(), model.n_rows, generator(model.seed, "start"))
         return model.begin(engine, labels)
     hybrid = model if isinstance(model, HybridMixture) else HybridMixture(model.setup)
-    state = _grown(hybrid, engine, X, tell)
+    state = _grown(hybrid, engine, X, notify)
     return state if hybrid is model else model.begin(engine, hybrid.assignments(state, engine), state.hyper)
 
 
@@ -61,9 +61,9 @@ def check(init: Any, n_rows: int) -> None:
         raise ValueError(f"init labels must be {n_rows} integers, got {labels.dtype} of shape {labels.shape}.")
 
 
-def _grown(model: Mixture[Any], engine: Engine, X: Any, tell: Tell) -> MixtureState:
+def _grown(model: Mixture[Any], engine: Engine, X: Any, notify: Notify) -> MixtureState:
     rng = generator(model.seed, "start")
-    labels, state = pilot(model, X, rng, tell)
+    labels, state = pilot(model, X, rng, notify)
     if len(labels) == model.n_rows:
         return model.begin(engine, labels, state.hyper)
     return extend(model, engine, state, rng)
@@ -85,7 +85,9 @@ class Grown:
         return 0
 
 
-def pilot(model: Mixture[Any], X: Any, rng: np.random.Generator, tell: Tell = silent) -> tuple[Array, MixtureState]:
+def pilot(
+    model: Mixture[Any], X: Any, rng: np.random.Generator, notify: Notify = notify_nobody
+) -> tuple[Array, MixtureState]:
     """Clusters of some of the rows, or of all when they are few."""
     rows = np.sort(rng.choice(model.n_rows, min(model.n_rows, PILOT_ROWS), replace=False))
     setup = replace(model.setup, extent=len(rows), n_shards=1, sweeps=1, seed=int(rng.integers(2**62)))
@@ -99,7 +101,7 @@ def pilot(model: Mixture[Any], X: Any, rng: np.random.Generator, tell: Tell = si
         filled = part if completed is None else completed
         state = short.begin(few, np.zeros(len(rows), np.int64))
         for cycle in range(CYCLES):
-            state = advanced(short, few, state, n_rounds, tell, cycle * n_rounds, CYCLES * n_rounds)
+            state = advanced(short, few, state, n_rounds, notify, cycle * n_rounds, CYCLES * n_rounds)
             labels = _merged(short, state, filled, short.assignments(state, few))
             state = short.begin(few, labels, state.hyper, state.round)
         return labels, state

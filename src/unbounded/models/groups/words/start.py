@@ -17,7 +17,7 @@ from scipy.special import gammaln
 from unbounded.arrays import Array
 from unbounded.contracts import Engine
 from unbounded.engines.local import Serial
-from unbounded.family import Tell, silent
+from unbounded.family import Notify, notify_nobody
 from unbounded.models.groups.hybrid import HybridGroups
 from unbounded.models.groups.model import Groups, GroupsState
 from unbounded.models.groups.predictive import Gibbs, Newcomers, gibbs, predictives
@@ -36,7 +36,7 @@ SHARP = 0.05
 EXTENDING_SWEEPS = 3
 
 
-def grown(model: Groups, engine: Engine, words: Any, few: bool = False, tell: Tell = silent) -> GroupsState:
+def grown(model: Groups, engine: Engine, words: Any, few: bool = False, notify: Notify = notify_nobody) -> GroupsState:
     """The state with all documents in the topics of a pilot, which are fewer than there should be if it has `few`."""
     rng = generator(model.seed, "start")
     order = rng.permutation(len(model.sizes))
@@ -49,7 +49,7 @@ def grown(model: Groups, engine: Engine, words: Any, few: bool = False, tell: Te
         seed=int(rng.integers(2**62)),
     )  # fmt: skip
     pilot = HybridGroups(setup, model.form, jumps=None)
-    labels, state = _grown(pilot, part, few, rng, tell)
+    labels, state = _grown(pilot, part, few, rng, notify)
     fixed: Any = model.likelihood
     hyper = state.hyper if isinstance(sharp.prior, Gamma) else state.hyper._replace(eta=fixed.eta)
     if enough >= len(model.sizes):
@@ -65,7 +65,7 @@ def grown(model: Groups, engine: Engine, words: Any, few: bool = False, tell: Te
 
 
 def _grown(
-    pilot: HybridGroups, part: Array, few: bool, rng: np.random.Generator, tell: Tell
+    pilot: HybridGroups, part: Array, few: bool, rng: np.random.Generator, notify: Notify
 ) -> tuple[Array, GroupsState]:
     """Labels of the pilot, and the state with them."""
     engine = Serial(pilot.recipe(part))
@@ -75,7 +75,7 @@ def _grown(
         state = pilot.begin(engine, rng.integers(n_topics, size=len(part)))
         cycles = PILOT_ROUNDS[: 1 if few else None]
         for cycle, n_rounds in enumerate(cycles):
-            state = advanced(pilot, engine, state, n_rounds, tell, sum(cycles[:cycle]), sum(cycles))
+            state = advanced(pilot, engine, state, n_rounds, notify, sum(cycles[:cycle]), sum(cycles))
             labels = _merged(pilot, state, pilot.assignments(state, engine))
             state = pilot.begin(engine, labels, state.hyper, round_=state.round)
     finally:

@@ -1,7 +1,7 @@
-"""What travels between MPI ranks: pickles whose large arrays go beside them, as they are, from where they lie to memory
-of the receiver's own, writable as compiled code wants it.
+"""What travels between MPI ranks: pickles with their large arrays beside them, which go as they are from where they lie
+into memory of the receiver's own, writable as compiled code wants it.
 
-Nobody spins: a rank that waits gives its core away, and sleeps for a part of the time it has waited already.
+No rank spins: one that waits yields its core, and soon sleeps for a share of the time it has waited already.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import Any
 
 import numpy as np
 
-ALONG = 2**16  # bytes of an array that goes within the pickle
+INLINE = 2**16  # bytes; arrays below that stay in the pickle
 MOST = 2**30  # bytes of one message
-AT_ONCE, SHARE, LONGEST = 1e-3, 0.1, 2e-3  # seconds of waiting awake; sleep as a share of what was waited; its most
+AWAKE, SHARE, LONGEST = 1e-3, 0.1, 2e-3  # seconds without sleep; a sleep as a share of the wait so far; its most
 
 Parts = list[Any]  # buffers: a pickle and its large arrays
 
 
 def pack(thing: Any, own: Sequence[Any]) -> list[Parts]:
-    """A thing for all, and for each of the ranks its own; rank 0 needs none."""
+    """A thing for all ranks, and for each but rank 0 its own."""
     return [_dump(part) for part in (thing, *own[1:])]
 
 
@@ -36,17 +36,17 @@ def broadcast(comm: Any, label: Any, packed: list[Parts]) -> None:
     finish(sending)
 
 
-def attend(comm: Any) -> tuple[Any, Callable[[], tuple[Any, Any]]]:
-    """On another rank: the label, and what there is to open: what is broadcast, and our own."""
+def receive_broadcast(comm: Any) -> tuple[Any, Callable[[], tuple[Any, Any]]]:
+    """On another rank: (the label, what opens the rest: the thing for all, and the rank's own)."""
     _, (label, of_all, of_own) = _head(comm, 0)
-    shared, parts = _room(of_all), _room(of_own)
+    shared, parts = _buffers(of_all), _buffers(of_own)
     coming = [comm.Irecv(chunk, 0) for chunk in _chunks(parts)] + [comm.Ibcast(chunk) for chunk in _chunks(shared)]
     finish(coming)
     return label, lambda: (_load(shared), _load(parts))
 
 
 def send(comm: Any, thing: Any, rank: int) -> list[Any]:
-    """Messages on their way, for `finish`: nobody waits for the other rank yet."""
+    """Start sending; the requests are for `finish`, which waits for them."""
     parts = _dump(thing)
     head = pickle.dumps(_sizes(parts))
     return [comm.Isend(head, rank), *(comm.Isend(chunk, rank) for chunk in _chunks(parts))]
@@ -55,7 +55,7 @@ def send(comm: Any, thing: Any, rank: int) -> list[Any]:
 def receive(comm: Any) -> tuple[int, Any]:
     """(a rank that has sent us something, what it sent)."""
     rank, sizes = _head(comm)
-    parts = _room(sizes)
+    parts = _buffers(sizes)
     finish([comm.Irecv(chunk, rank) for chunk in _chunks(parts)])
     return rank, _load(parts)
 
@@ -63,13 +63,13 @@ def receive(comm: Any) -> tuple[int, Any]:
 def _dump(thing: Any) -> Parts:
     large: Parts = []
 
-    def along(buffer: pickle.PickleBuffer) -> bool:
+    def inline(buffer: pickle.PickleBuffer) -> bool:
         raw = buffer.raw()
-        if raw.nbytes >= ALONG:
+        if raw.nbytes >= INLINE:
             large.append(raw)
-        return raw.nbytes < ALONG
+        return raw.nbytes < INLINE
 
-    return [memoryview(pickle.dumps(thing, 5, buffer_callback=along)), *large]
+    return [memoryview(pickle.dumps(thing, 5, buffer_callback=inline)), *large]
 
 
 def _load(parts: Parts) -> Any:
@@ -80,7 +80,7 @@ def _sizes(parts: Parts) -> list[int]:
     return [part.nbytes for part in parts]
 
 
-def _room(sizes: list[int]) -> Parts:
+def _buffers(sizes: list[int]) -> Parts:
     return [np.empty(size, np.uint8) for size in sizes]
 
 
@@ -89,7 +89,7 @@ def _chunks(parts: Parts) -> Iterator[Any]:
 
 
 def _head(comm: Any, rank: int = -1) -> tuple[int, Any]:
-    """The first message from a rank, or from any: it says how long those are that follow."""
+    """(rank, content) of the first message from a rank, or from any: the sizes of those that follow."""
     from mpi4py import MPI
 
     status = MPI.Status()
@@ -114,7 +114,7 @@ def _wait(ready: Callable[[], bool]) -> None:
     began = time.monotonic()
     while not ready():
         waited = time.monotonic() - began
-        if waited < AT_ONCE:
+        if waited < AWAKE:
             getattr(os, "sched_yield", lambda: time.sleep(0.0))()  # macOS has none
         else:
             time.sleep(min(SHARE * waited, LONGEST))
