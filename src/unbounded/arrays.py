@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 Arrays = Mapping[str, Array]
 
-ENTRIES = ("Z", "bits", "shape")  # names under which matrices of small integers are kept
+ENTRIES = ("Z", "bits", "shape")  # names under which matrices of small integers are stored
 
 
 def is_csr(X: Any) -> bool:
@@ -19,7 +19,7 @@ def is_csr(X: Any) -> bool:
 
 
 def checked_csr(X: Any) -> Any:
-    """A CSR matrix whose indices are within it: compiled code would read elsewhere, or worse."""
+    """The CSR matrix, after a check that its indices are within it: compiled code would read or write beyond it."""
     try:
         X.check_format(full_check=True)
     except ValueError as error:
@@ -28,17 +28,17 @@ def checked_csr(X: Any) -> Any:
 
 
 def is_sparse(X: Any) -> bool:
-    """CSR in memory, or a source whose rows are."""
+    """Whether rows are sparse: CSR in memory, or a source of such rows."""
     return is_csr(X) or getattr(X, "sparse", False) is True
 
 
 def block_rows(n_columns: int, sparse: bool = False) -> int:
-    """Rows to go through at a time: few enough that a block of wide rows stays small, too (32 MB)."""
+    """The number of rows to process at a time: fewer of wide ones, so that a block has at most 32 MB."""
     return 8192 if sparse else max(1, min(65536, 2**22 // max(1, n_columns)))
 
 
 def packed_entries(Z: Array) -> dict[str, Array]:
-    """A matrix of small integers, to be kept: bytes of zeros and ones as bits, others in as few bytes as they need."""
+    """A matrix of small integers as it is stored: zeros and ones as bits, others in as few bytes as they need."""
     largest = int(Z.max(initial=0))
     if largest <= 1 and Z.dtype == np.uint8:
         return {"bits": np.packbits(Z), "shape": np.array(Z.shape)}
@@ -46,7 +46,7 @@ def packed_entries(Z: Array) -> dict[str, Array]:
 
 
 def unpacked_entries(arrays: Arrays) -> Array:
-    """The matrix that these arrays keep, whichever version wrote them."""
+    """The matrix that was packed into these arrays, by this version or an older one."""
     if "Z" in arrays:
         return arrays["Z"]
     rows, columns = arrays["shape"].tolist()

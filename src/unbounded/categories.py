@@ -12,8 +12,8 @@ from unbounded.arrays import Array
 Categories = dict[int, Array]  # by column: its categories, in the order of their codes
 
 
-def has_words(X: Any) -> list[int]:
-    """Columns that hold anything but numbers; of arrays, only those of strings or objects are looked at."""
+def columns_of_words(X: Any) -> list[int]:
+    """The columns that hold anything but numbers; of arrays, only those of strings or objects can."""
     if hasattr(X, "dtypes") and hasattr(X, "columns"):
         return [j for j, kind in enumerate(X.dtypes) if not _is_number(kind)]
     if not isinstance(X, np.ndarray) or X.ndim != 2 or X.dtype.kind not in "OUS":
@@ -28,10 +28,10 @@ def _is_number(kind: Any) -> bool:
 
 
 def encoded(X: Any, columns: Collection[int], known: Mapping[int, Array] | None = None) -> tuple[Any, Categories]:
-    """The table with these columns as codes 0, 1, 2, ..., and what they stand for; a missing value is NaN.
+    """The table with these columns as codes 0, 1, 2, ..., and what the codes stand for; a missing value is NaN.
 
-    Categories are those that occur: of pandas in their own order, of anything else sorted. known: those of a fit,
-    which new rows must keep to.
+    Categories are those that occur: in the order that pandas has for them, or else sorted. known: those of a fit, which
+    are all that new rows may have.
     """
     frame = hasattr(X, "columns")
     out: Any = X.copy() if frame else np.array(X, dtype=object)

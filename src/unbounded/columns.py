@@ -12,19 +12,19 @@ import numpy as np
 from unbounded.arrays import Array, is_sparse
 from unbounded.rows import row_blocks
 
-FARTHEST = 1e-6  # of the distance of the farthest row is the least scale: sums of squares have sixteen digits
-SAMPLE, CELLS = 10_000, 2**21  # rows (fewer of wide ones), evenly spaced, that tell how wide most of a column is
+FARTHEST = 1e-6  # the least scale, as a share of the distance of the farthest row: sums have sixteen digits
+SAMPLE, CELLS = 10_000, 2**21  # evenly spaced rows, or cells if less, that show how wide most of a column is
 
 
 @dataclass(frozen=True)
 class Columns:
-    """What a likelihood may know of the data before it sees rows: a summary of each of its columns."""
+    """A summary of each column: all that a likelihood may know of the data before it sees rows."""
 
     index: Array
     n_rows: int
     mean: Array
-    centre: Array  # the mean and the standard deviation; of most rows, where a few far ones would make them up
-    sd: Array
+    centre: Array  # the mean, and
+    sd: Array  # the standard deviation; of most rows, where a few far ones would decide them
     low: Array
     high: Array
     holes: Array
@@ -116,7 +116,7 @@ def _describe_dense(X: Any) -> Columns:
 
 
 def _of_most(mean: Array, sd: Array, sample: Array, reach: Array) -> tuple[Array, Array]:
-    """Means and standard deviations that a few far rows do not make up.
+    """Means and standard deviations that a few far rows do not decide.
 
     The middle 95% of a column are about four standard deviations wide, and two at least if nothing is far away. Where
     they are narrower than one, most of it is the distance of a few rows; a median and a quarter of the width stand for

@@ -25,7 +25,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from unbounded import engines
 from unbounded.arrays import Array, checked_csr, is_csr
-from unbounded.categories import Categories, encoded, has_words
+from unbounded.categories import Categories, columns_of_words, encoded
 from unbounded.chain import convergence, export
 from unbounded.chain.inference_data import KeptDraws, inference_data
 from unbounded.chain.lock import only_writer
@@ -408,7 +408,7 @@ class ChainEstimator(BaseEstimator):
         """Words become codes in columns of the categorical likelihood; elsewhere they are refused."""
         if reset and hasattr(self, "categories_"):  # of an earlier fit
             del self.categories_
-        words = has_words(X)
+        words = columns_of_words(X)
         if not words:
             return X
         names = [str(name) for name in X.columns] if hasattr(X, "columns") else None

@@ -186,7 +186,7 @@ def resolve(instantiate: str | Rule) -> Rule:
 
 
 def as_published(counts: Array, owner: Array, plan: Plan) -> Array:
-    """Which atoms the paper's rule instantiates, as a mask; others are collapsed on the open shard that has them."""
+    """A mask of the atoms that the paper's rule instantiates; others are collapsed on the open shard that has them."""
     if plan.j is None:
         return np.ones(len(counts), bool)
     if plan.j == SEVERAL:
@@ -207,7 +207,7 @@ def classify(ghosts: Array, owner: Array, plan: Plan) -> tuple[Array, Array, Arr
 
 
 class Coded(Protocol):
-    """A state between rounds: the table has the atoms that all shards share, then each shard's private ones.
+    """A state between rounds. Its table has the atoms that all shards share, then the private ones of each shard.
 
     Labels of a shard are codes: 0 .. n_shared - 1 for shared atoms, in the order of the table, then its private ones.
     """
@@ -239,8 +239,8 @@ def by_code(state: Coded, values: Array, p: int) -> Array:
 def new_codes(state: Coded, places: Places, owner: Array) -> Iterator[tuple[Array, Array]]:
     """For every shard: which of the private atoms it owns, and the new code of each of its old codes.
 
-    The order of shared atoms is mobile, ghost-only, frozen. owner: the shard of each private atom. Shards that have
-    none, and had none, are many: they share an array.
+    The order of shared atoms is mobile, ghost-only, frozen. owner: the shard of each private atom. The many shards that
+    have none, and had none, share one array of codes.
     """
     n_mobile, n_frozen = len(places.mobile) + places.n_extra, len(places.frozen)
     code = np.full(state.n_shared + int(state.n_private.sum()), -1, np.int32)
@@ -259,7 +259,7 @@ def new_codes(state: Coded, places: Places, owner: Array) -> Iterator[tuple[Arra
 
 @jit
 def relabel(labels: Array, codes: Array) -> None:
-    """labels[i] = codes[labels[i]]; nothing is read where all codes stay (those below 0 have no rows)."""
+    """labels[i] = codes[labels[i]]; labels are not read where all codes stay (codes below 0 have no rows)."""
     changed = False
     for k in range(codes.size):
         changed |= codes[k] != k and codes[k] >= 0

@@ -1,4 +1,4 @@
-"""Options that come by name for something that was itself chosen by name."""
+"""Options, given by name, of something that was itself chosen by name: an engine or a sampler."""
 
 from __future__ import annotations
 

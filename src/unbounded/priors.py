@@ -1,4 +1,4 @@
-"""Priors of hyper-parameters, and the two ways to move them that measures share."""
+"""Priors of hyper-parameters, and a slice-sampling move that measures share."""
 
 from __future__ import annotations
 

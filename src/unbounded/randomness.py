@@ -24,12 +24,12 @@ def _digest(size: int, seed: int, purpose: str, words: tuple[int, ...]) -> bytes
 
 @lru_cache(256)
 def key(seed: int, purpose: str, *words: int) -> np.uint64:
-    """A 64-bit key for compiled counter-based streams; the shards of a process ask for the same ones."""
+    """A 64-bit key for counter-based streams of compiled code; cached, since all shards of a process ask for it."""
     return np.uint64(int.from_bytes(_digest(8, seed, purpose, words), "little"))
 
 
 class _Key(ISeedSequence):
-    """Philox's key as it is. Given as `key=`, NumPy would ask the system for entropy, too, in twice the time."""
+    """Gives Philox this key. With `key=`, NumPy would also ask the system for entropy, which takes twice the time."""
 
     def __init__(self, key: Any):
         self._key = key
@@ -46,7 +46,7 @@ def generator(seed: int, purpose: str, *words: int) -> np.random.Generator:
 
 
 class RoundSeed(NamedTuple):
-    """All randomness of a round, by purpose."""
+    """The randomness of one round, by purpose."""
 
     seed: int
     round: int
@@ -68,7 +68,7 @@ def uniforms(key: np.uint64, counters: Array) -> Array:
 
 
 def stream(key: np.uint64, counter: int) -> np.uint64:
-    """A key of its own for (key, counter): that of compiled code."""
+    """The key that belongs to (key, counter): that of compiled code, to the bit."""
     word = (int(key) + counter * 0x9E3779B97F4A7C15 + 1) % 2**64
     word = (word ^ (word >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
     word = (word ^ (word >> 27)) * 0x94D049BB133111EB % 2**64

@@ -11,7 +11,7 @@ from scipy import sparse
 
 from unbounded.arrays import Array, block_rows, is_csr, is_sparse
 
-FEW = 2**18  # cells
+FEW = 2**18  # cells, below which a copy costs less than another compilation
 
 
 class Csr(NamedTuple):
@@ -25,8 +25,8 @@ class Csr(NamedTuple):
 def rows_of(X: Any, start: int, stop: int) -> Any:
     """Rows start .. stop in the form that compiled code takes; a view where the array allows it.
 
-    Kernels are compiled for the kind of array that they are given, and few rows of another kind than most (read-only,
-    or of single precision) are copied sooner than that.
+    Kernels are compiled for each kind of array that they are given. A few rows of an unusual kind (read-only, or of
+    single precision) are copied instead.
     """
     part = X[start:stop]
     if is_csr(part):
@@ -55,7 +55,7 @@ def boundaries(n_rows: int, n_shards: int) -> Array:
 
 
 def row_blocks(X: Any, most: int = 2**16) -> Iterator[slice]:
-    """All rows of an array, CSR or a source, some at a time: what is made of them stays small."""
+    """Slices that cover all rows of an array, CSR or a source, few at a time: what is made of them stays small."""
     n, d = X.shape
     step = min(most, block_rows(d, is_sparse(X)))
     for start in range(0, n, step):
@@ -64,7 +64,7 @@ def row_blocks(X: Any, most: int = 2**16) -> Iterator[slice]:
 
 def fingerprint(X: Any) -> str:
     """A short digest of the data, to recognise a checkpoint that belongs to other data."""
-    if hasattr(X, "fingerprint"):
+    if hasattr(X, "fingerprint"):  # rows that are not in memory
         return str(X.fingerprint())
     digest = hashlib.blake2b(digest_size=16)
     digest.update(repr((X.shape, str(X.dtype), is_csr(X))).encode())

@@ -1,4 +1,4 @@
-"""The command line: `commands.py` has what can be asked, `runs.py` does it in a run directory."""
+"""The command line: `commands.py` has the commands, `runs.py` carries them out in a run directory."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pathlib import Path
 from unbounded.disk import parsed
 from unbounded.engines.recovery import EngineError
 
-COMMAND = "command.json"  # in a run directory: what was asked
+COMMAND = "command.json"  # in a run directory: the command, as it was given
 
 
 def app() -> None:
-    """Under MPI every rank is given the command: the first one does what it says, the others help until it is done,
-    and import no more than they need for that."""
+    """Run a command. Under MPI every rank is given it: rank 0 carries it out, the others serve until it is done, and
+    import no more than that takes."""
     if engine_of(sys.argv[1:]) == "mpi":
         from unbounded.engines import mpi
 
@@ -33,7 +33,7 @@ def app() -> None:
 
 
 def engine_of(words: Sequence[str]) -> str | None:
-    """Of the command, or of the run that it goes on with."""
+    """The engine of the command, or of the run that it resumes."""
     given = [after for word, after in pairwise(words) if word == "--engine"]
     given += [word.removeprefix("--engine=") for word in words if word.startswith("--engine=")]
     if not given and words[:1] == ["resume"]:

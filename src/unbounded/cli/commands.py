@@ -31,7 +31,7 @@ from unbounded.version import __version__
 app = typer.Typer(
     help="Exact, parallel MCMC for Bayesian nonparametric models.", no_args_is_help=True, add_completion=False
 )
-console = Console(markup=False)  # a file name is not markup
+console = Console(markup=False)  # brackets in file names are no markup
 
 
 def _print_version(asked: bool) -> None:
@@ -62,8 +62,8 @@ _MIXED = (
 )
 
 
-def _plainly(command: Callable[..., None]) -> Callable[..., None]:
-    """Errors of input become one sentence on standard error and exit status 2."""
+def _with_plain_errors(command: Callable[..., None]) -> Callable[..., None]:
+    """Make errors of input one sentence on standard error, with exit status 2."""
 
     @wraps(command)
     def wrapper(*args: Any, **kwargs: Any) -> None:
@@ -80,7 +80,7 @@ def _plainly(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _with_options_of_families(command: Callable[..., None]) -> Callable[..., None]:
-    """Options that only some models have reach the command as `others`."""
+    """Add the options that only some models have; they reach the command as `others`."""
     signature = inspect.signature(command, eval_str=True)
     parameters = [one for one in signature.parameters.values() if one.kind is not Parameter.VAR_KEYWORD]
     parameters += [
@@ -96,7 +96,7 @@ def _with_options_of_families(command: Callable[..., None]) -> Callable[..., Non
 
 @app.command()
 @_with_options_of_families
-@_plainly
+@_with_plain_errors
 def fit(
     model: Annotated[str, typer.Argument(help=f"One of {', '.join(MODELS)}.")],
     data: Annotated[str, typer.Argument(help=_DATA)],
@@ -137,8 +137,8 @@ def fit(
     }  # fmt: skip
     settings |= {} if device == "cpu" else {"device": device}
     settings |= {"max_draws": max_draws} if settings["n_draws"] == AUTO else {}
-    wishes = {"likelihood": likelihood, "init": _starts(init)}
-    settings |= runs.applicable(model, wishes | {name: others[name] for name in runs.SETTINGS})
+    requested = {"likelihood": likelihood, "init": _starts(init)}
+    settings |= runs.applicable(model, requested | {name: others[name] for name in runs.SETTINGS})
     own = {name: _plain(others[name]) for name in runs.OWN}
     runs.check_own(model, own)
     _run(out, Command(model, datasets.located(data), holdout, settings, own), quiet)
@@ -171,7 +171,7 @@ def _option(text: str) -> tuple[str, Any]:
 
 
 @app.command()
-@_plainly
+@_with_plain_errors
 def resume(
     run: Annotated[Path, typer.Argument(help="A run directory.")],
     draws: Annotated[str | None, typer.Option(help="Extend the run to this many draws per chain, or auto.")] = None,
@@ -199,7 +199,7 @@ def _run(run: Path, command: Command, quiet: bool) -> None:
 
 
 @app.command()
-@_plainly
+@_with_plain_errors
 def summary(run: Annotated[Path, typer.Argument(help="A run directory.")]) -> None:
     """Print the posterior summary of a run, with R-hat and effective sample sizes."""
     runs.read(run)
@@ -210,7 +210,7 @@ def summary(run: Annotated[Path, typer.Argument(help="A run directory.")]) -> No
 
 
 @app.command()
-@_plainly
+@_with_plain_errors
 def report(
     run: Annotated[Path, typer.Argument(help="A run directory, finished or not.")],
     out: Annotated[Path | None, typer.Option(help="Where to write the page; default report.html in the run.")] = None,
@@ -223,14 +223,14 @@ def report(
         _serve(run, 0)
         return
     at_hand: dict[str, Any] = {}
-    if (run / COMMAND).exists():  # or it is a run of an estimator
+    if (run / COMMAND).exists():  # else an estimator made the run
         command = runs.read(run)
         at_hand = family_named(command.model).at_hand(command)
     console.print(f"report written to {page.report(run, out, **at_hand)}")
 
 
 @app.command()
-@_plainly
+@_with_plain_errors
 def watch(
     run: Annotated[Path, typer.Argument(help="A run directory; its fit may be running.")],
     port: Annotated[int, typer.Option(help="Of this machine; 0 takes one that is free.")] = 0,
@@ -249,7 +249,7 @@ def _serve(run: Path, port: int) -> None:
 
 
 @app.command()
-@_plainly
+@_with_plain_errors
 def predict(
     run: Annotated[Path, typer.Argument(help="A run directory.")],
     data: Annotated[str, typer.Argument(help="New rows.")],
@@ -268,7 +268,7 @@ def predict(
 
 
 @app.command()
-@_plainly
+@_with_plain_errors
 def shard(
     data: Annotated[str, typer.Argument(help=".npy, .csv, .parquet, .zarr, CSR .npz, a folder, a glob or a URL.")],
     out: Annotated[Path, typer.Option(help="Folder for the pieces, new or empty.")],
@@ -281,7 +281,7 @@ def shard(
     console.print(f"{pieces.n_rows} rows of {pieces.shape[1]} columns, {len(pieces.pieces)} pieces, written to {out}")
 
 
-@_plainly
+@_with_plain_errors
 def paper(
     name: Annotated[str, typer.Argument(help="An experiment, such as exactness, or all (docs/paper.md).")],
     size: Annotated[str, typer.Option(help="full (the paper's), small, or quick (a minute or less each).")] = "full",
@@ -310,10 +310,10 @@ def _experiments() -> ModuleType:
 
 
 def _checkout() -> Path | None:
-    """Where the folder of experiments is, which is not installed: the current directory, or this checkout."""
+    """The folder that holds `experiments`, which is not installed: the current directory, or this checkout."""
     roots = (Path.cwd(), Path(__file__).resolve().parents[3])
     return next((root for root in roots if (root / "experiments" / "common.py").exists()), None)
 
 
-if _checkout():  # an installed package has no experiments, and no command that would only say so
+if _checkout():  # an installed package has no experiments, and does not show the command
     app.command()(paper)

@@ -1,4 +1,4 @@
-"""Run directories of the command line: what was asked, the fit that it asks for, and what is written of it."""
+"""Run directories of the command line: the command, the fit that it asks for, and the results that are written."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def check_own(model: str, own: Mapping[str, str | None]) -> None:
     for name, value in own.items():
         if value is not None and name not in family_named(model).options:
             owner = next(family for family in FAMILIES if name in family.options)
-            called = next(iter(owner.estimators)) if len(owner.estimators) == 1 else owner.atoms
-            raise ValueError(f"--{name} belongs to {called}, not to {model}.")
+            owner_name = next(iter(owner.estimators)) if len(owner.estimators) == 1 else owner.atoms
+            raise ValueError(f"--{name} belongs to {owner_name}, not to {model}.")
 
 
-def applicable(model: str, wishes: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of estimators that were given, if the model has them."""
+def applicable(model: str, requested: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of estimators that were given; an error where the model does not have one of them."""
     family_named(model)
-    given = {name: value for name, value in wishes.items() if value is not None}
+    given = {name: value for name, value in requested.items() if value is not None}
     for name in given:
         having = [other for other, family in MODELS.items() if name in _fields(family.estimators[other])]
         if model not in having:
@@ -57,53 +57,54 @@ def _fields(estimator: Any) -> Mapping[str, Any]:
 
 
 def read(run: Path) -> Command:
+    """The command of a run directory."""
     try:
-        said = parsed((run / COMMAND).read_bytes())
+        content = parsed((run / COMMAND).read_bytes())
     except FileNotFoundError:
         raise RunError(f"{run} is not a run directory of `unbounded fit`.") from None
     except ValueError as error:
         raise RunError(f"{run / COMMAND} is damaged: {error}.") from error
-    _check(run / COMMAND, said)
-    own = {name: said.get(name) for name in OWN}
-    settings = dict(said["settings"])
+    _check(run / COMMAND, content)
+    own = {name: content.get(name) for name in OWN}
+    settings = dict(content["settings"])
     if "init" not in settings and RunStore(run).exists():  # of a run whose model had another default
-        begun = RunStore(run).config().get("init")
-        settings |= {"init": begun} if isinstance(begun, str | list) else {}
+        saved = RunStore(run).config().get("init")
+        settings |= {"init": saved} if isinstance(saved, str | list) else {}
     if isinstance(settings.get("init"), list):
         settings["init"] = tuple(settings["init"])
-    return Command(said["model"], said["data"], said["holdout"], settings, own)
+    return Command(content["model"], content["data"], content["holdout"], settings, own)
 
 
-def _check(path: Path, said: Any) -> None:
-    """That it is a command, and the one that was written; those of older versions have no checksum."""
-    if isinstance(said, dict) and said.get(_CHECKSUM, _checksum(said)) != _checksum(said):
+def _check(path: Path, content: Any) -> None:
+    """Refuse what is no command, or not the one that was written; those of older versions have no checksum."""
+    if isinstance(content, dict) and content.get(_CHECKSUM, _checksum(content)) != _checksum(content):
         raise RunError(
             f"{path} is damaged: it was changed; restore it from a backup or, if you meant to change it, remove its "
             f'entry "{_CHECKSUM}".'
         )
     kinds = {"model": str, "data": str, "holdout": int | float, "settings": dict} | dict.fromkeys(OWN, str | None)
-    whole = isinstance(said, dict) and all(isinstance(said.get(name), kind) for name, kind in kinds.items())
-    if not whole or not all(isinstance(said["settings"].get(name), kind) for name, kind in _LEAST.items()):
+    whole = isinstance(content, dict) and all(isinstance(content.get(name), kind) for name, kind in kinds.items())
+    if not whole or not all(isinstance(content["settings"].get(name), kind) for name, kind in _LEAST.items()):
         raise RunError(f"{path} is damaged: it is not a command; restore it from a backup or fit again.")
-    if unknown := said["settings"].keys() - _fields(family_named(said["model"]).estimators[said["model"]]):
+    if unknown := content["settings"].keys() - _fields(family_named(content["model"]).estimators[content["model"]]):
         raise RunError(
-            f"{path} has settings that {said['model']} does not know, {', '.join(sorted(unknown))}; go on with the "
+            f"{path} has settings that {content['model']} does not know, {', '.join(sorted(unknown))}; go on with the "
             "version of unbounded that wrote it."
         )
 
 
-def _checksum(said: Mapping[str, Any]) -> str:
-    """Of everything else."""
-    rest = {name: value for name, value in said.items() if name != _CHECKSUM}
+def _checksum(content: Mapping[str, Any]) -> str:
+    """The checksum of everything else."""
+    rest = {name: value for name, value in content.items() if name != _CHECKSUM}
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
 def _plain(command: Command) -> dict[str, Any]:
-    said = {
+    content = {
         "model": command.model, "data": command.data, "holdout": command.holdout, "settings": command.settings,
         **command.own,
     }  # fmt: skip
-    return said | {_CHECKSUM: _checksum(said)}
+    return content | {_CHECKSUM: _checksum(content)}
 
 
 def finished(run: Path, command: Command) -> bool:
@@ -118,12 +119,12 @@ def fitted(run: Path, command: Command, quiet: bool) -> tuple[ChainEstimator, Tr
     with announce_if_slow(f"reading {plain(command.data)}", not quiet):
         training = family.training(command)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # the summary says it
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the summary has the message
         return estimator.fit(training.rows, *training.arguments, holdout=training.holdout), training
 
 
 def perform(run: Path, command: Command, quiet: bool) -> ChainEstimator:
-    """Fit or go on, and write everything there is to say; a command that is refused leaves no trace."""
+    """Fit or resume, and write all results; a command that is refused leaves no trace."""
     with only_writer(run):
         return _perform(run, command, quiet)
 
@@ -140,8 +141,8 @@ def _perform(run: Path, command: Command, quiet: bool) -> ChainEstimator:
     try:
         estimator, training = fitted(run, command, quiet)
     except Exception:
-        if before[1] == _content(config):  # the run is not what this command asks for
-            _put_back(path, before[0])
+        if before[1] == _content(config):  # the command was refused before it changed the run
+            _restore(path, before[0])
         raise
     with announce_if_slow(f"writing to {plain(run)}", not quiet):
         _write_results(run, estimator, training, command)
@@ -152,7 +153,7 @@ def _content(path: Path) -> bytes | None:
     return path.read_bytes() if path.exists() else None
 
 
-def _put_back(path: Path, before: bytes | None) -> None:
+def _restore(path: Path, before: bytes | None) -> None:
     if before is None:
         path.unlink()
     else:

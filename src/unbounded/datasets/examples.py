@@ -1,6 +1,6 @@
 """Small sets to try things on, as scikit-learn has them: a bunch with `data`, `target` and a description.
 
-One is real and free (penguins); the others are made up on the spot, always the same, to look like what people have.
+One is real and free (penguins). The others are made up to look like real data, and always come out the same.
 """
 
 from __future__ import annotations

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.special import logsumexp
 
@@ -128,7 +129,7 @@ def cambridge_features() -> Array:
 def cambridge(
     n_rows: int = 10_000,
     noise: float = 0.5,
-    features: Any = None,
+    features: ArrayLike | None = None,
     seed: int = 0,
     probability: float = 0.5,
     out: str | Path | None = None,
@@ -145,9 +146,9 @@ def cambridge(
     >>> made.X.shape, made.Z.shape
     ((500, 36), (500, 4))
     """
-    features = cambridge_features() if features is None else np.asarray(features, dtype=float)
-    k, d = features.shape
-    X: Any = np.empty((n_rows, d))
+    atoms = cambridge_features() if features is None else np.asarray(features, dtype=float)
+    k, d = atoms.shape
+    X: Array = np.empty((n_rows, d))
     if out is not None:
         X = np.lib.format.open_memmap(out, "w+", np.float64, (n_rows, d))
     Z = np.empty((n_rows, k), np.uint8)
@@ -157,14 +158,14 @@ def cambridge(
         Z[block] = rng.random((block.stop - start, k)) < probability
         X[block] = rng.standard_normal((block.stop - start, d))
         X[block] *= noise
-        X[block] += Z[block] @ features
-    return CambridgeData(X, Z, features, noise, probability)
+        X[block] += Z[block] @ atoms
+    return CambridgeData(X, Z, atoms, noise, probability)
 
 
 class TopicsData(NamedTuple):
     """Documents as counts of words, and what they were made of."""
 
-    X: Any  # CSR [documents, words]
+    X: sparse.csr_matrix  # [documents, words]
     topics: Array  # [K, words]
     weights: Array  # [K], of the topics over all documents
     concentration: float  # of a document's topics around those weights

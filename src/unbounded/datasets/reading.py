@@ -1,4 +1,4 @@
-"""Rows from wherever people have them: files by extension, sets by name, and objects of other libraries."""
+"""Rows from files, by their extension; small data sets, by name; and objects of other libraries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from unbounded.sources.files import absolute, is_local
 from unbounded.sources.formats import check_numeric, csv_header, read_csr
 
 _OURS = ("penguins", "cells", "news", "glyphs")
-_OF_SCIKIT_LEARN = ("iris", "wine", "digits", "breast_cancer", "diabetes")  # those that it ships
+_OF_SCIKIT_LEARN = ("iris", "wine", "digits", "breast_cancer", "diabetes")  # it ships these
 NAMES = (*_OURS, *_OF_SCIKIT_LEARN)
 _H5AD = ".h5ad"
 
@@ -51,13 +51,13 @@ def load(what: Any, columns: Sequence[str] | None = None) -> Any:
 
 
 def _chosen(found: Any, columns: Sequence[str], what: Any) -> Any:
-    called = what if isinstance(what, str | Path) else "the data"
+    name = what if isinstance(what, str | Path) else "the data"
     if not hasattr(found, "iloc"):
-        raise ValueError(f"{called} has no names of columns; give the columns of a table, such as a .csv file.")
+        raise ValueError(f"{name} has no names of columns; give the columns of a table, such as a .csv file.")
     names = [str(name) for name in found.columns]
     unknown = [name for name in columns if name not in names]
     if unknown:
-        raise ValueError(f"{called} has no column {unknown[0]!r}; it has {', '.join(map(repr, names))}.")
+        raise ValueError(f"{name} has no column {unknown[0]!r}; it has {', '.join(map(repr, names))}.")
     return found.iloc[:, [names.index(name) for name in columns]]
 
 
@@ -74,7 +74,7 @@ def located(what: str) -> str:
 
 
 def _is_name(text: str) -> bool:
-    """A file of this name comes first."""
+    """Whether it is the name of a data set; a file of this name takes precedence."""
     return text in NAMES and not Path(text).exists()
 
 
@@ -105,7 +105,7 @@ def _named(name: str) -> Any:
 
 
 def _from_object(what: Any) -> Any:
-    """By what it has, so that no library is imported that is not there already."""
+    """Rows of an object, recognised by its attributes: no library is imported for the purpose."""
     if hasattr(what, "DESCR") and hasattr(what, "data"):  # a bunch
         return what.data
     if hasattr(what, "obsm") and hasattr(what, "X"):  # an AnnData
@@ -133,11 +133,11 @@ def _load_frame(path: Path) -> Any:
 
 
 class _Ragged(Exception):
-    """Lines of a table that are not of one length."""
+    """The lines of a table do not have the same length."""
 
 
 def _read_csv(path: Path) -> Any:
-    """A line that is too long is an error of pandas; one that is too short would be missing values."""
+    """A data frame. A line that is too long is an error of pandas; one that is too short would be missing values."""
     import pandas as pd
 
     try:

@@ -64,16 +64,16 @@ def caption(run: View, name: str) -> str:
 
 
 def meanings(run: View) -> str:
-    """What the scalars of this run are, one sentence each."""
+    """What the scalars of this run mean, one sentence each."""
     atoms = run.family.atoms
     known = {run.family.counted: f"number of {atoms}"} | dict(run.family.meanings)
     known |= {"holdout": f"mean log predictive density of a held-out {run.family.scored}; higher is better"}
-    said = []
+    sentences = []
     for name in run.names:
         share = name.removeprefix("above_").replace("_", " ")
         text = f"{atoms} with more than {share} of the rows" if name.startswith("above_") else known.get(name)
-        said += [f"{name}: {text}."] if text else []
-    return " ".join(said)
+        sentences += [f"{name}: {text}."] if text else []
+    return " ".join(sentences)
 
 
 def constant(run: View, name: str) -> bool:

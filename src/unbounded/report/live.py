@@ -1,6 +1,6 @@
-"""A run while it runs: a page of this machine, and for it alone, that follows the run directory (docs/progress.md).
+"""A page that follows a run directory while a fit writes it, served to this machine alone (docs/progress.md).
 
-Nothing is written, and nothing is asked of the fit: what is shown was on disk. The page asks again every two seconds.
+It shows what is on disk, loads it again every two seconds, and neither writes anything nor disturbs the fit.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from unbounded.report.view import View
 
 HOST = "127.0.0.1"
 SILENT = 15.0  # seconds without a sign of life after which the page says so
-_FRESH = 1.0  # seconds for which an answer is good for all who ask
+_FRESH = 1.0  # seconds for which content is served again before it is read anew
 
 _SCRIPT = """
 const view = document.getElementById("now"), gone = document.getElementById("gone");
@@ -46,8 +46,8 @@ setTimeout(look, 2000);
 
 
 def server(run: str | os.PathLike[str], port: int = 0) -> ThreadingHTTPServer:
-    """Ready to serve the page of a run; port 0: any that is free. Its address is `address(server)`."""
-    RunStore(run).config()  # or an error that says what is wrong
+    """A server of the page of a run, at `address(server)`; port 0: any that is free."""
+    RunStore(run).config()  # raises where there is no run
     live = _Live(Path(run))
     handler = type("Handler", (_Handler,), {"live": live})
     try:
@@ -61,14 +61,14 @@ def address(at: ThreadingHTTPServer) -> str:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Two pages to read, and no way to write."""
+    """Serves two pages, and takes nothing."""
 
     live: _Live
     server_version, sys_version = "unbounded", ""
 
     def do_GET(self) -> None:
         port = self.connection.getsockname()[1]
-        if self.headers.get("Host") not in (f"{HOST}:{port}", f"localhost:{port}"):  # another site's name for us
+        if self.headers.get("Host") not in (f"{HOST}:{port}", f"localhost:{port}"):  # under the name of another site
             self.send_error(HTTPStatus.FORBIDDEN)
         elif self.path == "/":
             nonce = secrets.token_urlsafe(16)
@@ -92,11 +92,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """The terminal is for the address."""
+        """Log nothing: the terminal shows the address."""
 
 
 class _Live:
-    """A run directory, looked at again when somebody asks."""
+    """A run directory, which is read again when the page is requested."""
 
     def __init__(self, run: Path):
         self._run, self._lock = run, threading.Lock()
@@ -125,45 +125,45 @@ class _Live:
 
 
 def render(run: Path) -> str:
-    """What there is to see of a run now."""
-    said, seen = read_json(run / FILE), view.read_traces(run)
+    """The content of the page now."""
+    progress, seen = read_json(run / FILE), view.read_traces(run)
     config = RunStore(run).config()
     head = f"<header><h1>{text(draws.title(config))}</h1><p class=quiet>run {text(run.resolve().name)}</p></header>"
-    body = [head, _status(said), _numbers(said, seen)]
+    body = [head, _status(progress), _numbers(progress, seen)]
     if seen is None:
         return "".join(body) + paragraph("No draw has been made yet: the chains are warming up.", quiet=True)
     return "".join([*body, _traces(seen), tables.scalars(seen)])
 
 
-def _status(said: Mapping[str, Any]) -> str:
-    if not said:
-        return paragraph("The fit has not said anything yet.")
-    done, total = int(said.get("done") or 0), max(int(said.get("total") or 0), 1)
+def _status(progress: Mapping[str, Any]) -> str:
+    if not progress:
+        return paragraph("The fit has not reported anything yet.")
+    done, total = int(progress.get("done") or 0), max(int(progress.get("total") or 0), 1)
     bar = f'<progress value="{done}" max="{total}" aria-label="rounds"></progress>'
-    words = f'<p class="now">{text(said.get("text", ""))}</p>'
-    silent = time.time() - float(said.get("at") or 0)
-    over = said.get("phase") in ("done", "stopped")
+    words = f'<p class="now">{text(progress.get("text", ""))}</p>'
+    silent = time.time() - float(progress.get("at") or 0)
+    over = progress.get("phase") in ("done", "stopped")
     if over:
-        end = "The fit has ended." if said["phase"] == "done" else "The fit was stopped; unbounded resume goes on."
+        end = "The fit has ended." if progress["phase"] == "done" else "The fit was stopped; unbounded resume goes on."
         return words + bar + paragraph(f"{end} unbounded report writes what was found.")
     if silent > SILENT:
         return f'{words}{bar}<p class="warn">No sign of life for {duration(silent)}: the fit may have been killed.</p>'
     return words + bar
 
 
-def _numbers(said: Mapping[str, Any], seen: View | None) -> str:
+def _numbers(progress: Mapping[str, Any], seen: View | None) -> str:
     listed: list[tuple[str, str, str]] = []
-    scalars = said.get("scalars") or {}
-    atoms = str(said.get("atoms", "atoms"))
+    scalars = progress.get("scalars") or {}
+    atoms = str(progress.get("atoms", "atoms"))
     if f"n_{atoms}" in scalars:
         large = f"{scalars['above_1%']:.0f} above 1%" if scalars.get("above_1%") is not None else ""
         listed.append((atoms, f"{scalars[f'n_{atoms}']:.0f}", large))
     if scalars.get("holdout") is not None:
         listed.append(("held-out score", number(scalars["holdout"], 5), "nats, last draw"))
-    if said.get("rows_per_second"):
-        listed.append(("speed", f"{said['rows_per_second']:,.0f}", f"{said.get('unit', 'rows')} per second"))
-    if said.get("seconds_left") is not None and said.get("phase") not in ("done", "stopped"):
-        listed.append(("time left", duration(said["seconds_left"]), f"{duration(said['seconds'])} so far"))
+    if progress.get("rows_per_second"):
+        listed.append(("speed", f"{progress['rows_per_second']:,.0f}", f"{progress.get('unit', 'rows')} per second"))
+    if progress.get("seconds_left") is not None and progress.get("phase") not in ("done", "stopped"):
+        listed.append(("time left", duration(progress["seconds_left"]), f"{duration(progress['seconds'])} so far"))
     if seen is not None:
         listed.append(_worst(seen))
     return parts.cards(listed)

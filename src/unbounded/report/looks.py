@@ -1,4 +1,4 @@
-"""Looks of the groups of a scatter: those that touch differ in colour, whatever their number."""
+"""Colours and marks of the groups of a scatter plot: groups that touch have different colours."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from unbounded.arrays import Array
 from unbounded.report.svg import N_COLOURS, N_MARKS
 
 _NEIGHBOURS = 8
-_ALIKE = {(0, 4): 0.5, (1, 5): 0.5, (1, 6): 0.4, (3, 5): 0.2, (2, 6): 0.2}  # colours that are not far apart
+_ALIKE = {(0, 4): 0.5, (1, 5): 0.5, (1, 6): 0.4, (3, 5): 0.2, (2, 6): 0.2}  # how alike some colours are
 _SWEEPS = 50
 
 
@@ -44,7 +44,7 @@ def apart(points: Array, groups: Array, n_groups: int) -> list[int]:
         for group in np.argsort(-weights.sum(1), kind="stable"):
             others = np.arange(n_groups) != group
             used = np.bincount(colours[others], minlength=N_COLOURS)
-            full = 10.0 * (used >= max(N_MARKS, -(-n_groups // N_COLOURS)))  # or those of one colour could not differ
+            full = 10.0 * (used >= max(N_MARKS, -(-n_groups // N_COLOURS)))  # more of one colour than there are marks
             costs = (penalty[:, colours[others]] * weights[group, others]).sum(1) + 0.01 * used + full
             colours[group] = int(costs.argmin())
         if (colours == before).all():

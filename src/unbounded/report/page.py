@@ -1,7 +1,7 @@
-"""A run as one page of HTML that needs nothing else: no network, no script, all pictures inside (docs/report.md).
+"""A run as one self-contained page of HTML: no network, no scripts, all pictures inside (docs/report.md).
 
-It starts with the answer: what was found, in words and pictures, and how sure that is; then whether to trust it; then
-everything else.
+It starts with the answer: what was found, in words and pictures, and how sure that is. Then it says whether to trust
+it, and shows everything else.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _size(run: View) -> str:
 def _n_rows(run: View) -> int:
     for snap in (snap for chain in run.chains for snap in chain.snapshots.values()):
         name = run.family.choices.assignments
-        return len(snap[name]) if name in snap else int(snap["shape"][0])  # kept as bits
+        return len(snap[name]) if name in snap else int(snap["shape"][0])  # packed as bits
     return 0
 
 
@@ -106,39 +106,39 @@ def _found(run: View) -> str:
     lead = f"{estimate} in the best summary of the draws; their number is {within} in {share:.0%} of the draws."
     words = [paragraph(line) for line in (run.atoms.words if run.atoms else ())]
     side = [figure(draws.count(run), f"How probable each number of {family.atoms} is.")]
-    if _beside(run) == "holdout":
-        said = f"Mean log predictive density of a held-out {family.scored} with every draw. Higher is better."
-        side.append(figure(draws.trace(run, "holdout", 200), said))
+    if _shown_first(run) == "holdout":
+        caption = f"Mean log predictive density of a held-out {family.scored} with every draw. Higher is better."
+        side.append(figure(draws.trace(run, "holdout", 200), caption))
     elif not draws.constant(run, family.counted):
-        said = f"The number of {family.atoms} in every draw, a line for each chain."
-        side.append(figure(draws.trace(run, family.counted, 200), said))
+        caption = f"The number of {family.atoms} in every draw, a line for each chain."
+        side.append(figure(draws.trace(run, family.counted, 200), caption))
     picture = run.atoms.picture if run.atoms else ""
     body = f'<div class="answer"><div>{picture}</div><div>{"".join(side)}</div></div>' if picture else charts(side)
     return section("What was found", f'<p class="lead">{text(lead)}</p>', *words, _numbers(run), body)
 
 
-def _beside(run: View) -> str:
-    """The scalar whose trace is shown with the answer, and not again with the others."""
+def _shown_first(run: View) -> str:
+    """The scalar whose trace is shown with the answer, and not again under traces."""
     return "holdout" if "holdout" in run.names else run.family.counted
 
 
 def _trust(run: View) -> str:
-    """Whether to believe it: what a reader must know before any number."""
+    """What a reader must know before believing any number."""
     found = run.convergence
     sampler, rule = (tables.plain_name(run.config.get(name, "unknown")) for name in ("sampler", "instantiate"))
     how = f"{tables.in_words(sampler)} sampler with {tables.in_words(rule)}"
-    said: list[tuple[bool | None, str]] = [
+    statements: list[tuple[bool | None, str]] = [
         (True, f"Exact: the sampler aims at the posterior itself, not at an approximation of it ({how}).")
         if run.exact
         else (False, f"{export.FLAG} No diagnostic shows how far off they are ({how}).")
     ]
-    said.append((found.passed if found.judged else None, f"Convergence: {found.message}"))
+    statements.append((found.passed if found.judged else None, f"Convergence: {found.message}"))
     if not run.complete:
         so_far = f"{_draws(run)} draws so far of {_asked_for(run)}."
-        said.append((None, f"Interrupted or still running: {so_far}"))
-    said += [(None, note) for note in run.notes]
+        statements.append((None, f"Interrupted or still running: {so_far}"))
+    statements += [(None, note) for note in run.notes]
     kinds = {True: "good", False: "bad", None: "unknown"}
-    listed = "".join(f'<li class="{kinds[good]}">{text(words)}</li>' for good, words in said)
+    listed = "".join(f'<li class="{kinds[good]}">{text(words)}</li>' for good, words in statements)
     return section("Can it be trusted?", f'<ul class="trust">{listed}</ul>', _TRUST)
 
 
@@ -193,10 +193,10 @@ def _atoms(run: View) -> str:
 def _traces(run: View) -> str:
     """Scalars that never moved are stated, not drawn."""
     still = [name for name in run.names if draws.constant(run, name)]
-    moving = [figure(draws.trace(run, name)) for name in run.names if name not in (*still, _beside(run))]
+    moving = [figure(draws.trace(run, name)) for name in run.names if name not in (*still, _shown_first(run))]
     values = [f"{name} = {number(run.trace(name)[0][0])}" for name in still]
-    said = paragraph(f"The same in every draw: {', '.join(values)}.", quiet=True) if values else ""
-    return section("Traces", draws.key(run), charts(moving), said, _TRACES, help_(draws.NAMES, draws.meanings(run)))
+    same = paragraph(f"The same in every draw: {', '.join(values)}.", quiet=True) if values else ""
+    return section("Traces", draws.key(run), charts(moving), same, _TRACES, help_(draws.NAMES, draws.meanings(run)))
 
 
 _TRACES = help_(

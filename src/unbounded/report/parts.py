@@ -1,4 +1,4 @@
-"""Pieces of HTML that a report is put together from. Text that comes in is escaped here."""
+"""Pieces of HTML that a report is put together from. They escape the text that they are given."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def document(title: str, body: str) -> str:
 
 
 def cards(listed: Sequence[tuple[str, str, str]]) -> str:
-    """Numbers with their names and what is to be said of them."""
+    """Numbers, each with a name and a remark: (name, number, remark)."""
     items = [f"<div><dt>{text(a)}</dt><dd>{text(b)}<small>{text(c)}</small></dd></div>" for a, b, c in listed]
     return f'<dl class="numbers">{"".join(items)}</dl>' if items else ""
 
@@ -60,12 +60,12 @@ def subsection(title: str, *content: str) -> str:
 
 
 def help_(question: str, answer: str) -> str:
-    """Something to open for those who want to know."""
+    """An answer that is shown when its question is opened."""
     return f'<details class="help"><summary>{text(question)}</summary><p>{text(answer)}</p></details>'
 
 
 def badge(word: str, good: bool | None) -> str:
-    """good: None if that is not known."""
+    """A word in a coloured box; good: None if that is not known."""
     return f'<span class="badge {"unknown" if good is None else "good" if good else "bad"}">{text(word)}</span>'
 
 
@@ -74,7 +74,7 @@ def charts(figures: Sequence[str]) -> str:
 
 
 def legend(names: Sequence[str], kind: str, ranks: Sequence[int] | None = None) -> str:
-    """Samples of the looks, which have these ranks, or 0, 1, ...; past twenty, dots."""
+    """A sample of each look, by its rank (default 0, 1, ...), with its name; past twenty, their number."""
     looks = range(len(names)) if ranks is None else ranks
     pairs = list(zip(looks, names, strict=True))[:_LEGEND]
     items = [f"<li>{svg.swatch(rank, kind)}{text(name)}</li>" for rank, name in pairs]
@@ -83,7 +83,7 @@ def legend(names: Sequence[str], kind: str, ranks: Sequence[int] | None = None) 
 
 
 def number(value: float, digits: int = 4) -> str:
-    """A number as people write it."""
+    """A number with so many digits, or as a whole number where it is large."""
     if not np.isfinite(value):
         return NOTHING
     return f"{value:,.0f}" if abs(value) >= 10**digits else f"{value:.{digits}g}"
@@ -98,7 +98,7 @@ def seconds(value: float) -> str:
 
 
 def cell(content: str, name: str, classes: str = "") -> str:
-    """A cell that carries its column's name, for phones; the content is HTML."""
+    """A cell with the name of its column, which phones show; the content is HTML."""
     return f'<td data-name="{text(name)}"{f" class={chr(34)}{classes}{chr(34)}" if classes else ""}>{content}</td>'
 
 

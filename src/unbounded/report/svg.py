@@ -52,7 +52,7 @@ class Range:
 
 
 def is_constant(values: Array) -> bool:
-    """But for rounding."""
+    """Whether all values are equal, up to rounding."""
     if not len(values):
         return False
     low, high = float(values.min()), float(values.max())
@@ -151,7 +151,7 @@ def line(frame: Frame, x: Array, y: Array, rank: int = 0) -> str:
 
 
 def _envelope(x: Array, y: Array) -> tuple[Array, Array]:
-    """Of a long series, the least and the greatest value of every bin, in their order."""
+    """The least and the greatest value of every bin of a long series, in order; short ones stay as they are."""
     if len(y) <= _MOST_POINTS:
         return x, y
     keep = set()

@@ -60,7 +60,7 @@ def kind_of_data(likelihood: str) -> str:
 
 
 def named(thing: Any) -> str:
-    """A configuration in words: its name, and what was chosen; what was left to the program is left out."""
+    """A configuration in words: its name, and the options that were chosen; defaults of None are left out."""
     if isinstance(thing, list):
         return ", ".join(map(named, thing))
     if not isinstance(thing, dict):
@@ -74,7 +74,7 @@ def named(thing: Any) -> str:
 
 
 def _value(value: Any) -> str:
-    """Values that are objects were written down as Python shows them."""
+    """An option in words; run directories have objects as Python shows them."""
     words = str(value).strip("'")
     if words.startswith("{"):
         return "(" + words[1:-1].replace("'", "").replace(":", "") + ")"
@@ -87,16 +87,16 @@ def scalars(run: View) -> str:
         warnings.simplefilter("ignore")  # the head of the page says whether the draws are exact
         lines = export.table(run.compared, found)
     rows = [row(str(name), *_statistics(line, found.problems(str(name)))) for name, line in lines.iterrows()]
-    said = [
+    notes = [
         f"From {found.n_chains} x {found.n_draws:,} draws. ! marks R-hat above {R_HAT} and effective sample sizes "
         f"below {ESS} per chain: the mean and the interval beside them may still move."
     ]
     if found.n_chains == 1:
-        said.append("R-hat of one chain compares its halves.")
+        notes.append("R-hat of one chain compares its halves.")
     if len(used) < len(run.chains):
-        said.append("Chains that have just begun are left out here.")
+        notes.append("Chains that have just begun are left out here.")
     whole = table(["", *_STATISTICS.values()], rows)
-    return section("Diagnostics", paragraph(" ".join(said), quiet=True), whole, _HELP)
+    return section("Diagnostics", paragraph(" ".join(notes), quiet=True), whole, _HELP)
 
 
 _HELP = parts.help_(
@@ -132,11 +132,11 @@ def time(run: View) -> str:
         )
         for name, value in spent.items() if name != "score" or "holdout" in run.names
     ]  # fmt: skip
-    said = (
+    note = (
         f"Wall time of {rounds:,} rounds, all chains and sessions together, up to the last checkpoint of each. "
         "Whatever runs first also compiles its kernels, if they were not cached."
     )
-    return section("Time", paragraph(said, quiet=True), table(["phase", "time", "share", "per round", ""], rows))
+    return section("Time", paragraph(note, quiet=True), table(["phase", "time", "share", "per round", ""], rows))
 
 
 def _per_round(value: float, rounds: int) -> str:
@@ -154,5 +154,5 @@ def settings(run: View) -> str:
         for name, value in listed.items()
     ]
     whole = f'<table class="stack"><tbody>{"".join(rows)}</tbody></table>'
-    said = "Everything that the chains are a function of, and where the last session ran"
-    return section("Settings", f'<details class="more"><summary>{said}</summary>{whole}</details>')
+    title = "Everything that the chains are a function of, and where the last session ran"
+    return section("Settings", f'<details class="more"><summary>{title}</summary>{whole}</details>')

@@ -31,8 +31,8 @@ def text(estimator: ChainEstimator) -> str:
 
 
 def _whole(estimator: ChainEstimator) -> str:
-    """What point estimates were made of."""
+    """How many whole draws point estimates were made of."""
     number = len(estimator._snapshots)
     if number == 1 and estimator.interrupted_:
-        return "none yet: what is called one above is the only whole draw"
+        return "none yet: what is shown above is the only whole draw"
     return f"from {number} whole draws"

@@ -1,4 +1,4 @@
-"""A run directory, read for a report: everything that is on disk, whether the run has ended or not, and no data.
+"""A run directory, read for a report: everything that is on disk but the data, whether the run has ended or not.
 
 Nothing here resumes or fits. Chains may be of unequal length, snapshots may be missing, and old runs have neither
 `about.json` nor `timing.json`.
@@ -66,18 +66,18 @@ class View:
         return [np.array([draw.get(name, np.nan) for draw in chain.draws], float) for chain in self.chains]
 
     def long_chains(self) -> list[Chain]:
-        """Those worth comparing: an interruption may leave one that has just begun."""
+        """The chains worth comparing: an interruption may leave one that has just begun."""
         longest = max(len(chain.draws) for chain in self.chains)
         return [chain for chain in self.chains if 2 * len(chain.draws) >= longest]
 
 
 def read(path: str | os.PathLike[str], at_hand: Mapping[str, Any] | None = None) -> View:
-    """at_hand: what the family can show beside the run directory, such as the rows of the fit."""
+    """The whole run; at_hand: what the run directory lacks and the family can show, such as the rows of the fit."""
     store = RunStore(path)
     config = store.config()
     stores = [store.chain(index) for index in store.chains()]
     about = read_json(store.path / "about.json")
-    saved = [own.checkpoint() for own in stores]  # which know what the other files must hold
+    saved = [own.checkpoint() for own in stores]  # first: they know what the other files must hold
     chains = [
         Chain(_is_exact(known or {}, config, about), own.draws(), own.snapshots())
         for own, known in zip(stores, saved, strict=True)
@@ -105,7 +105,7 @@ def read_traces(path: str | os.PathLike[str]) -> View | None:
 
 
 def _is_exact(saved: Arrays, config: Mapping[str, Any], about: Mapping[str, Any]) -> bool:
-    """As the chain's checkpoint says; those of older versions do not, and other files cannot be trusted."""
+    """What the checkpoint says; older ones do not, and then the other files decide."""
     if "exact" in saved:
         return bool(saved["exact"])
     rule = config.get("instantiate")

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     import xarray
 
 _SHOWN = 20
-# Control characters, which terminals obey; line ends; what turns the direction of writing; what is no character.
+# Control characters, which terminals obey; line ends; changes of the direction of writing; code points without meaning.
 _ODD = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 
 
 def plain(name: Any) -> str:
-    """A name of the user's data, to be read: what would be obeyed instead is written out as Python writes it."""
+    """A name of the user's data, fit to be printed: control characters are written as Python escapes them."""
     return _ODD.sub(lambda odd: odd[0].encode("unicode_escape").decode(), str(name))
 
 
@@ -30,12 +30,12 @@ def escaped(name: Any) -> str:
 
 
 def drawn(name: Any) -> str:
-    """The same for Matplotlib, to which dollars are mathematics."""
+    """The same for Matplotlib, which would read text between dollars as mathematics."""
     return plain(name).replace("$", r"\$")
 
 
 def interval(draws: xarray.DataArray) -> str:
-    """The posterior of a number."""
+    """The posterior of a number, in words."""
     values = draws.values.ravel()
     low, high = np.quantile(values, [0.05, 0.95])
     return f"mean {values.mean():.2f}, 90% interval {low:.0f} to {high:.0f}"

@@ -1,4 +1,4 @@
-"""Data larger than memory: a source says where rows are and opens only those asked for (docs/data.md).
+"""Data larger than memory: a source knows where rows are, and reads only those it is asked for (docs/data.md).
 
     source = unbounded.open_source("pieces/")    # or one file, a list, a glob, a Zarr array, an fsspec URL
     source.shape, source[10:20], source[rows]

@@ -12,7 +12,7 @@ from typing import IO, Any
 
 import numpy as np
 
-_SAMPLES, _SAMPLE = 16, 4096  # places of a file that its checksum looks at, and their size in bytes
+_SAMPLES, _SAMPLE = 16, 4096  # places of a file that its checksum covers, and their size in bytes
 _PART = 2**20  # bytes of a file that are in memory while all of it is read
 
 
@@ -40,7 +40,7 @@ def reading(path: str) -> Iterator[None]:
 
 
 def absolute(path: Any) -> str:
-    """Workers may run in another folder; URLs are absolute."""
+    """A path that means the same to workers in other folders; URLs do already."""
     path = os.fspath(path).removeprefix("file://")
     return str(path).rstrip("/") if not is_local(path) else os.path.abspath(path)
 
@@ -80,7 +80,7 @@ def size(path: str) -> int:
 
 
 def checksum(path: str, n_bytes: int) -> int:
-    """CRC of evenly spaced places of a file, both ends among them: tells files apart without reading them."""
+    """CRC of evenly spaced places of a file, both ends among them: it tells files apart without reading them whole."""
     starts = np.unique(np.linspace(0, max(0, n_bytes - _SAMPLE), _SAMPLES).astype(np.int64)).tolist()
     if is_local(path):
         with open(path, "rb") as file:
@@ -116,20 +116,22 @@ def is_folder(path: str) -> bool:
 
 
 def listing(folder: str) -> list[str]:
-    """What a folder holds, in the order that people count in: piece-2 before piece-10."""
+    """Paths in a folder, in natural order: piece-2 before piece-10."""
     if is_local(folder):
-        return sorted((os.path.join(folder, name) for name in os.listdir(folder)), key=_counting)
+        return sorted((os.path.join(folder, name) for name in os.listdir(folder)), key=_natural_order)
     filesystem, name = _remote(folder)
-    return sorted((filesystem.unstrip_protocol(inner) for inner in filesystem.ls(name, detail=False)), key=_counting)
+    return sorted(
+        (filesystem.unstrip_protocol(inner) for inner in filesystem.ls(name, detail=False)), key=_natural_order
+    )
 
 
 def matching(pattern: str) -> list[str]:
     """Paths that match a glob, in the same order."""
     if is_local(pattern):
-        return sorted(local_glob.glob(pattern, recursive=True), key=_counting)
+        return sorted(local_glob.glob(pattern, recursive=True), key=_natural_order)
     filesystem, name = _remote(pattern)
-    return sorted((filesystem.unstrip_protocol(inner) for inner in filesystem.glob(name)), key=_counting)
+    return sorted((filesystem.unstrip_protocol(inner) for inner in filesystem.glob(name)), key=_natural_order)
 
 
-def _counting(path: str) -> list[Any]:
+def _natural_order(path: str) -> list[Any]:
     return [int(part) if part.isdecimal() else part for part in re.split(r"([0-9]+)", path)]

@@ -21,7 +21,7 @@ from unbounded.sources.files import SourceError
 
 
 class Reader:
-    """One piece. n_bytes and checksum tell it from another one with the same header."""
+    """One piece. n_bytes and checksum distinguish it from another one with the same header."""
 
     sparse = False
     n_rows: int
@@ -51,7 +51,7 @@ class Reader:
         self.n_rows, self.n_columns = int(shape[0]), int(shape[1])
         if self.n_rows < 0 or self.n_columns < 0:
             raise SourceError(f"{self.path} holds an array of shape {shape}; it is damaged.")
-        self.dtype = served(np.dtype(dtype), self.path)
+        self.dtype = value_type(np.dtype(dtype), self.path)
 
 
 class Npy(Reader):
@@ -111,7 +111,7 @@ class Npz(Reader):
 
 class Zarr(Reader):
     """A Zarr array, version 2 or 3: only the chunks that hold the rows are read. Zarr itself takes a missing chunk for
-    one full of its fill value; the bytes stored tell when chunks vanish after the source was opened."""
+    one full of its fill value; the number of bytes stored shows when chunks are lost after the source was opened."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -130,7 +130,7 @@ class Zarr(Reader):
         return zlib.crc32(b"".join(np.ascontiguousarray(end).tobytes() for end in ends))
 
     def whole_checksum(self) -> int:
-        """Of the rows: there are many files, and which ones is nobody else's business."""
+        """Of the rows, since an array has many files, which depend on how it is stored."""
         found, step = 0, block_rows(self.n_columns)
         for start in range(0, self.n_rows, step):
             found = zlib.crc32(self.rows(start, min(start + step, self.n_rows)).data, found)
@@ -140,8 +140,8 @@ class Zarr(Reader):
         return np.require(self._array[start:stop], self.dtype, ["C", "W"])
 
 
-class Forward(Reader):
-    """Formats that are read from a mark onwards: going on is free, going back starts again at a mark."""
+class ForwardReader(Reader):
+    """Formats that are read forwards from a mark: reading on is free, going back starts again at a mark."""
 
     _at = 0
     _blocks: Iterator[Array] | None = None
@@ -171,7 +171,7 @@ class Forward(Reader):
         return out
 
 
-class Parquet(Forward):
+class Parquet(ForwardReader):
     """Numeric columns, nulls as NaN; marks are the row groups."""
 
     def __init__(self, path: str) -> None:
@@ -207,8 +207,8 @@ class Parquet(Forward):
             yield np.column_stack([column.cast(kind, safe=False).to_numpy(False) for column in batch.columns])
 
 
-class Csv(Forward):
-    """Text, counted once when the source is opened; for anything large, `unbounded shard` it first."""
+class Csv(ForwardReader):
+    """Text, whose rows are counted when the source is opened; cut anything large with `unbounded shard` first."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -236,8 +236,8 @@ class Csv(Forward):
 FORMATS: dict[str, type[Reader]] = {"npy": Npy, "npz": Npz, "parquet": Parquet, "zarr": Zarr, "csv": Csv}
 
 
-def served(dtype: np.dtype[Any], path: str) -> np.dtype[Any]:
-    """The type that rows are given in: single precision stays, any other number becomes double."""
+def value_type(dtype: np.dtype[Any], path: str) -> np.dtype[Any]:
+    """The type of rows as a source gives them: single precision stays, any other number becomes double."""
     if dtype.kind not in "fiub":
         raise SourceError(f"{path} holds values of type {dtype}; a source takes numbers.")
     return np.dtype(np.float32 if dtype.kind == "f" and dtype.itemsize == 4 else np.float64)
@@ -260,7 +260,7 @@ def read_csr(file: Any) -> Any:
 
 
 def _check_sizes(parts: Any, shape: tuple[int, int]) -> None:
-    """Before anything is unpacked: headers that fit together, and no promises beyond what the archive holds."""
+    """Check, before anything is unpacked, that headers fit together and promise no more than the archive holds."""
     check_unpacked(parts.zip)
     lengths = {}
     for name in ("data", "indices", "indptr"):
@@ -284,7 +284,7 @@ def csr_shape(parts: Any) -> tuple[int, int]:
 
 
 def csv_header(path: Any) -> Any:
-    """A first line of numbers is a row, not a header."""
+    """The argument `header` of pandas.read_csv: a first line of numbers is a row, not a header."""
     import pandas as pd
 
     first = pd.read_csv(path, header=None, nrows=1)
@@ -292,6 +292,7 @@ def csv_header(path: Any) -> Any:
 
 
 def check_numeric(frame: Any, path: Any, hint: str = "") -> None:
+    """Refuse a data frame with columns that are not numeric."""
     import pandas as pd
 
     words = [str(name) for name in frame.columns if not pd.api.types.is_numeric_dtype(frame[name])]

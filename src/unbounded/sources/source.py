@@ -1,4 +1,4 @@
-"""A source: pieces joined into one table of rows, of which nothing is in memory but what was asked for."""
+"""A source: pieces joined into one table of rows, of which only the requested part is in memory."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from unbounded.sources.files import SourceError, reading
 from unbounded.sources.formats import FORMATS, Reader
 
 MANIFEST = "pieces.json"
-UNFINISHED = "unfinished.json"  # in a folder that `unbounded shard` still writes to
+UNFINISHED = "unfinished.json"  # in a folder that `unbounded shard` has not finished
 
 
 class Piece(NamedTuple):
-    """A file (or a Zarr array) with some of the rows; the last two tell whether it is still the same."""
+    """A file (or a Zarr array) with some of the rows; size and checksum show whether it has changed."""
 
     path: str
     n_rows: int
@@ -199,8 +199,8 @@ class Source:
         return reader
 
     def fingerprint(self) -> str:
-        """A short digest that tells other data from these without reading them: sizes, types and the checksums of
-        pieces, which look at some places of each file. No paths and no dates: a copy of the files is the same data.
+        """A short digest that identifies the data without reading all of them: sizes, types and the checksums of pieces,
+        which cover some places of each file. No paths and no dates: a copy of the files is the same data.
 
         Examples
         --------
@@ -214,7 +214,7 @@ class Source:
         return digest.hexdigest()
 
     def checksums(self) -> list[str]:
-        """Of each piece, all of it: what a run directory remembers, so that it can name a piece that was changed.
+        """A checksum of all of each piece: run directories keep them, so that a piece that has changed can be named.
 
         Examples
         --------
@@ -246,7 +246,7 @@ class Source:
 def open(where: str | Path | Sequence[str | Path]) -> Source:
     """A source from a file (.npy, CSR .npz, .parquet, .csv, .zarr), a folder of such pieces, a glob or a list of paths.
 
-    Paths are local or URLs that fsspec knows. Pieces of a folder or a glob are in the order that people count in.
+    Paths are local or URLs that fsspec knows. Pieces of a folder or a glob are in natural order (2 before 10).
 
     Examples
     --------
@@ -299,7 +299,7 @@ def scan(paths: Sequence[str]) -> Source:
 def _open_folder(folder: str) -> Source:
     inside = {path.rsplit("/", 1)[-1]: path for path in (path.replace("\\", "/") for path in files.listing(folder))}
     if MANIFEST in inside:
-        return _trusted(folder, inside[MANIFEST])
+        return _from_manifest(folder, inside[MANIFEST])
     if UNFINISHED in inside:
         raise SourceError(f"{folder} is not finished; run the same `unbounded shard` again, it goes on from there.")
     pieces = [path for name, path in inside.items() if name[0] not in "._" and _suffix(name) in FORMATS]
@@ -308,13 +308,13 @@ def _open_folder(folder: str) -> Source:
     return scan(pieces)
 
 
-def _trusted(folder: str, path: str) -> Source:
-    """The source that a manifest describes; its pieces are not looked at before they are needed."""
+def _from_manifest(folder: str, path: str) -> Source:
+    """The source that a manifest describes; its pieces are not opened before they are needed."""
     try:
         if files.size(path) > LONGEST:
             raise ValueError("it is too long")
         about = parsed(files.read_all(path))
-        pieces = [_listed(folder, each) for each in about["pieces"]]
+        pieces = [_piece_of(folder, each) for each in about["pieces"]]
         source = Source(about["format"], int(about["columns"]), str(np.dtype(about["dtype"])), pieces)
         known = source.format in FORMATS and source.dtype in (np.float32, np.float64)
         if not known or source.shape[1] < 1 or source.n_rows != about["rows"]:
@@ -324,8 +324,8 @@ def _trusted(folder: str, path: str) -> Source:
         raise SourceError(f"{path} is damaged; delete it to open the pieces without it.") from error
 
 
-def _listed(folder: str, each: Any) -> Piece:
-    """A piece of a manifest: a file in its folder, and nowhere else."""
+def _piece_of(folder: str, each: Any) -> Piece:
+    """A piece as a manifest describes it: a file in its folder, and nowhere else."""
     name, sizes = each["name"], [int(each[key]) for key in ("rows", "bytes", "crc")]
     plain = isinstance(name, str) and name not in ("", ".", "..") and not set(name) & set("/\\\0")  # mutant: plain name
     if not plain or not 0 <= min(sizes) <= max(sizes) < 2**53:

@@ -1,4 +1,4 @@
-"""Documents of a source as their words, one after the other; no word is anywhere before it is needed."""
+"""Documents of a source as one vector of words, of which only the needed part is ever in memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from unbounded.sources.source import Source
 
 
 def lengths(documents: Source) -> Array:
-    """Words of each document, in one pass."""
+    """The number of words of each document, in one pass."""
     return np.concatenate([_lengths(rows) for _, rows in documents.blocks()])
 
 

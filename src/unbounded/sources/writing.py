@@ -1,6 +1,6 @@
 """Cutting a source into pieces: block by block, each piece whole or not there, the manifest last.
 
-A folder under way holds `unfinished.json`, which says what is being written: the same command goes on where it stopped.
+An unfinished folder holds `unfinished.json`, which says what is being written: the same command resumes it.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def _narrowed(rows: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def _atomically(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
-    """A piece that is there is whole."""
+    """Write a file that is whole or not there."""
     try:
         write_whole(path, write)
     except OSError as error:
