@@ -95,7 +95,7 @@ def test_nothing_is_written_and_nobody_else_is_answered(run):
 def test_before_the_first_draw_and_after_a_death(tmp_path, monkeypatch):
     store = RunStore(tmp_path)
     store.prepare({"model": "DirichletProcessMixture", "n_chains": 2, "n_draws": 10, "n_warmup": 5})
-    assert "has not said anything yet" in live.render(tmp_path)
+    assert "has not reported anything yet" in live.render(tmp_path)
     said = {
         "phase": "start",
         "done": 0,

@@ -118,20 +118,18 @@ def is_folder(path: str) -> bool:
 def listing(folder: str) -> list[str]:
     """Paths in a folder, in natural order: piece-2 before piece-10."""
     if is_local(folder):
-        return sorted((os.path.join(folder, name) for name in os.listdir(folder)), key=_natural_order)
+        return sorted((os.path.join(folder, name) for name in os.listdir(folder)), key=_natural)
     filesystem, name = _remote(folder)
-    return sorted(
-        (filesystem.unstrip_protocol(inner) for inner in filesystem.ls(name, detail=False)), key=_natural_order
-    )
+    return sorted((filesystem.unstrip_protocol(inner) for inner in filesystem.ls(name, detail=False)), key=_natural)
 
 
 def matching(pattern: str) -> list[str]:
     """Paths that match a glob, in the same order."""
     if is_local(pattern):
-        return sorted(local_glob.glob(pattern, recursive=True), key=_natural_order)
+        return sorted(local_glob.glob(pattern, recursive=True), key=_natural)
     filesystem, name = _remote(pattern)
-    return sorted((filesystem.unstrip_protocol(inner) for inner in filesystem.glob(name)), key=_natural_order)
+    return sorted((filesystem.unstrip_protocol(inner) for inner in filesystem.glob(name)), key=_natural)
 
 
-def _natural_order(path: str) -> list[Any]:
+def _natural(path: str) -> list[Any]:
     return [int(part) if part.isdecimal() else part for part in re.split(r"([0-9]+)", path)]

@@ -199,7 +199,7 @@ class Source:
         return reader
 
     def fingerprint(self) -> str:
-        """A short digest that identifies the data without reading all of them: sizes, types and the checksums of pieces,
+        """A short digest that identifies the data without reading all of them: sizes, types and checksums of pieces,
         which cover some places of each file. No paths and no dates: a copy of the files is the same data.
 
         Examples
