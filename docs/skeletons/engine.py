@@ -42,6 +42,10 @@ class Skeleton:
         self.parallel = Helpers(len(self._routes))
         self._ask(Build(recipe), self._routes)  # every worker makes its own shards: data stay where they are
 
+    @staticmethod
+    def check(n_workers: int | None) -> None:
+        """Raise an exception where the engine cannot run: this one runs everywhere."""
+
     def run(self, step: Step | BatchStep, message: Message) -> Gathered:
         answers = self._ask(Run(step, message.shared), self._own(message.own))
         private = [part for answer in answers for part in answer.value.private]

@@ -127,6 +127,10 @@ class Engine(Protocol):
 
     options: ClassVar[tuple[str, ...]]  # what its user may set, beside the recipe and the number of workers
 
+    @staticmethod
+    def check(n_workers: int | None) -> None:
+        """Refuse what cannot run here, before anything is read or written; None: as many workers as there are."""
+
     @property
     def parallel(self) -> Parallel:
         """Does all pieces of something at once, on as many threads of the driver as there are workers."""

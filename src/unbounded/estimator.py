@@ -42,13 +42,13 @@ from unbounded.family import Choices
 from unbounded.gpu.device import check as check_device
 from unbounded.gpu.device import resolve as resolve_device
 from unbounded.instantiation import resolve as resolve_rule
-from unbounded.likelihoods import Categorical, Product
+from unbounded.likelihoods import Categorical, columns_for_words, placed
 from unbounded.likelihoods import resolve as resolve_likelihood
 from unbounded.options import check_options
 from unbounded.randomness import generator, key
 from unbounded.rows import fingerprint, row_blocks
 from unbounded.setup import Setup, build_sampler
-from unbounded.sources import Rows, Source, Words
+from unbounded.sources import Rows, Source, source_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -156,7 +156,7 @@ class ChainEstimator(BaseEstimator):
             self._finish(
                 *self._run_until_agreed(model, X, held, store, [one for one in lengths if one.n_draws >= there])
             )
-            if store and self.checkpoint and isinstance(X, Source | Words):
+            if store and self.checkpoint and source_of(X) is not None:
                 store.save_shards(self._choices.assignments, self._row_estimates(), model.recipe(X).edges)
         return self
 
@@ -185,7 +185,7 @@ class ChainEstimator(BaseEstimator):
 
     def _at_once(self, X: Any) -> int:
         """Chains that run side by side: as many as there are cores, where all of them can have the rows in memory."""
-        if self.engine != "threads" or isinstance(X, Source | Words) or (X.nnz if is_csr(X) else X.size) > _SMALL:
+        if self.engine != "threads" or source_of(X) is not None or (X.nnz if is_csr(X) else X.size) > _SMALL:
             return 1
         return min(self.n_chains, self._n_cores())
 
@@ -343,6 +343,10 @@ class ChainEstimator(BaseEstimator):
         """n rows from the predictive distribution of a whole draw."""
         raise NotImplementedError
 
+    def _for_report(self) -> dict[str, Any]:
+        """Arguments of a report that this estimator knows."""
+        return {}
+
     def _row_groups(self) -> Array | None:
         """The group of each row, where rows have groups."""
         return None
@@ -368,9 +372,8 @@ class ChainEstimator(BaseEstimator):
         check_is_fitted(self, "posterior_")
         if self.checkpoint is None:
             raise ValueError("a report is made from a run directory; fit with checkpoint=path.")
-        words = getattr(self, "vocabulary_", None) if vocabulary is None else vocabulary
-        loss = {name: getattr(self, name, None) for name in ("loss", "merge_cost")}
-        return page.report(self.checkpoint, path, X, words, shape, **loss)
+        given = {} if vocabulary is None else {"vocabulary": vocabulary}
+        return page.report(self.checkpoint, path, X, shape=shape, **(self._for_report() | given))
 
     def _sampling(
         self, n_samples: int, random_state: int | np.random.RandomState | np.random.Generator | None
@@ -412,7 +415,7 @@ class ChainEstimator(BaseEstimator):
         if not words:
             return X
         names = [str(name) for name in X.columns] if hasattr(X, "columns") else None
-        able = _categorical_columns(resolve_likelihood(self._chosen_likelihood(), self._choices.likelihoods), names)
+        able = columns_for_words(resolve_likelihood(self._chosen_likelihood(), self._choices.likelihoods), names)
         wrong = [j for j in words if able is not None and j not in able]
         if wrong:
             name = str(wrong[0]) if names is None else repr(names[wrong[0]])
@@ -454,13 +457,11 @@ class ChainEstimator(BaseEstimator):
         if reach > LARGEST:
             raise ValueError(f"values beyond {LARGEST:g} in size overflow; rescale the columns.")
         likelihood = resolve_likelihood(self._chosen_likelihood(), self._choices.likelihoods)
-        if isinstance(likelihood, Product):
-            names = getattr(self, "feature_names_in_", None)
-            likelihood = likelihood.with_names(None if names is None else names.tolist())
-        bound = likelihood.bind(columns)
+        names = getattr(self, "feature_names_in_", None)
+        bound = placed(likelihood, None if names is None else names.tolist()).bind(columns)
         if not isinstance(bound, self._choices.bound):
-            names = ", ".join(member.name for member in self._choices.likelihoods)
-            raise ValueError(f"{type(self).__name__} takes a likelihood such as {names}, got {self.likelihood!r}.")
+            known = ", ".join(member.name for member in self._choices.likelihoods)
+            raise ValueError(f"{type(self).__name__} takes a likelihood such as {known}, got {self.likelihood!r}.")
         return bound
 
     def _checked(self, X: Any) -> Any:
@@ -587,6 +588,7 @@ class ChainEstimator(BaseEstimator):
 
     def _config(self, X: Any, held: Any, seed: int) -> dict[str, Any]:
         """Everything the chain is a function of, in plain words; engine and workers are not among it."""
+        source = source_of(X)
         return {
             "model": type(self).__name__,
             "likelihood": _describe(resolve_likelihood(self._chosen_likelihood(), self._choices.likelihoods)),
@@ -601,7 +603,7 @@ class ChainEstimator(BaseEstimator):
             **{name: int(getattr(self, name)) for name in (*_LEAST, "keep_assignments") if name not in EXTENSIBLE},
             **({"n_draws": AUTO, "max_draws": self.max_draws} if self.n_draws == AUTO else {"n_draws": self.n_draws}),
             "data": fingerprint(X),
-            **({"pieces": _source_of(X).checksums()} if self.checkpoint and isinstance(X, Source | Words) else {}),
+            **({"pieces": source.checksums()} if self.checkpoint and source else {}),
             "holdout": None if held is None else self._held_fingerprint(held),
         }
 
@@ -621,27 +623,13 @@ def _stopped(chains: Sequence[Chain], n_chains: int, length: Length) -> bool:
     return len(chains) < n_chains or any(len(chain.draws) < length.n_draws for chain in chains)
 
 
-def _categorical_columns(likelihood: Any, names: Sequence[str] | None) -> set[int] | None:
-    """Those that may hold words; None: all of them."""
-    if isinstance(likelihood, Categorical):
-        return None
-    if not isinstance(likelihood, Product):
-        return set()
-    placed = likelihood.with_names(names)
-    return {int(c) for part, group in placed.parts if isinstance(resolve_likelihood(part), Categorical) for c in group}
-
-
-def _source_of(X: Source | Words) -> Source:
-    return X.documents if isinstance(X, Words) else X
-
-
 def _check_pieces(X: Any, saved: dict[str, Any], asked: dict[str, Any], path: Path) -> None:
     """Name a piece that has changed since the run began; runs of older versions recorded no pieces."""
-    now = asked.get("pieces", [])
+    source, now = source_of(X), asked.get("pieces", [])
     before = saved.setdefault("pieces", now) if now else []
     if len(before) != len(now):  # other data altogether
         return
-    for piece, one, other in zip(_source_of(X).pieces if now else (), before, now, strict=True):
+    for piece, one, other in zip(source.pieces if source and now else (), before, now, strict=True):
         # mutant: piece of a run
         if one != other:
             raise RunError(

@@ -121,7 +121,7 @@ class Family:
     scored: str  # what a held-out score is the mean over: a row, a cell
     captions: Mapping[str, str]  # scalars of the trace, with their units
     meanings: Mapping[str, str]  # what they are, for somebody who sees their names for the first time
-    units: Callable[[str], Mapping[str, str]]  # of a likelihood: what rows, columns and groups are called
+    units: Callable[[str], Mapping[str, str]]  # by likelihood: other words for rows, columns and groups
     summary: Callable[[Any], list[str]]  # a fitted estimator in words
     show: Callable[[WholeDraws, Mapping[str, Any]], Shown]  # for the report; with data, if they are at hand
     table: Callable[[Any, Any], Any]  # what `predict` writes of new rows: a data frame
@@ -130,6 +130,7 @@ class Family:
     at_hand: Callable[[Command], dict[str, Any]]  # what of the data `show` can still use
     settings: Mapping[str, Option]  # of the command line: options of some of the estimators
     options: Mapping[str, Option] = field(default_factory=dict)  # the same, of the command alone
+    phrases: Mapping[str, str] = field(default_factory=dict)  # entries of run.json that only it has, in words
 
     @property
     def atoms(self) -> str:

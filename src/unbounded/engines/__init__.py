@@ -32,7 +32,7 @@ def check(name: str, n_workers: int | None = None, options: Mapping[str, Any] | 
     if n_workers is not None and not (isinstance(n_workers, int | np.integer) and n_workers >= 1):
         raise ValueError(f"n_workers must be at least 1, got {n_workers!r}.")
     check_options(f"engine {name!r}", _member(name).options, options)
-    getattr(_member(name), "check", lambda n_workers: None)(n_workers)
+    _member(name).check(n_workers)
 
 
 def build(name: str, recipe: Recipe, n_workers: int | None = None, **options: Any) -> Engine:

@@ -191,6 +191,10 @@ class Serial:
         self._limits, self.parallel = one_blas_thread(), Helpers(1)
         self._shards = [recipe(p) for p in range(recipe.n_shards)]
 
+    @staticmethod
+    def check(n_workers: int | None) -> None:
+        """There is nothing to refuse."""
+
     def map(self, function: Callable[..., Any], own: Sequence[Any] | None = None) -> list[Any]:
         found: list[Any] = [None] * len(self._shards)
 

@@ -147,6 +147,10 @@ class Remote:
             self.close()
             raise
 
+    @staticmethod
+    def check(n_workers: int | None) -> None:
+        """A crew finds out when it starts workers."""
+
     def run(self, step: Step | BatchStep, message: Message) -> Gathered:
         with self._logged(Run(step, message.shared), message.own) as answers:
             private = [part for answer in answers for part in answer.value.private]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from unbounded.likelihoods.base import Bound
@@ -30,6 +31,19 @@ def resolve(likelihood: Any, members: tuple[Any, ...] = MEMBERS) -> Any:
     return likelihood
 
 
+def placed(likelihood: Any, names: Sequence[str] | None) -> Any:
+    """The likelihood with its columns by position, given the names of all columns, if they have any."""
+    return likelihood.with_names(names) if isinstance(likelihood, Product) else likelihood
+
+
+def columns_for_words(likelihood: Any, names: Sequence[str] | None) -> set[int] | None:
+    """The columns that may hold words, which are those of Categorical; None: all of them."""
+    if isinstance(likelihood, Categorical):
+        return None
+    parts = placed(likelihood, names).parts if isinstance(likelihood, Product) else ()
+    return {int(c) for part, group in parts if isinstance(resolve(part), Categorical) for c in group}
+
+
 def named_columns(likelihood: Any) -> list[str] | None:
     """The columns of a likelihood that was given in such words, where all of them are names."""
     if not isinstance(likelihood, str) or ":" not in likelihood:
@@ -48,6 +62,8 @@ __all__ = [
     "Multinomial",
     "Poisson",
     "Product",
+    "columns_for_words",
     "named_columns",
+    "placed",
     "resolve",
 ]

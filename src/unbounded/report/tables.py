@@ -34,8 +34,8 @@ _ASKED = {
     "jumps": "jumps of whole atoms", "n_shards": "shards", "sweeps_per_round": "sweeps per round",
     "n_warmup": "rounds of warm-up", "thin": "rounds per draw", "n_chains": "chains", "n_draws": "draws per chain",
     "max_draws": "most draws per chain", "n_snapshots": "whole draws kept, at most",
-    "keep_assignments": "labels of every draw kept", "form": "form of the sampler", "device": "device",
-    "groups": "fingerprint of the groups", "data": "fingerprint of the data",
+    "keep_assignments": "labels of every draw kept", "device": "device",
+    "data": "fingerprint of the data",
     "holdout": "fingerprint of the held-out part", "engine": "engine", "n_workers": "workers",
 }  # fmt: skip
 
@@ -146,7 +146,8 @@ def _per_round(value: float, rounds: int) -> str:
 
 def settings(run: View) -> str:
     asked = {name: value for name, value in run.config.items() if name != "pieces"}  # a checksum for each of many
-    listed = {"run": run.name} | {_ASKED.get(name, name): value for name, value in asked.items()}
+    phrases = _ASKED | dict(run.family.phrases)
+    listed = {"run": run.name} | {phrases.get(name, name): value for name, value in asked.items()}
     listed |= {_ASKED[name]: run.about.get(name, "unknown") for name in ("engine", "n_workers")}
     listed |= {f"version of {name}": value for name, value in run.about.get("versions", {}).items()}
     rows = [

@@ -17,9 +17,9 @@ from scipy import sparse
 
 from unbounded.sources.files import SourceError
 from unbounded.sources.source import Source, open
-from unbounded.sources.words import Words
+from unbounded.sources.words import Words, source_of
 from unbounded.sources.writing import shard
 
 Rows: TypeAlias = ArrayLike | sparse.csr_matrix | sparse.csr_array | Source  # what a fit takes
 
-__all__ = ["Rows", "Source", "SourceError", "Words", "open", "shard"]
+__all__ = ["Rows", "Source", "SourceError", "Words", "open", "shard", "source_of"]

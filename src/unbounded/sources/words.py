@@ -53,3 +53,8 @@ class Words:
 def _expanded(rows: Any) -> Array:
     counts = sparse.csr_matrix(rows)
     return np.repeat(counts.indices, counts.data.astype(np.int64)).astype(np.int32)  # mutant: words of documents
+
+
+def source_of(rows: Any) -> Source | None:
+    """The source that rows are read from, or None where they are in memory."""
+    return rows.documents if isinstance(rows, Words) else rows if isinstance(rows, Source) else None

@@ -259,6 +259,9 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
     def _row_estimates(self) -> Array:
         return self.labels_
 
+    def _for_report(self) -> dict[str, Any]:
+        return {"vocabulary": getattr(self, "vocabulary_", None)}
+
     def _atom_shares(self) -> Array:
         return self.topic_shares_
 

@@ -134,4 +134,5 @@ FAMILY = Family(
         "vocabulary": Option(Path, "Words, one a line, in the order of the columns (hdp)."),
         "groups": Option(Path, "The group of each row, .npy or .csv of one column (hdp of rows)."),
     },
+    phrases={"form": "form of the sampler", "groups": "fingerprint of the groups"},
 )

@@ -105,6 +105,9 @@ class MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
     def _row_estimates(self) -> Array:
         return self.labels_
 
+    def _for_report(self) -> dict[str, Any]:
+        return {"loss": self.loss, "merge_cost": self.merge_cost}
+
     def _atom_shares(self) -> Array:
         return self.cluster_sizes_ / len(self.labels_)
 
