@@ -1,4 +1,4 @@
-"""What a sampler is built from: the same for the hybrid sampler and all its rivals."""
+"""What a sampler is built from, which is the same for the hybrid sampler and all its rivals."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Setup(Generic[MeasureT, LikelihoodT, ExtentT]):
 
 @dataclass(frozen=True)
 class Built(Generic[MeasureT, LikelihoodT, ExtentT]):
-    """A model, by way of its setup."""
+    """A model that was built from a setup."""
 
     setup: Setup[MeasureT, LikelihoodT, ExtentT]
 

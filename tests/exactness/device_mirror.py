@@ -20,11 +20,11 @@ from feature_truth import FeatureRun
 from problems import problem as named
 
 from unbounded.gpu import bits, forms, sets
-from unbounded.gpu.device import found
+from unbounded.gpu.device import torch_device
 from unbounded.models.mixtures import device
 from unbounded.randomness import stream, uniforms
 
-WHERE = found("cuda")
+WHERE = torch_device("cuda")
 
 
 def scores(cells: np.ndarray, atoms: Any, shape: Any) -> np.ndarray:
@@ -219,7 +219,12 @@ def problem(quadratic, double, n_atoms, n=70, d=5):
     )  # fmt: skip
     keys = there(rng.integers(0, 2**62, (2, 3)))
     lone = there(np.array([1, 0, 0, 1], np.int8))
-    return rows, forms.scored(atoms, usable, shape, WHERE), device.pick.Apart(keys, lone, n_atoms, 0.3, 0.1, 0.2), shape
+    return (
+        rows,
+        forms.scored(atoms, usable, shape, WHERE),
+        device.pick.Leaving(keys, lone, n_atoms, 0.3, 0.1, 0.2),
+        shape,
+    )
 
 
 def cut_problem(quadratic):

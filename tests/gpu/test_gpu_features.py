@@ -23,7 +23,7 @@ from unbounded.contracts import Summaries  # noqa: E402
 from unbounded.engines import build  # noqa: E402
 from unbounded.engines.local import Sum  # noqa: E402
 from unbounded.gpu import bits  # noqa: E402
-from unbounded.gpu.device import found  # noqa: E402
+from unbounded.gpu.device import torch_device  # noqa: E402
 from unbounded.instantiation import Ghosts  # noqa: E402
 from unbounded.models.features.fold import PATTERN, Flip, Proposal, _flip, _propose  # noqa: E402
 from unbounded.models.features.hybrid import HybridFeatures  # noqa: E402
@@ -76,7 +76,7 @@ def test_sums_are_exact_in_any_order():
         data = rng.normal(size=(n, 3)) * np.array([1.0, 1e-3, 1e6])
         shards.append(PooledShard(p, 0, data, np.uint8, np.array([0.1, 0.0, -1.0]), np.zeros(3)))
         shards[-1].Z = (rng.random((18, n)) < 0.3).astype(np.uint8)
-    pool = DevicePool(shards, found("cuda"))
+    pool = DevicePool(shards, torch_device("cuda"))
     for shard in shards:
         shard.place()
     pool.swap()

@@ -101,7 +101,7 @@ def test_what_is_missing_is_said_in_a_sentence(monkeypatch):
     monkeypatch.setattr(device, "find_spec", lambda name: None)
     try:
         with pytest.raises(ValueError, match=r"pip install \"unbounded\[gpu\]\""):
-            device.found("cuda")
+            device.torch_device("cuda")
         assert device.resolve("auto", ["cpu", "cuda"]) == "cpu"
     finally:
         device.missing.cache_clear()

@@ -67,7 +67,7 @@ class Cache:
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[None]:
-        """While no other process compiles the function; where files cannot be locked, at once."""
+        """Wait until no other process compiles the function; where files cannot be locked, do not wait."""
         with contextlib.ExitStack() as held:
             with contextlib.suppress(OSError):
                 if self._folder is not None and fcntl is not None:
@@ -84,7 +84,7 @@ class Cache:
         except (OSError, EOFError, ValueError, TypeError, AttributeError, ImportError, pickle.UnpicklingError):
             return None
         with contextlib.suppress(OSError):
-            os.utime(path or "")  # it was used today
+            os.utime(path or "")  # so that it is kept
         return result
 
     def save_overload(self, signature: Any, result: Any) -> None:
@@ -99,7 +99,7 @@ class Cache:
             self._forget_unused(path.parent)
 
     def flush(self) -> None:
-        """Nothing is ever out of date."""
+        """Numba calls this for files that are out of date; there are none."""
 
     @property
     def _stem(self) -> str:
@@ -120,7 +120,7 @@ class Cache:
 
 
 def _compiler(kind: type[Dispatcher]) -> tuple[Any, ...]:
-    """All that decides what code is made of a function, apart from the function and its options."""
+    """Everything that the compiled code depends on, apart from the function and its options."""
     versions = sys.version_info[:2], numba.__version__, llvmlite.__version__, np.__version__
     settings = [f"{name} {getattr(numba.config, name)}" for name in _SETTINGS]
     return versions, settings, code_of(pipeline), code_of(sys.modules[kind.__module__])
@@ -128,7 +128,7 @@ def _compiler(kind: type[Dispatcher]) -> tuple[Any, ...]:
 
 @cache
 def _shared_folder(chosen: Path) -> Path:
-    """Names of files say what they contain, so it does not matter which copy of the package has put them there."""
+    """Names of files say what they contain, so all copies of the package can share them."""
     folder = chosen / "unbounded"
     folder.mkdir(parents=True, exist_ok=True)
     tempfile.TemporaryFile(dir=folder).close()  # or an OSError: it cannot be written

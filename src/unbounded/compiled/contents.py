@@ -23,7 +23,13 @@ from numba.core.dispatcher import Dispatcher
 from numba.core.registry import cpu_target
 from numba.extending import _Intrinsic
 
-_FOREIGN = {"numba", "numpy", "llvmlite", "scipy", *sys.stdlib_module_names}  # known by name: they have versions
+_FOREIGN = {
+    "numba",
+    "numpy",
+    "llvmlite",
+    "scipy",
+    *sys.stdlib_module_names,
+}  # named only: they have versions
 
 
 def contents(function: Callable[..., Any], signature: tuple[Any, ...]) -> str:
@@ -43,12 +49,12 @@ class _Choice(NamedTuple):
 
     @property
     def spec_class(self) -> type | None:
-        """The class that its first argument must have (`implements`); None: it looks for itself."""
+        """The class that its first argument must have (`implements`); None: the code decides by itself."""
         return getattr(self.choose, "spec_class", None)
 
 
 class _Contents:
-    """All that was found on the way from a function, each as a text that names what it refers to."""
+    """Everything that a function reaches, each as a text that names what it refers to."""
 
     def __init__(self) -> None:
         self.texts: set[str] = set()

@@ -37,7 +37,7 @@ class Compiled(CPUDispatcher):
         self._part = CPUDispatcher(py_func, targetoptions=dict(_OPTIONS), pipeline_class=part)
 
     def compile(self, sig: Any) -> Any:
-        """Without the garbage collector, which would go through all that Numba makes, again and again."""
+        """Compile with the garbage collector off, which would scan all that Numba makes again and again."""
         collects = gc.isenabled()
         with self._cache.turn():
             gc.disable()

@@ -54,7 +54,7 @@ class _BeginPart(_Pass):
 
 @register_pass(mutates_CFG=False, analysis_only=False)
 class _EndPart(_Pass):
-    """Make the part known to its callers, as Numba does, but under a handle that nothing can call."""
+    """Make the part known to its callers, as Numba does, but by a handle that Python cannot call."""
 
     _name = "end_part"
 
@@ -82,7 +82,7 @@ class _Inline(_Pass):
 
 @register_pass(mutates_CFG=False, analysis_only=False)
 class _WayIn(_Pass):
-    """Ask for code that takes arguments from Python.
+    """Ask for code that takes its arguments from Python.
 
     Only now: until here the options are those of a part, so that what both call is compiled once.
     """

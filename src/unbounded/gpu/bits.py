@@ -27,7 +27,7 @@ DIGIT = tl.constexpr(2048.0)
 
 
 def padded(size: int) -> int:
-    """So much room is there for that many columns."""
+    """The width of arrays that hold this many columns."""
     return max(LEAST, triton.next_power_of_2(size))
 
 

@@ -20,7 +20,7 @@ Launcher = TypeVar("Launcher", bound=Callable[..., Any])
 
 
 def kind_of(name: str) -> str:
-    """Which of a model's kernels runs there: "cuda:1" is one of "cuda"."""
+    """The kernel, by its name in a model's list, that runs on this device: that of "cuda:1" is "cuda"."""
     return name.split(":")[0]
 
 
@@ -30,7 +30,7 @@ def interpreted() -> bool:
 
 @cache
 def missing() -> str | None:
-    """What is missing for a GPU, in one sentence; None: nothing."""
+    """What is missing for a GPU, in one sentence, or None."""
     if find_spec("torch") is None or find_spec("triton") is None:
         return f"device='cuda' needs PyTorch and its Triton: {INSTALL}."
     if interpreted():
@@ -41,13 +41,13 @@ def missing() -> str | None:
 
 
 def check(name: Any, kinds: Iterable[str]) -> None:
-    """Refuse a device that no kernel is for, or that is not there."""
+    """Refuse a device that is not there, or for which the model has no kernel."""
     kinds = sorted(kinds)
     if not isinstance(name, str) or kind_of(name) not in kinds or (":" in name and kind_of(name) != CUDA):
         more = ", or a GPU by number, such as 'cuda:1'" if CUDA in kinds else ""
         raise ValueError(f"device must be one of {kinds}{more}, got {name!r}.")
     if kind_of(name) == CUDA:
-        found(name)
+        torch_device(name)
 
 
 def resolve(name: Any, kinds: Iterable[str]) -> Any:
@@ -57,8 +57,8 @@ def resolve(name: Any, kinds: Iterable[str]) -> Any:
     return "cpu" if CUDA not in kinds or missing() or interpreted() else CUDA
 
 
-def found(name: str) -> Any:
-    """The device of torch."""
+def torch_device(name: str) -> Any:
+    """The device as torch knows it; an error says in one sentence why there is none."""
     problem = missing()
     if problem:
         raise ValueError(problem)

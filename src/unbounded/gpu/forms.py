@@ -29,7 +29,7 @@ class Shape(NamedTuple):
 
 
 class Scored(NamedTuple):
-    """What rows are scored by, on the device."""
+    """Atoms on the device, as tiles score rows under them."""
 
     matrix: Any
     rest: Any  # what the leading digits of the matrix leave out; in double precision the matrix once more
@@ -87,7 +87,7 @@ def _halves(matrix: Any) -> tuple[Any, Any]:
 
 @triton.jit
 def leading(x, DOUBLE: tl.constexpr):
-    """The digits that tensor cores see."""
+    """The leading digits of numbers, which are all that tensor cores see."""
     if DOUBLE:
         return x
     else:
@@ -108,7 +108,7 @@ def product(high, low, matrix, rest, at, DOUBLE: tl.constexpr):
 
 @triton.jit
 def load_rows(cells, rows, ok, first, width, COLUMNS: tl.constexpr, DOUBLE: tl.constexpr):
-    """[rows, COLUMNS]: cells of rows from column `first` on; nothing where there are none."""
+    """[rows, COLUMNS]: cells of rows from column `first` on; zeros beyond the last."""
     js = first + tl.arange(0, COLUMNS)
     at = cells + rows[:, None].to(tl.int64) * width + js[None, :]
     x = tl.load(at, mask=ok[:, None] & (js < width)[None, :], other=0.0)

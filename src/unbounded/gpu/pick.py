@@ -17,7 +17,7 @@ from unbounded.gpu.device import serial_if_interpreted
 from unbounded.gpu.draws import key_at, stream, uniform
 from unbounded.gpu.forms import Scored, Shape, leading, linear_tile, load_rows, quadratic_tile
 
-OPEN, APART = 1, 2  # marks of rows: it is open; it is in no atom that all share
+OPEN, PRIVATE = 1, 2  # marks of rows: open ones, and those in atoms that shards do not share
 
 
 class PickRows(NamedTuple):
@@ -32,8 +32,8 @@ class PickRows(NamedTuple):
     first: int
 
 
-class Apart(NamedTuple):
-    """What becomes of rows beyond the usable atoms.
+class Leaving(NamedTuple):
+    """Which rows leave the usable atoms: those that make new ones, and open ones.
 
     keys: of labels, of births, of opening. lone: whether each private atom has one row. shared: codes of shared atoms
     end there. log_birth: log weight of a new atom. rate, boost: a row is open with chance rate + boost times its odds
@@ -88,35 +88,35 @@ def _draw(rows, numbers, ok, atoms, key, room, SHAPE: tl.constexpr, BLOCK: tl.co
 
 
 @triton.jit
-def _pick_block(block, rows, atoms, apart, turn, room, SHAPE: tl.constexpr, BLOCK: tl.constexpr):
+def _pick_block(block, rows, atoms, leaving, turn, room, SHAPE: tl.constexpr, BLOCK: tl.constexpr):
     numbers = block * BLOCK + tl.arange(0, BLOCK)
     ok = numbers < rows.n
     counter = rows.first + numbers.to(tl.int64)
-    log_usable, choice = _draw(rows, numbers, ok, atoms, key_at(apart.keys, 3 * turn), room, SHAPE, BLOCK)
+    log_usable, choice = _draw(rows, numbers, ok, atoms, key_at(leaving.keys, 3 * turn), room, SHAPE, BLOCK)
     z = tl.load(rows.labels + numbers, mask=ok, other=0)
     log_new = tl.load(rows.log_new + numbers, mask=ok, other=0.0)
-    odds = tl.exp(tl.minimum(log_new + apart.log_birth - log_usable, 80.0))  # of a birth
+    odds = tl.exp(tl.minimum(log_new + leaving.log_birth - log_usable, 80.0))  # of a birth
     if atoms.usable == 0:
         odds = tl.full((BLOCK,), 5.0e34, tl.float64)
-    born = uniform(key_at(apart.keys, 3 * turn + 1), counter) * (1.0 + odds) >= 1.0
-    slot = z - apart.shared
-    lone = tl.load(apart.lone + slot, mask=ok & (slot >= 0), other=0) != 0
+    born = uniform(key_at(leaving.keys, 3 * turn + 1), counter) * (1.0 + odds) >= 1.0
+    slot = z - leaving.shared
+    lone = tl.load(leaving.lone + slot, mask=ok & (slot >= 0), other=0) != 0
     free = (z < atoms.usable) | lone  # mutant: device free rows
     z = tl.where(free & ~born, choice, z)
     z = tl.where(free & born & (slot < 0), -1, z)
-    rate = apart.rate + apart.boost * odds
-    is_open = uniform(key_at(apart.keys, 3 * turn + 2), counter) < rate
-    beyond = (z < 0) | (z >= apart.shared)
+    rate = leaving.rate + leaving.boost * odds
+    is_open = uniform(key_at(leaving.keys, 3 * turn + 2), counter) < rate
+    beyond = (z < 0) | (z >= leaving.shared)
     tl.store(rows.labels + numbers, z, mask=ok)
     tl.store(rows.marks + numbers, is_open.to(tl.int8) + 2 * beyond.to(tl.int8), mask=ok)
 
 
 @triton.jit(do_not_specialize=["turn"])
-def _pick(rows, atoms, apart, turn, room, SHAPE: tl.constexpr, BLOCK: tl.constexpr):
+def _pick(rows, atoms, leaving, turn, room, SHAPE: tl.constexpr, BLOCK: tl.constexpr):
     pid = tl.program_id(0)
     own = room + pid * SHAPE[2] * BLOCK
     for block in range(pid, tl.cdiv(rows.n, BLOCK), tl.num_programs(0)):
-        _pick_block(block, rows, atoms, apart, turn, own, SHAPE, BLOCK)
+        _pick_block(block, rows, atoms, leaving, turn, own, SHAPE, BLOCK)
 
 
 class KernelLayout(NamedTuple):
@@ -128,7 +128,7 @@ class KernelLayout(NamedTuple):
 
 
 def layout_of(shape: Shape) -> KernelLayout:
-    """What was fastest on an H200."""
+    """The layout that was fastest on an H200."""
     if shape.group == 0:
         return KernelLayout(64, 4, 2)
     if shape.columns > 64:
@@ -140,19 +140,19 @@ def layout_of(shape: Shape) -> KernelLayout:
 
 @cache
 def _programs(device: Any) -> int:
-    """So many that all of the device is busy; each goes through many blocks of rows."""
+    """The number of programs that keeps all of the device busy; each goes through many blocks of rows."""
     return 4 * torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 2
 
 
 @serial_if_interpreted
-def pick(rows: PickRows, atoms: Scored, apart: Apart, turn: int, shape: Shape) -> None:
-    """Redraw labels in place: -1 is a birth. Rows that are marked are for the host to look at."""
+def pick(rows: PickRows, atoms: Scored, leaving: Leaving, turn: int, shape: Shape) -> None:
+    """Redraw labels in place: -1 is a birth. Marked rows are for the host."""
     if not rows.n:
         return
     block, warps, stages = layout_of(shape)
     programs = min(_programs(rows.cells.device), triton.cdiv(rows.n, block))
     room = torch.empty(programs * shape.tile * block, dtype=atoms.bias.dtype, device=rows.cells.device)
-    _pick[(programs,)](rows, atoms, apart, turn, room, shape, block, num_warps=warps, num_stages=stages)
+    _pick[(programs,)](rows, atoms, leaving, turn, room, shape, block, num_warps=warps, num_stages=stages)
 
 
 def marked(labels: Any, marks: Any) -> tuple[Any, Any, Any]:

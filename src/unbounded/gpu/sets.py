@@ -35,7 +35,7 @@ class SetRows(NamedTuple):
 
 
 def sets_of(which: Any, n_sets: int) -> Sets:
-    """which: the set of every row; n_sets and above: none."""
+    """which: the set of every row; n_sets or more: the row is in none."""
     small = torch.uint8 if n_sets < 255 else torch.int16 if n_sets < 2**15 else torch.int32
     ordered, order = torch.sort(torch.clamp(which, max=n_sets).to(small), stable=True)
     edges = torch.arange(n_sets + 1, device=which.device, dtype=torch.int32).to(small)

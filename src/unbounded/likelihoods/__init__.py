@@ -18,7 +18,7 @@ MEMBERS = (Gaussian, DiagonalGaussian, Bernoulli, Categorical, Multinomial, Pois
 
 
 def resolve(likelihood: Any, members: tuple[Any, ...] = MEMBERS) -> Any:
-    """A likelihood from its name, or the object itself; of columns of several kinds "gaussian: a, b; poisson: c"."""
+    """A likelihood from its name, from "gaussian: a, b; poisson: c" (columns of several kinds), or the object itself."""
     if isinstance(likelihood, str) and ":" in likelihood and Gaussian in members:
         return Product.parse(likelihood)
     if isinstance(likelihood, str):
@@ -45,7 +45,7 @@ def columns_for_words(likelihood: Any, names: Sequence[str] | None) -> set[int] 
 
 
 def named_columns(likelihood: Any) -> list[str] | None:
-    """The columns of a likelihood that was given in such words, where all of them are names."""
+    """The columns of a likelihood such as "gaussian: a, b; poisson: c", if all of them are names."""
     if not isinstance(likelihood, str) or ":" not in likelihood:
         return None
     columns = [column for _, group in Product.parse(likelihood).parts for column in group]

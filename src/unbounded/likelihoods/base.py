@@ -13,7 +13,7 @@ from unbounded.columns import Columns
 from unbounded.contracts import Parallel
 
 Parameters = Arrays
-WIDTHS = 4.0  # standard deviations within which rows are looked for around the mean of an atom
+WIDTHS = 4.0  # standard deviations from the mean of an atom within which its rows are expected
 
 
 class Bound(ABC):
@@ -48,7 +48,7 @@ class Bound(ABC):
         """[K]: log of the integral over the parameters of the product of f(x_i | theta), without log_base."""
 
     def log_evidence(self, counts: Array, statistics: Array) -> float:
-        """The same of all atoms together."""
+        """The log marginal of all atoms together."""
         return float(self.log_marginal(counts, statistics).sum())
 
     def merge_gains(self, counts: Array, statistics: Array, i: Array, j: Array) -> Array:
@@ -71,7 +71,7 @@ class Bound(ABC):
         """The centre of what `draw` samples from; counts need not be whole."""
 
     def coarse(self) -> tuple[Bound, Array]:
-        """A likelihood with only a few terms for each column, for first guesses; and which of the terms these are."""
+        """For first guesses: a likelihood with only a few terms for each column, and which of the terms these are."""
         return self, np.arange(self.n_terms)
 
     @abstractmethod
@@ -111,8 +111,8 @@ class Bound(ABC):
         """Refuse new rows that the likelihood cannot have produced."""
 
     def float32_error(self, parameters: Parameters) -> float:
-        """Rounding error, in nats, of a log likelihood computed in single precision, at most: for any row
-        that is not hopeless under the atom."""
+        """A bound, in nats, on the rounding error of a log likelihood in single precision: for any row that may well
+        belong to the atom."""
         bias, eta = self.natural(parameters)
         reach = np.maximum(np.abs(self.columns.low), np.abs(self.columns.high)).max(initial=1.0)
         return float(np.finfo(np.float32).eps * (np.abs(bias) + np.abs(eta).sum(1) * reach).max(initial=0.0))
@@ -135,7 +135,7 @@ class Bound(ABC):
 
 def reach_of(mean: Array, width: Array, low: Array, high: Array) -> Array:
     """[K, D]: how far from the origin rows of an atom may be in each column, a few standard deviations beyond its mean.
-    More, in proportion, where the data go further than all atoms do: some rows are that far from whatever they are in.
+    Where the data go further than all atoms do, all of it is larger in proportion: some atom has those rows.
     """
     reach: Array = np.abs(mean) + WIDTHS * width
     farthest = np.maximum(np.abs(low), np.abs(high)) / reach.max(0, initial=1e-300)

@@ -33,7 +33,7 @@ from unbounded.likelihoods.gaussian_compiled import (
     draw_holes,
 )
 
-BLOCK_CELLS = 2**16  # of matrices that are worked on together
+BLOCK_CELLS = 2**16  # of the matrices of atoms that are processed together
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,7 @@ class BoundGaussian(Bound):
         return {"mean": mu, "factor": factor, "precision": precision, "log_det": log_det}
 
     def _by_blocks(self, n_atoms: int, some: Callable[[slice], None], parallel: Parallel) -> None:
-        """A few atoms at a time: their matrices stay in cache."""
+        """Process a few atoms at a time, so that their matrices stay in cache."""
         step = max(1, BLOCK_CELLS // self.size**2)
         blocks = [slice(first, first + step) for first in range(0, n_atoms, step)]
 
@@ -394,7 +394,7 @@ def multigammaln_rows(a: Array, d: int) -> Array:
 
 
 def _repair(matrices: Array, lowest: float) -> Array:
-    """Symmetric matrices: where rounding pushed eigenvalues below the lowest one of the prior's part, lift them."""
+    """Symmetric matrices, with eigenvalues that rounding pushed below the lowest one of the prior's part lifted."""
     scale = np.trace(matrices, axis1=1, axis2=2)
     suspicious = np.flatnonzero(scale * 1e-10 > lowest)
     for k in suspicious:

@@ -426,7 +426,7 @@ def _screen(spec, tail, slot, block, begin, end, out):
 
 
 def takes_products(spec: Any) -> bool:
-    """Whether sets of rows are cut by products of matrices, and not by way of all terms."""
+    """Whether sets of rows are cut by products of matrices, without writing all terms."""
     return isinstance(spec, GaussianSpec) and spec.columns.size >= PRODUCT_COLUMNS
 
 

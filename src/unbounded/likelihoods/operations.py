@@ -188,7 +188,7 @@ def dense_logits(eta: Any, spec: Any, block: Any, out: Any, top: Any) -> None:
 
 @jit
 def copy_row(row: Any, table: Any, i: int) -> None:
-    """table[i] = row: a loop, since Numba compiles an assignment together with what to say about wrong shapes."""
+    """table[i] = row: a loop, since with an assignment Numba also compiles its error for wrong shapes."""
     for j in range(row.size):
         table[i, j] = row[j]
 

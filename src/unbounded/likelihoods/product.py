@@ -37,7 +37,7 @@ class Product:
 
     @classmethod
     def parse(cls, text: str) -> Product:
-        """From words, as the command line has them: parts with semicolons between, columns by names or positions.
+        """The likelihood that a text describes: parts separated by semicolons, with columns by name or position.
 
         Examples
         --------

@@ -19,7 +19,7 @@ import torch
 from unbounded.arrays import Array, Arrays
 from unbounded.contracts import Summaries, Summary
 from unbounded.gpu import bits, folds, patterns
-from unbounded.gpu.device import found
+from unbounded.gpu.device import torch_device
 from unbounded.gpu.sets import gathered
 from unbounded.models.features.kernel import CompiledFeatures, FeatureSetup
 from unbounded.models.features.linear_gaussian import BoundLinearGaussian
@@ -67,7 +67,7 @@ class DeviceFeatures:
 
     @cached_property
     def place(self) -> Any:
-        return found(self.setup.device)
+        return torch_device(self.setup.device)
 
     # ---- one shard
 

@@ -11,7 +11,7 @@ from unbounded.arrays import Array
 
 _SHRINKAGE = 0.05  # of the covariance within clusters towards a multiple of the identity
 _LEVELS = 12  # the most values of a column of levels
-_NAMED = 3  # columns of a cluster
+_NAMED = 3  # columns that are named for a cluster
 
 
 def filled(rows: Array, labels: Array) -> Array:
@@ -123,5 +123,5 @@ def _marks(values: Array, labels: Array, name: str, level: str) -> dict[int, Mar
     return {
         int(k): Mark(name, level, float(means[k]), usual, float((means[k] - usual) / sd))
         for k in np.flatnonzero(sizes)
-        if not level or means[k] > usual  # a level that is rarer says less than the one in its place
+        if not level or means[k] > usual  # a rarer level says less than the one that is more common instead
     }

@@ -19,7 +19,7 @@ import torch
 from unbounded.arrays import Array
 from unbounded.contracts import Summary
 from unbounded.gpu import forms, pick, sets
-from unbounded.gpu.device import found
+from unbounded.gpu.device import torch_device
 from unbounded.likelihoods.base import Bound, Parameters
 from unbounded.likelihoods.gaussian import BoundGaussian
 from unbounded.models.labelled.device import DeviceRows, DeviceShard
@@ -30,7 +30,7 @@ from unbounded.models.mixtures.message import MixturePart, SweepKeys
 from unbounded.randomness import stream
 from unbounded.rows import row_blocks
 
-OPEN_ROWS, BOOST = 256, 16.0  # rows of a shard that are open, about, whatever they are; how many times odds of births
+OPEN_ROWS, BOOST = 256, 16.0  # about how many rows of a shard are always open; and a factor of odds of births
 ON_HOST, OPENING = 2**62, 2**62 + 1  # streams of a sweep's keys
 
 
@@ -75,7 +75,7 @@ class DeviceLabels:
 
     @cached_property
     def place(self) -> Any:
-        return found(self.device)
+        return torch_device(self.device)
 
     @cached_property
     def quadratic(self) -> bool:
@@ -97,20 +97,20 @@ class DeviceLabels:
         return DeviceFinite(atoms, self._on_cpu(parameters, log_weights, dtype))
 
     def _on_cpu(self, parameters: Parameters, log_weights: Array, dtype: Any) -> Any:
-        """For a few rows, what is fastest to make is fastest."""
+        """For a few rows: the form that is fastest to make."""
         plain = self.quadratic and self.likelihood.columns.size > 2
         eta = linear_part(self.likelihood, dtype, parameters, log_weights)
         return eta if plain else self.likelihood.finite(eta, parameters, log_weights)
 
     def cells(self, X: Array) -> Array:
-        """What the forms are forms of: columns, shifted and scaled, or all terms."""
+        """What scores are forms of: columns, shifted and scaled, or all terms."""
         likelihood = self.likelihood
         if isinstance(likelihood, BoundGaussian):
             return (X[:, likelihood.columns.index] - likelihood.shift) * likelihood.inverse_scale
         return likelihood.terms(X)
 
     def hold(self, shard: DeviceShard) -> DeviceRows:
-        """The shard on the device, from its first use on."""
+        """The shard's rows on the device, where they stay from their first use on."""
         if shard.held is None:
             data, n = shard.data, len(shard.data)
             width = self.likelihood.size if isinstance(self.likelihood, BoundGaussian) else self.likelihood.n_terms
@@ -217,8 +217,8 @@ class DeviceLabels:
             is_lone = torch.from_numpy(np.append(lone, False).astype(np.int8)).to(self.place)
             n, width = held.cells.shape
             rows = pick.PickRows(held.cells, shard.placed(), held.log_new, held.marks, n, width, shard.first)
-            apart = pick.Apart(on_device, is_lone, part.n_shared, log_birth, rate, BOOST)
-            pick.pick(rows, atoms, apart, turn, shape)
+            leaving = pick.Leaving(on_device, is_lone, part.n_shared, log_birth, rate, BOOST)
+            pick.pick(rows, atoms, leaving, turn, shape)
             shard.written()
             if not alone:
                 tail = self._on_host(shard, part, own, tail)

@@ -21,13 +21,13 @@ from unbounded.models.labelled.halves import Cuts, Sides
 from unbounded.models.labelled.labels import Atoms, LabelShard, numbered
 from unbounded.models.mixtures.model import AtomTable, Mixture, MixtureState
 
-EARLY = 16  # rounds that have cuts and moves of neighbours both
+EARLY = 16  # rounds that may have both cuts and moves of neighbours
 LONG_SWEEP, MOST_ROUNDS = 2_600_000, 20  # cells of a sweep that is long beside what a jump takes anyway; rounds
 
 
 @dataclass(frozen=True)
 class Jumps:
-    """How much is tried in a round; nothing of it depends on the labels.
+    """How much is tried in a round, which never depends on the labels.
 
     every: rounds from one to the next that have such moves; by default one, up to 20 where cells are few and rounds
     short, and at first two at most. After the first rounds, cuts and moves of neighbours take turns.
@@ -93,7 +93,7 @@ class Jumps:
 
 
 def chosen_jumps(jumps: bool | Jumps, usual: Jumps, able: bool) -> Jumps | None:
-    """What the user of an estimator asks for; able: whether the sampler that was chosen has such moves."""
+    """The jumps that an estimator's option asks for; able: whether the chosen sampler has any."""
     if not isinstance(jumps, bool | np.bool_ | Jumps):
         raise ValueError(f"jumps must be True, False or Jumps(...), got {jumps!r}.")
     if isinstance(jumps, Jumps) and not able:
@@ -124,7 +124,7 @@ class Edit:
         return np.flatnonzero(self.counts > 0)
 
     def wholes(self, proposals: Sequence[Proposal]) -> Atoms:
-        """What every set would be as one atom."""
+        """Every set as one atom."""
         first = [proposal.atoms[0] for proposal in proposals]
         counts, statistics = self.counts[first], self.statistics[first]
         for m, proposal in enumerate(proposals):
@@ -158,7 +158,7 @@ class Edit:
         self.code[self.code == b] = a
 
     def apply(self, engine: Engine, cuts: Cuts | None = None, proposals: Sequence[Proposal] = ()) -> MixtureState:
-        """Tell the shards; from here on every atom is coded as a shared one."""
+        """Relabel the rows of all shards; from here on every atom is coded as a shared one."""
         alive = self.alive
         new = np.full(len(self.counts), -1, np.int32)
         new[alive] = np.arange(len(alive))
@@ -177,7 +177,7 @@ class Edit:
 
 
 def _apply(model: Mixture[Any], cuts: Cuts | None, shard: LabelShard, own: tuple[Sides, Array]) -> None:
-    """Cut once more, for good: halves kept aside would be state that no checkpoint knows."""
+    """Repeat the pass and keep its halves: halves stored meanwhile would be state that no checkpoint has."""
     sides, codes = own
     if cuts is not None and (sides.fresh >= 0).any():
         model.kernel.halve(shard, cuts, sides)
@@ -188,9 +188,9 @@ def _apply(model: Mixture[Any], cuts: Cuts | None, shard: LabelShard, own: tuple
 
 
 class Proposal(NamedTuple):
-    """C: one atom to be cut, or two that are as they are, the first with the anchors; anew: or two to be cut as one.
+    """A set C: one atom to be cut, or two that are its halves, the first with the anchors; anew: two to be cut as one.
 
-    The partner is a row of the second half, or -1: none that is known.
+    partner: a row of the second half, or -1 where none is known.
     """
 
     anchors: tuple[int, ...]
@@ -235,10 +235,10 @@ class SummedHalves(NamedTuple):
         return np.where(self.shards[:, m] == 1, self.owner[:, m], -1)
 
 
-def through_rows(edit: Edit, engine: Engine, cuts: Cuts, proposals: Sequence[Proposal]) -> SummedHalves:
-    """One pass over the rows of all sets."""
+def sum_halves(edit: Edit, engine: Engine, cuts: Cuts, proposals: Sequence[Proposal]) -> SummedHalves:
+    """The halves of all sets after one pass over their rows, summed over shards."""
     own = [_sides(positions, proposals) for positions in edit.positions]
-    return SummedHalves(**engine.run(partial(_found_on, edit.model), Message(cuts, own)).shared)
+    return SummedHalves(**engine.run(partial(_halve_on, edit.model), Message(cuts, own)).shared)
 
 
 class WeighedHalves(NamedTuple):
@@ -256,13 +256,13 @@ class WeighedHalves(NamedTuple):
 
 
 def halves_of(edit: Edit, engine: Engine, cuts: Cuts, proposals: Sequence[Proposal]) -> WeighedHalves:
-    """Halves of all sets after one pass over their rows."""
-    found = through_rows(edit, engine, cuts, proposals)
+    """The same, and what their log marginals gain."""
+    found = sum_halves(edit, engine, cuts, proposals)
     stay, away = found.halves(edit.wholes(proposals))
     return WeighedHalves(found, stay, away, edit.gains(stay, away))
 
 
-def _found_on(model: Mixture[Any], shard: LabelShard, cuts: Cuts, sides: Sides) -> Summary:
+def _halve_on(model: Mixture[Any], shard: LabelShard, cuts: Cuts, sides: Sides) -> Summary:
     totals, log_q, rows = model.kernel.halve(shard, cuts, sides)
     there = np.stack([rows - totals[:, -1] > 0, totals[:, -1] > 0]).astype(np.int64)
     return Summary({"totals": totals, "log_q": log_q, "shards": there, "owner": there * shard.index}, {})

@@ -18,7 +18,7 @@ from unbounded.arrays import Array, is_csr
 from unbounded.contracts import Engine
 from unbounded.likelihoods.base import Bound
 from unbounded.models.labelled.labels import Atoms, LabelShard
-from unbounded.models.mixtures.jump import Edit, Proposal, cuts_of, odds_of, through_rows
+from unbounded.models.mixtures.jump import Edit, Proposal, cuts_of, odds_of, sum_halves
 from unbounded.models.mixtures.model import Mixture
 from unbounded.rows import some_rows
 
@@ -194,7 +194,7 @@ def _refine(edit: Edit, engine: Engine, proposals: Sequence[Proposal], odds: Arr
         if not len(now):
             break
         some = [proposals[m] for m in now.tolist()]
-        found = through_rows(edit, engine, cuts_of(some, odds[now]), some)
+        found = sum_halves(edit, engine, cuts_of(some, odds[now]), some)
         stay, away = found.halves(Atoms(whole.counts[now], whole.statistics[now]))
         odds[now] = odds_of(edit.model.likelihood, stay, away)
         gain = edit.gains(stay, away) - found.log_q

@@ -26,7 +26,7 @@ from unbounded.models.mixtures.jump import (
     cuts_of,
     halves_of,
     odds_of,
-    through_rows,
+    sum_halves,
 )
 from unbounded.models.mixtures.model import Mixture, MixtureState
 from unbounded.models.mixtures.pairs import Pairs
@@ -201,7 +201,7 @@ def _by_seeds(pending: PendingMerges, attempt: Attempt, atoms: tuple[int, ...]) 
     halves = first, Atoms(whole.counts - first.counts, whole.statistics - first.statistics)  # mutant: seeds rest
     for _ in range(STEPS):
         soft = cuts_of([proposal], odds_of(likelihood, *halves))
-        halves = through_rows(edit, engine, soft, [proposal]).halves(whole)
+        halves = sum_halves(edit, engine, soft, [proposal]).halves(whole)
     cuts = cuts_of([proposal], odds_of(likelihood, *halves), _halves_key(pending, attempt))
     return Way(cuts, proposal, halves_of(edit, engine, cuts, [proposal]))
 

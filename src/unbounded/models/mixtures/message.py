@@ -1,7 +1,7 @@
-"""What travels in a round of a mixture, and what a kernel is given of it.
+"""What travels in a round of a mixture, and what of it a kernel is given.
 
 Labels are coded 0 .. usable-1 for atoms that the shard's rows may join and leave, up to n_shared-1 for *frozen* ones
-(nobody leaves, nobody joins), and n_shared + slot for atoms that are private to the shard.
+(rows neither leave nor join them), and n_shared + slot for atoms that are private to the shard.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class MixtureRound(NamedTuple):
 
 
 class MixtureShare(NamedTuple):
-    """What one shard needs to know of its own."""
+    """What one shard needs to know of its own atoms."""
 
     codes: Array  # new code of each of the shard's old codes
     usable: int
@@ -59,7 +59,7 @@ class MixturePart(NamedTuple):
 
 
 class LabelKernel(Kernel[LabelShard, MixturePart, Any, Atoms], Protocol):
-    """A kernel of mixtures says besides what its shards are, how the finite part travels, and counts any labels."""
+    """A kernel of mixtures also has the type of its shards, prepares the finite part, and counts and cuts atoms."""
 
     shard: ClassVar[Any]  # the type of its shards
 

@@ -44,7 +44,7 @@ class AtomTable(NamedTuple):
 @dataclass(frozen=True)
 class MixtureState:
     round: int
-    hyper: Any  # the measure's own
+    hyper: Any  # of the measure's own type
     table: AtomTable
     n_shared: int
     n_private: Array  # [P]
@@ -97,7 +97,7 @@ class Mixture(Built[MeasureT, Bound, int], Generic[MeasureT]):
 
     @cached_property
     def coarse(self) -> tuple[Bound, Array]:
-        """For first guesses (`Bound.coarse`)."""
+        """The coarse likelihood, for first guesses (`Bound.coarse`)."""
         return self.likelihood.coarse()
 
     def recipe(self, X: Any) -> RowShards:

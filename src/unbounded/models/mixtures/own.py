@@ -31,7 +31,7 @@ WIDTH, STEPS = 1.0, 50  # of the slice sampler of parameters: its first width, a
 
 
 class OwnLikelihood(ABC):
-    """What a mixture must know of its atoms. Parameters of K atoms are an array [K, Q] of real numbers.
+    """What a mixture needs to know of its atoms. Parameters of K atoms are an array [K, Q] of real numbers.
 
     Examples
     --------

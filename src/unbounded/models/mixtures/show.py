@@ -56,7 +56,7 @@ def summary(estimator: MixtureEstimator) -> list[str]:
 class _Found(NamedTuple):
     labels: Array
     amounts: Array  # rows of each cluster
-    sure: Array  # of each cluster: the mean share of right company of its rows
+    sure: Array  # of each cluster: one less the mean uncertainty of its rows
     marks: list[list[Mark]]  # what distinguishes each; empty where the rows are not at hand
 
 
@@ -91,17 +91,17 @@ def _words(found: _Found) -> tuple[str, ...]:
     """What was found, and how sure that is."""
     largest, n = int(found.amounts[0]), int(found.amounts.sum())
     small = int((found.amounts < 0.01 * n).sum())
-    said = [f"The largest cluster has {largest:,} of {n:,} rows ({largest / n:.0%})."]
+    sentences = [f"The largest cluster has {largest:,} of {n:,} rows ({largest / n:.0%})."]
     if small:
-        said.append(f"{small} clusters have less than 1% of the rows each." if small > 1 else _ONE_SMALL)
+        sentences.append(f"{small} clusters have less than 1% of the rows each." if small > 1 else _ONE_SMALL)
     if len(found.amounts) == 1:
-        return (said[0],)
+        return (sentences[0],)
     overall = float((found.sure * found.amounts).sum() / n)
-    said.append(f"In an average draw a row has {overall:.0%} of the same company as in this clustering.")
+    sentences.append(f"In an average draw a row has {overall:.0%} of the same company as in this clustering.")
     least = int(found.sure.argmin())
     if found.sure[least] < 0.9:
-        said.append(f"Least sure is cluster {least}, with {found.sure[least]:.0%}.")
-    return tuple(said)
+        sentences.append(f"Least sure is cluster {least}, with {found.sure[least]:.0%}.")
+    return tuple(sentences)
 
 
 _HELP = help_(
@@ -173,11 +173,11 @@ def _marks(X: Any, labels: Array, names: Sequence[str] | None, config: Mapping[s
     rows, own = _sample(_as_fitted(X), labels, _DESCRIBED)
     levels = str(config["likelihood"].get("name")) in _LEVELS
     words = {} if isinstance(X, Source) else encoded(X, columns_of_words(X))[1]
-    marks = distinguishing(rows, own, _called(rows, names), levels, words)
+    marks = distinguishing(rows, own, _column_names(rows, names), levels, words)
     return marks + [[] for _ in range(int(labels.max()) + 1 - len(marks))]  # clusters of which no row is there
 
 
-def _called(rows: Array, names: Sequence[str] | None) -> list[str]:
+def _column_names(rows: Array, names: Sequence[str] | None) -> list[str]:
     return [f"column {d}" for d in range(rows.shape[1])] if names is None else list(names)
 
 
@@ -191,7 +191,7 @@ class _Plane(NamedTuple):
 
 def _plane(X: Any, labels: Array, names: Sequence[str] | None) -> _Plane:
     rows, own = _sample(X, labels, _POINTS)
-    points, axes = projection(filled(rows, own), own, _called(rows, names))
+    points, axes = projection(filled(rows, own), own, _column_names(rows, names))
     return _Plane(points, own, axes)
 
 

@@ -39,7 +39,7 @@ class GossipState(MixtureState):
 
 @dataclass(frozen=True)
 class AsynchronousMixture(Mixture[PitmanYor]):
-    """The table holds what is true: the sum of what shards have, by number."""
+    """The table of a state is the truth: the sum over shards of the rows of each atom, by its number."""
 
     @property
     def exact(self) -> bool:
@@ -76,7 +76,7 @@ class AsynchronousMixture(Mixture[PitmanYor]):
         return Summary({}, self._own(shard, size)._asdict())
 
     def _sweeps(self, shard: LabelShard, hyper: PartitionHyper, round_: int, others: Version) -> None:
-        """L collapsed sweeps; the rows of others stay where they were."""
+        """L collapsed sweeps, in which the rows of other shards stay where they were last known to be."""
         law = self.measure.collapsed_tail(hyper)  # mutant: sweeps law
         none = self.likelihood.draw(np.zeros(0), np.zeros((0, self.likelihood.n_terms)), generator(0, "none"))
         keys = [self.keys(round_, sweep) for sweep in range(self.setup.sweeps)]

@@ -21,7 +21,7 @@ from unbounded.models.mixtures.kernel import CompiledLabels, LabelRows, choose, 
 
 
 def compiled(kernel: Any, sampler: str) -> CompiledLabels:
-    """The kernel itself, where it is the one that these local steps are written for."""
+    """The kernel, if it is the one that these local steps are written for; else an error."""
     if not isinstance(kernel, CompiledLabels):
         raise ValueError(f"{sampler} has a local step of its own, which runs on device='cpu' only.")
     return kernel
