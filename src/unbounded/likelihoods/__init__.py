@@ -18,7 +18,7 @@ MEMBERS = (Gaussian, DiagonalGaussian, Bernoulli, Categorical, Multinomial, Pois
 
 
 def resolve(likelihood: Any, members: tuple[Any, ...] = MEMBERS) -> Any:
-    """A likelihood from its name, from "gaussian: a, b; poisson: c" (columns of several kinds), or the object itself."""
+    """A likelihood from its name, from "gaussian: a, b; poisson: c" (columns of several kinds), or itself."""
     if isinstance(likelihood, str) and ":" in likelihood and Gaussian in members:
         return Product.parse(likelihood)
     if isinstance(likelihood, str):
