@@ -36,7 +36,7 @@ from unbounded.chain.several import AUTO, MAX_DRAWS, agree, run_all, stages
 from unbounded.chain.store import EXTENSIBLE, ChainStore, RunError, RunStore
 from unbounded.chain.versions import versions
 from unbounded.columns import describe
-from unbounded.contracts import Engine, Likelihood, Model, Rule
+from unbounded.contracts import Engine, Likelihood, Measure, Model, Rule
 from unbounded.engines.local import available_cores
 from unbounded.family import Choices
 from unbounded.gpu.device import check as check_device
@@ -68,7 +68,7 @@ class ChainEstimator(BaseEstimator):
     """How chains run and where; a dataclass, so that scikit-learn finds every option in the constructor's signature."""
 
     likelihood: str | Likelihood | None
-    init: str | int | ArrayLike | tuple[Any, ...]
+    init: str | int | ArrayLike | tuple[str | int | ArrayLike, ...]
     dtype: str = "float64"
     device: str = "cpu"
     n_shards: int = 8
@@ -80,7 +80,7 @@ class ChainEstimator(BaseEstimator):
     n_chains: int = 2
     engine: str = "threads"
     n_workers: int | None = None
-    engine_options: Mapping[str, Any] | None = None
+    engine_options: Mapping[str, str | float | None] | None = None
     sampler: str = "hybrid"
     sampler_options: Mapping[str, Any] | None = None
     instantiate: str | Rule = "ghosts"
@@ -96,11 +96,11 @@ class ChainEstimator(BaseEstimator):
 
     # ---- what each of them provides
 
-    def _chosen_likelihood(self) -> Any:
-        """Its name, or an object."""
+    def _chosen_likelihood(self) -> str | Likelihood | None:
+        """The likelihood, by its name or as an object."""
         return self.likelihood
 
-    def _measure(self) -> Any:
+    def _measure(self) -> Measure[Any, Any]:
         raise NotImplementedError
 
     def _moves(self) -> dict[str, Any]:
@@ -190,7 +190,7 @@ class ChainEstimator(BaseEstimator):
         return min(self.n_chains, self._n_cores())
 
     @property
-    def _device(self) -> Any:
+    def _device(self) -> str:
         """The device that was asked for; for "auto", the best one of this machine."""
         return resolve_device(self.device, self._choices.kernels)
 
@@ -198,7 +198,7 @@ class ChainEstimator(BaseEstimator):
         return self.n_workers or available_cores()
 
     def _build(self, X: Any, n_rounds: int) -> Model[Any]:
-        self._prior = self._measure()
+        self._prior: Any = self._measure()
         setup = Setup(
             self._prior, self._likelihood, self._extent(X), self.n_shards, self.seed(), n_rounds,
             self.sweeps_per_round, self.dtype, self._device,

@@ -85,10 +85,10 @@ class Training(NamedTuple):
 
 
 class Results(NamedTuple):
-    """What a command writes of a fit, beside the chain itself."""
+    """What a family adds to the results that `unbounded fit` writes."""
 
     files: Mapping[str, Any]  # by name: arrays, figures of Matplotlib, or text
-    summary: str = ""  # goes behind what is said of every fit
+    summary: str = ""  # appended to the summary that every fit has
 
 
 @dataclass(frozen=True)

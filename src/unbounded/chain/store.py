@@ -94,7 +94,7 @@ def write_file(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
 
 
 def write_to(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
-    """A file wherever somebody wants it: whole, but what is no file, such as a pipe, is written to as it is."""
+    """Write a file whole or not at all; what is no regular file, such as a pipe, is written to directly."""
     try:
         if path.exists() and not path.is_file():
             with open(path, "wb") as file:
@@ -164,7 +164,7 @@ class RunStore:
             raise RunError(f"cannot write to the run directory {self.path}: {error.strerror or error}.") from error
 
     def withdraw(self) -> None:
-        """Undo what `prepare` began, where no chain has a first state: nobody could go on from there."""
+        """Undo what `prepare` began, where no chain has a first state, so that there is nothing to resume."""
         if any(self.path.glob("chain-*/checkpoint.ub")):
             return
         for name in ("run.json", "about.json", "progress.json"):

@@ -202,7 +202,7 @@ def _code_text(code: CodeType, docstring: str | None = None) -> str:
 
 @cache
 def code_of(module: ModuleType) -> str:
-    """A digest of all that a module says, comments and docstrings aside."""
+    """A digest of the code of a module, without comments and docstrings."""
     try:
         tree = ast.parse(inspect.getsource(module))
     except OSError:  # an application that was packed without sources

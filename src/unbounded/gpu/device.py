@@ -50,7 +50,7 @@ def check(name: Any, kinds: Iterable[str]) -> None:
         torch_device(name)
 
 
-def resolve(name: Any, kinds: Iterable[str]) -> Any:
+def resolve(name: str, kinds: Iterable[str]) -> str:
     """The device that "auto" means here: a GPU if there is one, and a kernel for it."""
     if name != AUTO:
         return name

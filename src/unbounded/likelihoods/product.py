@@ -10,7 +10,7 @@ import numpy as np
 
 from unbounded.arrays import Array
 from unbounded.columns import Columns
-from unbounded.contracts import Parallel, in_this_thread
+from unbounded.contracts import Likelihood, Parallel, in_this_thread
 from unbounded.likelihoods.base import Bound, Parameters
 
 
@@ -28,11 +28,11 @@ class Product:
     >>> model = ub.DirichletProcessMixture(mixed)
     """
 
-    parts: tuple[tuple[Any, tuple[int | str, ...]], ...]
+    parts: tuple[tuple[str | Likelihood, tuple[int | str, ...]], ...]
 
     name: ClassVar[str] = "product"
 
-    def __init__(self, *parts: tuple[Any, Iterable[int | str]]):
+    def __init__(self, *parts: tuple[str | Likelihood, Iterable[int | str]]):
         object.__setattr__(self, "parts", tuple((lik, tuple(map(_column, cols))) for lik, cols in parts))
 
     @classmethod

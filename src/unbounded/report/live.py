@@ -118,7 +118,7 @@ class _Live:
                     self._content = render(self._run)
                 except (RunError, OSError) as error:
                     self._content = f'<p class="warn">{text(error)}</p>'
-                except (KeyError, TypeError, ValueError) as error:  # somebody has edited a file
+                except (KeyError, TypeError, ValueError) as error:  # a file was edited
                     self._content = f'<p class="warn">The run directory is damaged: {text(error)}.</p>'
                 self._made = time.monotonic()
             return self._content

@@ -95,7 +95,7 @@ def read(path: str | os.PathLike[str], at_hand: Mapping[str, Any] | None = None)
 
 
 def read_traces(path: str | os.PathLike[str]) -> View | None:
-    """The draws alone, of a run that somebody may be writing; None where there are none yet."""
+    """The draws alone, of a run that a fit may be writing; None where there are none yet."""
     store = RunStore(path)
     config, about = store.config(), read_json(store.path / "about.json")
     exact = _is_exact({}, config, about)

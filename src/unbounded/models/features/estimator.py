@@ -93,6 +93,9 @@ class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChainE
         self._check_settings(data.shape[0])
         return self._sample(data, held)
 
+    def _measure(self) -> FeatureMeasure:
+        raise NotImplementedError
+
     def _check_init(self, init: Any, n_rows: int) -> None:
         feature_start.check(init, n_rows, self._measure().binary)
 

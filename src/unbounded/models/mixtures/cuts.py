@@ -5,7 +5,7 @@ cluster and the one of another random row. A *launch*, which sees C but not who 
 of C a probability p of leaving i. If C is one cluster, its halves are drawn from p; if it is two, they are what they
 are; both ways the probability q of the halves is known, and with it the ratio of Metropolis and Hastings. Cuts of
 disjoint sets go through the rows together: C is chosen with a probability s(C | Z), the move inside of C is reversible
-with respect to the posterior times s, and does not change what was said about the sets chosen before.
+with respect to the posterior times s, and does not change the probabilities of the sets chosen before.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
     """What both mixtures share; subclasses differ in their measure only."""
 
     likelihood: str | Likelihood = "gaussian"
-    init: str | ArrayLike | tuple[Any, ...] = ("grown", "one")
+    init: str | ArrayLike | tuple[str | ArrayLike, ...] = ("grown", "one")
     loss: str = DEFAULT.kind
     merge_cost: float = DEFAULT.merge_cost
     jumps: bool | Jumps = True

@@ -93,7 +93,7 @@ def log_merge(measure: PitmanYor, hyper: PartitionHyper, counts: Array, log_marg
     return measure.log_halves(hyper, counts) - log_split(measure, hyper, counts, log_marginals, together)
 
 
-def taken(data: Any, rows: Array) -> Any:
+def chosen_rows(data: Any, rows: Array) -> Any:
     """Some rows of a shard's data."""
     if not is_csr(data):
         return data[rows]
@@ -284,7 +284,7 @@ class Subcluster(Mixture[PitmanYor]):
         for k in range(n_clusters):
             rows = order[ends[k] : ends[k + 1]]
             if len(rows):
-                shard.labels[rows] = 2 * k + drawn(taken(shard.data, rows), len(rows), shared.halves[k], 2, k)
+                shard.labels[rows] = 2 * k + drawn(chosen_rows(shard.data, rows), len(rows), shared.halves[k], 2, k)
         return self._report(shard, n_clusters)
 
     def gather(self, state: Any, message: Message, gathered: Gathered) -> HalvesState:
