@@ -84,6 +84,13 @@ def test_what_is_wrong_does_not_parse(command):
         parse(command.split())
 
 
+@pytest.mark.parametrize("command", CLI.commands)
+def test_everything_that_can_be_typed_is_explained(command):
+    given = CLI.commands[command]
+    assert given.help
+    assert [each.name for each in given.params if not each.help] == []
+
+
 def scripts(page: str) -> Iterator[tuple[str, list[str]]]:
     """Scripts of the repository, as their text, and what is typed behind their names."""
     for words, _ in after("python", page):

@@ -103,7 +103,7 @@ def change_a_setting(run):
 
 def delete_a_checkpoint(run):
     (run / "chain-0" / "checkpoint.ub").unlink()
-    return "checkpoint.ub is missing, and draws are there"
+    return "checkpoint.ub is missing, although there are draws"
 
 
 def come_from_the_future(run):

@@ -226,7 +226,7 @@ def test_flips_are_those_of_the_cpu(home, gone, new):
 
 
 def test_what_does_not_run_there_is_refused_in_a_sentence():
-    with pytest.raises(ValueError, match="there or not with linear Gaussian factors"):
+    with pytest.raises(ValueError, match="zeros and ones with linear Gaussian factors"):
         GammaPoissonFeatures(LinearGaussian(), device="cuda").fit(ROWS)
-    with pytest.raises(ValueError, match="there or not with linear Gaussian factors"):
+    with pytest.raises(ValueError, match="zeros and ones with linear Gaussian factors"):
         BetaBernoulliFeatures(PoissonFactors(), device="cuda").fit(np.abs(ROWS).round())

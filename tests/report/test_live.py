@@ -128,7 +128,7 @@ def test_one_sentence_where_there_is_nothing_to_watch(tmp_path, run):
         result = CliRunner().invoke(app, words)
         assert result.exit_code == 2
         assert "holds no run" in result.stderr
-    with served(run) as server, pytest.raises(RunError, match=r"port \d+ cannot be had: .*; choose another --port."):
+    with served(run) as server, pytest.raises(RunError, match=r"port \d+ cannot be used: .*; choose another --port."):
         live.server(run, server.server_address[1])
 
 

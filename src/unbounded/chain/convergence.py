@@ -161,7 +161,11 @@ def _stuck(traces: Mapping[str, Array]) -> tuple[str, ...]:
     best = int(means.argmax())  # mutant: best chain
     behind = np.flatnonzero(means[best] - means > STUCK * spread)
     # Labels of clusters that overlap cost entropy: the mode with the lower log joint may have more mass.
-    where = "it is in a worse mode" if score == "holdout" else "they are in different modes; a holdout tells the better"
+    where = (
+        "it is in a worse mode"
+        if score == "holdout"
+        else "they are in different modes; a holdout tells which is better"
+    )
     return tuple(
         f"Chain {chain} is behind chain {best} by {means[best] - means[chain]:.4g} in {score}, which varies by "
         f"{spread:.2g} within a chain: {where}."

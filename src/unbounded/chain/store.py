@@ -246,7 +246,7 @@ class ChainStore:
         if not path.exists():
             if self._lines(None) or self._all_numbered("snapshots"):
                 raise RunError(
-                    f"{path} is missing, and draws are there; restore it from a backup or fit again elsewhere."
+                    f"{path} is missing, although there are draws; restore it from a backup or fit again elsewhere."
                 )
             return None
         arrays = read_arrays(path)

@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from unbounded import datasets, sources
+from unbounded import datasets, engines, instantiation, sources
 from unbounded.chain.several import AUTO, MAX_DRAWS
 from unbounded.chain.store import RunError, RunStore, write_to
 from unbounded.cli import COMMAND, runs
@@ -54,12 +54,10 @@ _DATA = (
     f"name: {', '.join(datasets.NAMES)}."
 )
 _LIKELIHOODS = "; ".join(
-    f"of {family.atoms} {', '.join(member.name for member in family.choices.likelihoods)}" for family in FAMILIES
+    f"for {family.atoms}: {', '.join(member.name for member in family.choices.likelihoods)}" for family in FAMILIES
 )
 
-_MIXED = (
-    "Of a table with columns of several kinds, as 'gaussian: height, weight; categorical: colour'; others are left out."
-)
+_MIXED = "For columns of several kinds: 'gaussian: height, weight; categorical: colour'; all others are left out."
 
 
 def _with_plain_errors(command: Callable[..., None]) -> Callable[..., None]:
@@ -100,30 +98,39 @@ def _with_options_of_families(command: Callable[..., None]) -> Callable[..., Non
 def fit(
     model: Annotated[str, typer.Argument(help=f"One of {', '.join(MODELS)}.")],
     data: Annotated[str, typer.Argument(help=_DATA)],
-    out: Annotated[Path, typer.Option(help="Run directory, made anew.")],
-    likelihood: Annotated[str | None, typer.Option(help=f"By name; {_LIKELIHOODS}. {_MIXED}")] = None,
-    shards: Annotated[int, typer.Option(help="P, the number of shards.")] = 8,
+    out: Annotated[Path, typer.Option(help="The run directory to make.")],
+    likelihood: Annotated[str | None, typer.Option(help=f"By name, {_LIKELIHOODS}. {_MIXED}")] = None,
+    shards: Annotated[
+        int, typer.Option(help="P, the number of shards; part of the algorithm, not of the machine.")
+    ] = 8,
     sweeps: Annotated[int, typer.Option(help="L, sweeps per round.")] = 1,
-    warmup: int = 250,
+    warmup: Annotated[int, typer.Option(help="Rounds before the first draw.")] = 250,
     draws: Annotated[str, typer.Option(help="Per chain; auto: until the check of convergence passes.")] = "500",
-    max_draws: Annotated[int, typer.Option(help="The most that --draws auto makes.")] = MAX_DRAWS,
-    thin: int = 1,
-    chains: int = 2,
-    engine: str = "threads",
-    workers: Annotated[int | None, typer.Option(help="Default: all cores.")] = None,
-    sampler: Annotated[str, typer.Option(help="hybrid, or one that the paper compares with.")] = "hybrid",
-    sampler_option: Annotated[list[str] | None, typer.Option(help="name=number, an option of the sampler.")] = None,
-    instantiate: str = "ghosts",
+    max_draws: Annotated[int, typer.Option(help="The most draws per chain that --draws auto makes.")] = MAX_DRAWS,
+    thin: Annotated[int, typer.Option(help="Rounds per draw.")] = 1,
+    chains: Annotated[int, typer.Option(help="Number of chains.")] = 2,
+    engine: Annotated[str, typer.Option(help=f"Where shards run: {', '.join(engines.MEMBERS)}.")] = "threads",
+    workers: Annotated[int | None, typer.Option(help="Number of workers; by default one for each core.")] = None,
+    sampler: Annotated[str, typer.Option(help="hybrid, or one of docs/rivals.md, to compare with.")] = "hybrid",
+    sampler_option: Annotated[list[str] | None, typer.Option(help="An option of the sampler, name=number.")] = None,
+    instantiate: Annotated[
+        str, typer.Option(help=f"Rule of instantiation: {', '.join(instantiation.MEMBERS)}.")
+    ] = "ghosts",
     init: Annotated[
-        str | None, typer.Option(help="Where chains begin, in turn if there are commas; names as in docs/api.md.")
+        str | None,
+        typer.Option(
+            help="Where chains begin: a name of docs/api.md, or names with commas between them, for chains in turn."
+        ),
     ] = None,
-    dtype: str = "float64",
-    device: Annotated[str, typer.Option(help="Where kernels run.")] = "cpu",
+    dtype: Annotated[str, typer.Option(help="float64, or float32 for the vectorised part.")] = "float64",
+    device: Annotated[str, typer.Option(help="Where kernels run: cpu, or a GPU (docs/gpu.md).")] = "cpu",
     holdout: Annotated[float, typer.Option(help="Share of the data held out for a score.")] = 0.0,
-    keep_assignments: bool = False,
+    keep_assignments: Annotated[
+        bool, typer.Option("--keep-assignments", help="Keep the labels of every draw.")
+    ] = False,
     checkpoint_seconds: Annotated[float, typer.Option(help="Seconds between checkpoints.")] = 20.0,
-    seed: int = 0,
-    quiet: Annotated[bool, typer.Option(help="No progress bar.")] = False,
+    seed: Annotated[int, typer.Option(help="Of all random numbers.")] = 0,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
     **others: Any,
 ) -> None:
     """Fit a model and write draws, a summary, point estimates and pictures to a run directory."""
@@ -175,9 +182,9 @@ def _option(text: str) -> tuple[str, Any]:
 def resume(
     run: Annotated[Path, typer.Argument(help="A run directory.")],
     draws: Annotated[str | None, typer.Option(help="Extend the run to this many draws per chain, or auto.")] = None,
-    engine: Annotated[str | None, typer.Option(help="Where to go on; any engine, with any number of workers.")] = None,
-    workers: int | None = None,
-    quiet: bool = False,
+    engine: Annotated[str | None, typer.Option(help="Another engine to go on with.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Another number of workers.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
 ) -> None:
     """Go on with a run that was interrupted, or extend a finished one."""
     command = runs.read(run)
@@ -213,7 +220,9 @@ def summary(run: Annotated[Path, typer.Argument(help="A run directory.")]) -> No
 @_with_plain_errors
 def report(
     run: Annotated[Path, typer.Argument(help="A run directory, finished or not.")],
-    out: Annotated[Path | None, typer.Option(help="Where to write the page; default report.html in the run.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Where to write the page; by default report.html in the run directory.")
+    ] = None,
     live: Annotated[bool, typer.Option("--live", help="Follow a run that is not finished, like watch.")] = False,
 ) -> None:
     """Write one HTML page about a run, with pictures and diagnostics, that opens anywhere."""
@@ -233,7 +242,7 @@ def report(
 @_with_plain_errors
 def watch(
     run: Annotated[Path, typer.Argument(help="A run directory; its fit may be running.")],
-    port: Annotated[int, typer.Option(help="Of this machine; 0 takes one that is free.")] = 0,
+    port: Annotated[int, typer.Option(help="Port of this machine; 0 takes one that is free.")] = 0,
 ) -> None:
     """Serve a page that follows a run: traces, atoms, held-out score, R-hat so far, time left. Ctrl-C ends it."""
     _serve(run, port)
@@ -252,10 +261,10 @@ def _serve(run: Path, port: int) -> None:
 @_with_plain_errors
 def predict(
     run: Annotated[Path, typer.Argument(help="A run directory.")],
-    data: Annotated[str, typer.Argument(help="New rows.")],
-    out: Annotated[Path, typer.Option(help="A .csv with what the fit makes of each row, or of each group of rows.")],
+    data: Annotated[str, typer.Argument(help="New rows, in any form that fit takes.")],
+    out: Annotated[Path, typer.Option(help="The .csv to write, with a line for each row or each group of rows.")],
 ) -> None:
-    """Find the atoms of new rows, and score them. Reads the training data again, from where they were."""
+    """Find the clusters, topics or features of new rows, and score them. The training data are read again."""
     command = runs.read(run)
     if not runs.finished(run, command):
         raise RunError(f"{run} is not finished; resume it first.")
@@ -271,12 +280,12 @@ def predict(
 @_with_plain_errors
 def shard(
     data: Annotated[str, typer.Argument(help=".npy, .csv, .parquet, .zarr, CSR .npz, a folder, a glob or a URL.")],
-    out: Annotated[Path, typer.Option(help="Folder for the pieces, new or empty.")],
-    shards: Annotated[int, typer.Option(help="Number of pieces; best that of the fit.")] = 64,
-    format: Annotated[str | None, typer.Option(help="npy (default) or npz (default of sparse rows).")] = None,
+    out: Annotated[Path, typer.Option(help="The folder for the pieces; it must be new or empty.")],
+    shards: Annotated[int, typer.Option(help="Number of pieces; best as many as the fit has shards.")] = 64,
+    format: Annotated[str | None, typer.Option(help="npy, or npz for sparse rows; by default whichever fits.")] = None,
     float32: Annotated[bool, typer.Option("--float32", help="Store in single precision.")] = False,
 ) -> None:
-    """Cut data into pieces that workers open on their own. Interrupted, the same command goes on."""
+    """Cut data into pieces that workers open on their own. If it is interrupted, the same command goes on."""
     pieces = sources.shard(sources.open(data), out, shards, format, float32)
     console.print(f"{pieces.n_rows} rows of {pieces.shape[1]} columns, {len(pieces.pieces)} pieces, written to {out}")
 
@@ -288,8 +297,8 @@ def paper(
     quick: Annotated[bool, typer.Option("--quick", help="The same as --size quick.")] = False,
     data: Annotated[Path | None, typer.Option(help="Folder of the paper's data.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for figures, tables and verdicts.")] = Path("paper-run"),
-    seed: int = 0,
-    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Chains that run at once, each on a core.")] = 1,
+    seed: Annotated[int, typer.Option(help="Of all random numbers.")] = 0,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Chains that run at once, each on one core.")] = 1,
 ) -> None:
     """Repeat an experiment of the paper: a figure, what is plotted, and whether the paper's claim held here."""
     experiments = _experiments()

@@ -235,7 +235,7 @@ class Mpi:
         if not world().serving:
             raise EngineError(
                 f"engine='mpi' on {size} ranks: start a script by `mpiexec -n {size} python -m unbounded.engines.mpi "
-                "script.py`, with what it does under `if __name__ == '__main__':`."
+                "script.py`, with its work under `if __name__ == '__main__':`."
             )
         if n_workers not in (None, size):
             raise ValueError(f"n_workers is {n_workers}, but the number of MPI ranks is {size}.")

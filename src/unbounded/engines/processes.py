@@ -49,7 +49,7 @@ class Processes(Remote):
         if getattr(multiprocessing.current_process(), "_inheriting", False):
             raise EngineError(
                 "engine='processes' starts new Python processes, which run this script once more as they start: "
-                "put what it does under `if __name__ == '__main__':`."
+                "put its work under `if __name__ == '__main__':`."
             )
         if not hasattr(socket, "send_fds"):
             raise EngineError("engine='processes' passes open files between processes, which this system cannot do.")
@@ -141,7 +141,7 @@ class _Crew:
         code = member.process.exitcode
         if code == 1 and not member.started:
             raise EngineError(
-                f"worker {w} could not start, for the reason above. A script must have what it does under "
+                f"worker {w} could not start, for the reason above. A script must do its work under "
                 "`if __name__ == '__main__':`, since a new process runs it once more."
             )
         self._inbox.append((w, Lost(f"exit code {code}")))

@@ -53,7 +53,7 @@ def server(run: str | os.PathLike[str], port: int = 0) -> ThreadingHTTPServer:
     try:
         return ThreadingHTTPServer((HOST, port), handler)
     except OSError as error:
-        raise RunError(f"port {port} cannot be had: {error.strerror or error}; choose another --port.") from error
+        raise RunError(f"port {port} cannot be used: {error.strerror or error}; choose another --port.") from error
 
 
 def address(at: ThreadingHTTPServer) -> str:

@@ -57,7 +57,7 @@ class DeviceFeatures:
     def __post_init__(self) -> None:
         if not isinstance(self.setup.likelihood, BoundLinearGaussian) or not self.setup.measure.binary:
             raise ValueError(
-                "device='cuda' takes features that are there or not with linear Gaussian factors; "
+                "device='cuda' takes features of zeros and ones with linear Gaussian factors; "
                 "others run on device='cpu'."
             )
 

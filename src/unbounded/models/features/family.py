@@ -96,9 +96,9 @@ FAMILY = Family(
     training=_training,
     at_hand=_at_hand,
     settings={
-        "concentration": Option(float, "Fix it; sampled by default."),
-        "mass": Option(float, "Fix it (features); sampled by default."),
-        "failures": Option(float, "r (beta-negative-binomial); 1 by default."),
+        "concentration": Option(float, "A number fixes it; by default it is sampled."),
+        "mass": Option(float, "A number fixes it; by default it is sampled (features)."),
+        "failures": Option(float, "r, 1 by default (beta-negative-binomial)."),
     },
     options={"shape": Option(str, "Draw features as images of this size, such as 6x6.")},
 )

@@ -126,13 +126,13 @@ FAMILY = Family(
     training=_training,
     at_hand=_at_hand,
     settings={
-        "concentration": Option(float, "Fix it; sampled by default."),
-        "group_concentration": Option(float, "Fix it (hdp); sampled by default."),
-        "form": Option(str, "direct (default) or franchise (hdp)."),
+        "concentration": Option(float, "A number fixes it; by default it is sampled."),
+        "group_concentration": Option(float, "A number fixes it; by default it is sampled (hdp)."),
+        "form": Option(str, "Form of the sampler: direct (default) or franchise (hdp)."),
     },
     options={
-        "vocabulary": Option(Path, "Words, one a line, in the order of the columns (hdp)."),
-        "groups": Option(Path, "The group of each row, .npy or .csv of one column (hdp of rows)."),
+        "vocabulary": Option(Path, "File with the words of the columns, one on each line (hdp)."),
+        "groups": Option(Path, "File with the group of each row: .npy, or .csv of one column (hdp of rows)."),
     },
     phrases={"form": "form of the sampler", "groups": "fingerprint of the groups"},
 )

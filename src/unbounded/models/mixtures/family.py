@@ -73,9 +73,9 @@ FAMILY = Family(
     training=_training,
     at_hand=_at_hand,
     settings={
-        "concentration": Option(float, "Fix it; sampled by default."),
-        "discount": Option(float, "Fix it (py); sampled by default."),
-        "loss": Option(str, "Of the point estimate: vi or binder (mixtures)."),
+        "concentration": Option(float, "A number fixes it; by default it is sampled."),
+        "discount": Option(float, "A number fixes it; by default it is sampled (py)."),
+        "loss": Option(str, "What the point estimate minimises: binder (default) or vi (mixtures)."),
         "merge_cost": Option(float, "Above 1, the point estimate has more clusters, below 1 fewer (mixtures)."),
     },
 )

@@ -97,7 +97,7 @@ def _words(found: _Found) -> tuple[str, ...]:
     if len(found.amounts) == 1:
         return (sentences[0],)
     overall = float((found.sure * found.amounts).sum() / n)
-    sentences.append(f"In an average draw a row has {overall:.0%} of the same company as in this clustering.")
+    sentences.append(f"In an average draw, {overall:.0%} of a row's company is the same as in this clustering.")
     least = int(found.sure.argmin())
     if found.sure[least] < 0.9:
         sentences.append(f"Least sure is cluster {least}, with {found.sure[least]:.0%}.")
