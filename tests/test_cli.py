@@ -502,6 +502,26 @@ def test_a_directory_that_is_no_run(tmp_path, data):
         assert "not a run directory" in error(*words, tmp_path, *rest)
 
 
+def test_terminals_are_not_obeyed(data, tmp_path, monkeypatch):
+    """Names of columns, of files and of folders are written out, in what is said and in errors: no title of a window,
+    no colour, no markup of the console."""
+    name = "\x1b]2 mine\x07\x1b[31m[red]\u202e"
+    shown = r"\x1b]2 mine\x07\x1b[31m[red]\u202e"
+    pd.DataFrame({name: ["a", "b"] * 30, "x": X[:, 0]}).to_csv(tmp_path / f"{name}.csv", index=False)
+    monkeypatch.chdir(tmp_path)
+    asked = ["fit", "dp", f"{name}.csv", "--out", name, *BRIEF]
+    said = [
+        run(*asked, "--likelihood", "gaussian"), run(*asked, "--likelihood", f"gaussian: x; categorical: {name}"),
+        run("report", name), run("predict", name, f"{name}.csv", "--out", f"{name}.p"), run("summary", f"{name}2"),
+        run("shard", data / "x.npy", "--out", f"{name}.s", "--shards", "2"), run("resume", name, "--draws", "1"),
+    ]  # fmt: skip
+    assert [one.exit_code for one in said] == [2, 0, 0, 0, 2, 0, 2], [one.output for one in said]
+    for one in said:
+        assert not set("\x1b\x07\u202e") & set(one.output)
+    assert sum(shown in one.output.replace("\n", "") for one in said) >= 6
+    assert not set("\x1b\x07\u202e") & set((tmp_path / name / "report.html").read_text())
+
+
 @pytest.mark.parametrize("content", ["", "{", "{}", "[1]", pytest.param("[" * 100_000, id="deep"), '{"model": "dp"}'])
 def test_a_damaged_command(tmp_path, content):
     (tmp_path / "command.json").write_text(content)

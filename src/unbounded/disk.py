@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import mmap
@@ -9,7 +10,7 @@ import os
 import tempfile
 import threading
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
+CHECKSUM = "sha256"  # an entry of JSON
 LONGEST = 2**26  # bytes of JSON; a manifest of a million pieces
 UNPACKED, TIMES = 2**26, 200  # bytes, and times the size of the archive: more of both is refused as malicious
 LARGE = 2**16  # bytes; an array of this size or more that is kept for later does not stay in memory
@@ -59,6 +61,21 @@ def parsed(content: bytes | str) -> Any:
         return json.loads(content)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+
+
+def with_checksum(content: Mapping[str, Any]) -> dict[str, Any]:
+    """What will be written as JSON, and a digest of it, for whoever edits the file."""
+    return {**content, CHECKSUM: _checksum(content)}
+
+
+def is_as_written(content: Mapping[str, Any]) -> bool:
+    """Whether nobody has edited it; what has no digest is from an older version."""
+    return bool(content.get(CHECKSUM, _checksum(content)) == _checksum(content))
+
+
+def _checksum(content: Mapping[str, Any]) -> str:
+    rest = {name: value for name, value in content.items() if name != CHECKSUM}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
 def check_unpacked(archive: zipfile.ZipFile) -> None:

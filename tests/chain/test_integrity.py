@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 import shutil
 import signal
 import warnings
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +18,8 @@ from runs import WARMUP, at_round, cut_the_power, everything, model, rows, stopp
 from unbounded import BetaBernoulliFeatures, PitmanYorMixture, RunError
 from unbounded.arrays import unpacked_entries
 from unbounded.chain import store
-from unbounded.chain.store import RunWarning, read_arrays, write_arrays
-from unbounded.report import view
+from unbounded.chain.store import ChainStore, RunWarning, read_arrays, write_arrays
+from unbounded.report import live, page, view
 
 X = rows()
 DOCS = Path(__file__).parents[2] / "docs" / "runs.md"
@@ -101,6 +104,20 @@ def change_a_setting(run):
     return "thin|run.json was changed"
 
 
+def change_the_length(run):
+    config = json.loads((run / "run.json").read_text())
+    config["n_draws"] -= 1
+    (run / "run.json").write_text(json.dumps(config))
+    return "run.json was changed; restore it from a backup or fit again"
+
+
+def change_an_older_run(run):
+    config = json.loads((run / "run.json").read_text())
+    del config["sha256"], config["thin"]
+    (run / "run.json").write_text(json.dumps(config))
+    return "thin|checkpoint.ub belongs to another run, or run.json was changed"
+
+
 def delete_a_checkpoint(run):
     (run / "chain-0" / "checkpoint.ub").unlink()
     return "checkpoint.ub is missing, although there are draws"
@@ -114,18 +131,50 @@ def come_from_the_future(run):
 
 CHANGES = (
     edit_a_line, drop_a_line, flip_a_label, delete_a_snapshot, flip_a_snapshot, exchange_snapshots, add_a_snapshot,
-    add_a_whole_draw, remove_a_key, change_a_setting, come_from_the_future, delete_a_checkpoint,
+    add_a_whole_draw, remove_a_key, change_a_setting, change_the_length, change_an_older_run, come_from_the_future,
+    delete_a_checkpoint,
 )  # fmt: skip
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 def test_what_was_changed_is_said(run, change):
     said = change(run)
-    for read in (lambda: model(run).fit(X), lambda: view.read(run)):
+    for read in (lambda: model(run).fit(X), lambda: view.read(run), lambda: view.check_files(run)):
         with pytest.raises(RunError, match=said) as error:
             read()
         assert "\n" not in str(error.value)
         assert str(error.value).endswith(".")
+    with live.server(run) if said.find("run.json") < 0 else nullcontext() as server:
+        assert server is None or re.search(said, html.unescape(server.RequestHandlerClass.live.now()))
+
+
+def test_a_view_that_is_open_notices(run):
+    """When the chain has gone on: what was looked at is not read again."""
+    with live.server(run) as server:
+        seen = server.RequestHandlerClass.live
+        assert "is damaged" not in seen.now()
+        model(run).fit(X)
+        said = edit_a_line(run)
+        seen._made = -np.inf  # a second later
+        assert said in seen.now()
+
+
+@pytest.mark.parametrize("read", [lambda run: view.read(run).chains[0].draws, view.check_files], ids=["report", "live"])
+def test_a_reader_may_come_while_snapshots_are_dropped(tmp_path, monkeypatch, read):
+    """The checkpoint that it has read knows of them; the next one does not."""
+    for n_draws, name in ((4, "run"), (8, "later")):
+        model(tmp_path / name, n_draws=n_draws, n_snapshots=2, n_chains=1).fit(X)
+    check, began = ChainStore._check, []
+
+    def goes_on(*given):
+        if not began:
+            began.append(True)
+            shutil.rmtree(tmp_path / "run")
+            shutil.copytree(tmp_path / "later", tmp_path / "run")
+        check(*given)
+
+    monkeypatch.setattr(ChainStore, "_check", goes_on)
+    assert read(tmp_path / "run") == read(tmp_path / "later")
 
 
 def test_files_that_are_nobodys_business(run):
@@ -135,6 +184,12 @@ def test_files_that_are_nobodys_business(run):
     for content in ("{", "[" * 100_000, '{"rounds": null, "seconds": {"start": "x", "warm-up": []}}', '{"seconds": 3}'):
         (run / "chain-0" / "timing.json").write_text(content)
         view.read(run)
+    for name in ("about.json", "progress.json"):
+        known = json.loads((run / name).read_text())
+        for value in ([], {"a": 1}, "x"):
+            (run / name).write_text(json.dumps(dict.fromkeys(known, value) | {"sha256": known["sha256"]}))
+            page.render(view.read(run))
+            live.render(run)
     (run / "about.json").unlink()
     assert everything(model(run).fit(X)) == undisturbed
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numba as nb
 import numpy as np
+import pandas as pd
 import pytest
 from rich.console import Console
 from sklearn.base import clone
@@ -176,6 +177,24 @@ def test_a_terminal_has_a_bar():
     bar.end(Progress("done", 100, 100, 60.0, {"n_topics": 12.0}, 5.0, 0.0, atoms="topics"))
     assert "chain 1 of 2" in screen.getvalue()
     assert "12 topics" in screen.getvalue()
+
+
+HOSTILE = "</script><b>[/red][red]\x1b[31m\u202e"
+
+
+def test_names_of_the_data_reach_no_outlet(monkeypatch, capfd, caplog):
+    """Of columns and words; a bar takes no markup from anybody."""
+    screen = io.StringIO()
+    monkeypatch.setattr(outlets, "_bar", lambda: Bar(Console(file=screen, force_terminal=True, width=200)))
+    documents = [f"{HOSTILE} word", f"word {HOSTILE}"] * 10
+    brief = {"n_warmup": 2, "n_draws": 2, "n_chains": 1, "random_state": 0, "progress": True}
+    ub.HierarchicalDirichletProcess(**brief, tokenizer=str.split).fit(documents)
+    ub.DirichletProcessMixture(**brief).fit(pd.DataFrame(X, columns=[HOSTILE, "b"]))
+    assert "round 4/4" in screen.getvalue()
+    assert not [words for words in (HOSTILE, "</script>", "[/red]") if words in screen.getvalue()]
+    Bar(Console(file=screen, force_terminal=True, width=200)).end(Progress("start", 0, 1, 0.0, detail="[/red][bold]"))
+    assert "[/red][bold]" in screen.getvalue()
+    assert "</script>" not in capfd.readouterr().err + caplog.text
 
 
 def test_lines_come_at_once_and_then_every_so_often(monkeypatch):

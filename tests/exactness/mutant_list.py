@@ -992,6 +992,37 @@ MUTANTS = [
         "tests/models/mixtures/test_mixtures.py::test_draws_of_the_published_rule_carry_a_flag",
     ),
     Mutant(
+        "a command may be edited", "own command",
+        "if False:",
+        "tests/test_cli.py::test_a_command_that_was_changed",
+    ),
+    Mutant(
+        "the length of a run may be edited", "own configuration",
+        "if False:",
+        "tests/chain/test_integrity.py::test_what_was_changed_is_said",
+    ),
+    Mutant(
+        "a view reads what whole draws say of themselves", "whole draws looked at",
+        "for name in ():",
+        "tests/chain/test_integrity.py::test_what_was_changed_is_said",
+    ),
+    Mutant(
+        "a reader that came between two checkpoints speaks of damage", "disturbed",
+        "if True:",
+        "tests/chain/test_integrity.py::test_a_reader_may_come_while_snapshots_are_dropped",
+    ),
+    Mutant(
+        "results are written in their place", "results",
+        "with open(run / name, \"wb\") as file:\n"
+        "    _write_result(content, file)",
+        "tests/test_cli.py::test_results_are_the_old_ones_or_the_new_ones",
+    ),
+    Mutant(
+        "names may change the direction of writing", "plain",
+        "return re.sub(\"[\\x00-\\x1f\\x7f-\\x9f\\ud800-\\udfff]\", lambda odd: odd[0].encode(\"unicode_escape\").decode(), str(name))",
+        "tests/test_cli.py::test_terminals_are_not_obeyed",
+    ),
+    Mutant(
         "everybody has the lock", "lock",
         "free = True",
         "tests/chain/test_lock.py::test_the_second_writer_is_refused_every_time",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 import pytest
 from browser import Browser, BrowserError
@@ -156,6 +157,22 @@ def test_names_are_shown_and_not_obeyed(browser, runs, tmp_path):
     assert all(
         words in shown for words in ("onerror=alert(1)", "onerror=alert(2)", r"<svg onload=alert(3)>\ud800", r"\u202e")
     )
+
+
+def test_categories_are_shown_and_not_obeyed(browser, tmp_path):
+    """What distinguishes a cluster has the words of the table in it."""
+    hostile = ["</script><script>document.title = 'mine'</script>", "\"'><img src=x onerror=alert(1)>\x1b[31m"]
+    table = pd.DataFrame({"</td><script>": np.repeat(hostile, 40), "b": np.repeat(["x", "y"], 40)})
+    brief = {"n_chains": 1, "n_warmup": 5, "n_draws": 10, "random_state": 0}
+    DirichletProcessMixture("categorical", **brief, checkpoint=tmp_path / "run").fit(table).report(
+        tmp_path / "page.html", table
+    )
+    browser.open(tmp_path / "page.html")
+    assert browser.evaluate("document.querySelectorAll('[onerror], script').length") == 0
+    assert browser.evaluate("document.title") != "mine"
+    shown = browser.evaluate("document.body.innerText")
+    assert f"</td><script> = {hostile[0]}" in shown
+    assert r"onerror=alert(1)>\x1b[31m" in shown
 
 
 def test_features_have_images_of_their_shape(browser, runs):

@@ -123,6 +123,32 @@ def test_before_the_first_draw_and_after_a_death(tmp_path, monkeypatch):
         assert "<many>" not in ask(server, "/now")[2]
 
 
+def test_nothing_is_obeyed(tmp_path):
+    """Whatever stands in the files of a run: tags, quotes, and what a terminal would obey."""
+    hostile = "</script><img src=x onerror=alert(1)>\"'&\x1b[31m\u202e"
+    RunStore(tmp_path).prepare(
+        {
+            "model": "DirichletProcessMixture",
+            "n_chains": 1,
+            "n_draws": 10,
+            "n_warmup": 0,
+            "likelihood": {"name": hostile},
+        }
+    )
+    lines = [json.dumps({"draw": d, "n_clusters": d, hostile: d}) for d in range(10)]
+    (RunStore(tmp_path).chain(0).path / "trace.jsonl").write_text("\n".join(lines) + "\n")
+    said = {
+        "phase": hostile, "text": hostile, "atoms": hostile, "unit": hostile, "at": time.time(), "seconds": 1.0,
+        "rows_per_second": 3.0, "scalars": {f"n_{hostile}": 3.0, "above_1%": 2.0},
+    }  # fmt: skip
+    (tmp_path / FILE).write_text(json.dumps(said))
+    page = live.render(tmp_path)
+    assert page.count("&lt;/script&gt;&lt;img src=x onerror=alert(1)&gt;&quot;&#x27;&amp;") >= 5
+    assert "<img" not in page
+    assert "script>" not in page
+    assert not set("\x1b\u202e") & set(page)
+
+
 def test_one_sentence_where_there_is_nothing_to_watch(tmp_path, run):
     for words in (["watch", str(tmp_path)], ["report", str(tmp_path), "--live"]):
         result = CliRunner().invoke(app, words)

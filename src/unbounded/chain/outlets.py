@@ -157,8 +157,8 @@ class Bar:
         from rich.progress import BarColumn, TextColumn
         from rich.progress import Progress as Bars
 
-        columns = [TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[words]}")]
-        self._bars, self._task = Bars(*columns, console=console), cast(Any, None)
+        head, words = (TextColumn(what, markup=False) for what in ("{task.description}", "{task.fields[words]}"))
+        self._bars, self._task = Bars(head, BarColumn(), words, console=console), cast(Any, None)
 
     def show(self, now: Progress) -> None:
         if self._task is None:

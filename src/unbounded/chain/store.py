@@ -22,7 +22,7 @@ import hashlib
 import json
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from functools import partial
 from itertools import pairwise
@@ -33,7 +33,16 @@ import numpy as np
 
 from unbounded.arrays import Array, Arrays, packed_entries, unpacked_entries
 from unbounded.chain.versions import versions
-from unbounded.disk import allocate, check_unpacked, parsed, spill_to_disk, write_whole
+from unbounded.disk import (
+    CHECKSUM,
+    allocate,
+    check_unpacked,
+    is_as_written,
+    parsed,
+    spill_to_disk,
+    with_checksum,
+    write_whole,
+)
 from unbounded.round import PHASES, Clock
 
 EXTENSIBLE = ("n_draws", "max_draws")  # settings that may change when a run is resumed
@@ -106,23 +115,24 @@ def write_to(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
 
 
 def write_json(path: Path, content: Any) -> None:
+    content = with_checksum(content) if isinstance(content, Mapping) else content
     write_file(path, lambda file: file.write((json.dumps(content, indent=1) + "\n").encode()))
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The content of a file that no chain reads: empty where it is missing or damaged."""
+    """The content of a file that no chain reads: empty where it is missing, damaged or was changed."""
     try:
         content = parsed(path.read_bytes())
     except (OSError, ValueError):
         return {}
-    return content if isinstance(content, dict) else {}
+    return content if isinstance(content, dict) and is_as_written(content) else {}
 
 
 def read_arrays(path: Path) -> dict[str, Array]:
     """The arrays of a .ub file, after its checksum was compared; large ones stay on disk until they are used."""
     try:
         with open(path, "rb") as file:
-            _check_content(path, file)
+            _check_digest(path, file)
             file.seek(len(_MAGIC) + 65)
             with np.load(file, allow_pickle=False) as content:
                 check_unpacked(content.zip)
@@ -133,7 +143,15 @@ def read_arrays(path: Path) -> dict[str, Array]:
         raise RunError(f"{path} is damaged: {error}; restore it from a backup or fit again.") from error
 
 
-def _check_content(path: Path, file: IO[bytes]) -> None:
+def _check_content(path: Path) -> None:
+    try:
+        with open(path, "rb") as file:
+            _check_digest(path, file)
+    except OSError as error:
+        raise RunError(f"could not read {path}: {error.strerror or error}.") from error
+
+
+def _check_digest(path: Path, file: IO[bytes]) -> None:
     magic, expected, digest = file.read(len(_MAGIC)), file.read(65), hashlib.sha256()
     if magic not in _KNOWN and magic.startswith(b"unbounded "):
         raise RunError(f"{path} was written by a later version of unbounded; go on with that one.")
@@ -158,7 +176,7 @@ class RunStore:
             raise RunError(f"{self.path} already holds a run; resume it or choose another directory.")
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            content = json.dumps(dict(config), indent=2) + "\n"
+            content = json.dumps(with_checksum(config), indent=2) + "\n"
             write_whole(self.path / "run.json", lambda file: file.write(content.encode()))
         except OSError as error:
             raise RunError(f"cannot write to the run directory {self.path}: {error.strerror or error}.") from error
@@ -186,7 +204,10 @@ class RunStore:
             raise RunError(f"{self.path / 'run.json'} cannot be read: {error}.") from error
         if not isinstance(config, dict):
             raise RunError(f"{self.path / 'run.json'} is not the configuration of a run.")
-        return config
+        # mutant: own configuration
+        if not is_as_written(config):
+            raise RunError(f"{self.path / 'run.json'} was changed; restore it from a backup or fit again.")
+        return {name: value for name, value in config.items() if name != CHECKSUM}
 
     def grow(self, config: Mapping[str, Any]) -> None:
         """Record another length of the run, for its readers."""
@@ -260,6 +281,21 @@ class ChainStore:
             self._check(files, int(arrays["n_draws"]))
             self._whole, self._dropped = files["whole"], files.get("dropped", [])
         return arrays
+
+    def stamp(self) -> str:
+        """Changes with every checkpoint."""
+        return _digest_of(self.path / "checkpoint.ub")
+
+    def check(self, seen: Collection[str] = ()) -> set[str]:
+        """That every byte which the checkpoint counts on is as it was; returns digests. seen: those of whole draws that
+        need not be read again."""
+        stamp = self.stamp()
+        if self.checkpoint() is None:
+            return set()
+        # mutant: whole draws looked at
+        for name in (name for name, digest in self._whole.items() if digest not in seen):
+            _check_content(self.path / name)
+        return {stamp, *self._whole.values()}
 
     def save_checkpoint(self, arrays: Arrays) -> None:
         """Everything that the checkpoint relies on reaches the disk before it does."""

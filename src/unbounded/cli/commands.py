@@ -26,6 +26,7 @@ from unbounded.engines.recovery import EngineError
 from unbounded.family import Command
 from unbounded.likelihoods import named_columns
 from unbounded.models.families import FAMILIES, MODELS, family_named
+from unbounded.report.words import plain
 from unbounded.version import __version__
 
 app = typer.Typer(
@@ -68,7 +69,7 @@ def _with_plain_errors(command: Callable[..., None]) -> Callable[..., None]:
         try:
             command(*args, **kwargs)
         except (ValueError, TypeError, OSError, ImportError, RunError, EngineError) as error:
-            print(f"error: {str(error).strip().splitlines()[0]}", file=sys.stderr)
+            print(f"error: {plain(str(error).strip().splitlines()[0])}", file=sys.stderr)
             raise typer.Exit(2) from None
         except KeyboardInterrupt as stop:
             print(f"interrupted: {str(stop) or 'nothing was drawn yet'}", file=sys.stderr)
@@ -201,7 +202,7 @@ def _run(run: Path, command: Command, quiet: bool) -> None:
     estimator = runs.perform(run, command, quiet)
     print((run / "summary.txt").read_text(encoding="utf-8"), end="")
     if estimator.interrupted_:
-        console.print(f"Interrupted; this is what there is so far. Go on with: unbounded resume {run}")
+        console.print(f"Interrupted; this is what there is so far. Go on with: unbounded resume {plain(run)}")
         raise typer.Exit(130)
 
 
@@ -235,7 +236,7 @@ def report(
     if (run / COMMAND).exists():  # else an estimator made the run
         command = runs.read(run)
         at_hand = family_named(command.model).at_hand(command)
-    console.print(f"report written to {page.report(run, out, **at_hand)}")
+    console.print(f"report written to {plain(page.report(run, out, **at_hand))}")
 
 
 @app.command()
@@ -252,7 +253,7 @@ def _serve(run: Path, port: int) -> None:
     from unbounded.report import live
 
     with live.server(run, port) as server:
-        print(f"watching {run} at {live.address(server)} (Ctrl-C ends the view, not the fit)", flush=True)
+        print(f"watching {plain(run)} at {live.address(server)} (Ctrl-C ends the view, not the fit)", flush=True)
         with suppress(KeyboardInterrupt):
             server.serve_forever()
 
@@ -273,7 +274,7 @@ def predict(
     rows = datasets.load(data, named_columns(command.settings.get("likelihood")))
     table = family_named(command.model).table(estimator, rows)
     write_to(out, lambda file: table.to_csv(file, mode="wb"))
-    console.print(f"{len(table)} {table.index.name}s written to {out}")
+    console.print(f"{len(table)} {table.index.name}s written to {plain(out)}")
 
 
 @app.command()
@@ -287,7 +288,9 @@ def shard(
 ) -> None:
     """Cut data into pieces that workers open on their own. If it is interrupted, the same command goes on."""
     pieces = sources.shard(sources.open(data), out, shards, format, float32)
-    console.print(f"{pieces.n_rows} rows of {pieces.shape[1]} columns, {len(pieces.pieces)} pieces, written to {out}")
+    console.print(
+        f"{pieces.n_rows} rows of {pieces.shape[1]} columns, {len(pieces.pieces)} pieces, written to {plain(out)}"
+    )
 
 
 @_with_plain_errors

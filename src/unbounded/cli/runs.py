@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import warnings
 from collections.abc import Mapping
@@ -19,7 +18,7 @@ from unbounded.chain.run import Chain
 from unbounded.chain.several import MAX_DRAWS, complete
 from unbounded.chain.store import RunError, RunStore, write_file
 from unbounded.cli import COMMAND
-from unbounded.disk import parsed, write_whole
+from unbounded.disk import CHECKSUM, is_as_written, parsed, with_checksum, write_whole
 from unbounded.estimator import ChainEstimator
 from unbounded.family import Command, Training
 from unbounded.models.families import FAMILIES, MODELS, family_named
@@ -27,7 +26,6 @@ from unbounded.report.words import plain
 
 SETTINGS = {name: option for family in FAMILIES for name, option in family.settings.items()}
 OWN = {name: option for family in FAMILIES for name, option in family.options.items()}
-_CHECKSUM = "sha256"
 _LEAST = {"random_state": int, "n_chains": int, "n_draws": int | str}  # settings that every command has
 
 
@@ -77,10 +75,11 @@ def read(run: Path) -> Command:
 
 def _check(path: Path, content: Any) -> None:
     """Refuse what is no command, or not the one that was written; those of older versions have no checksum."""
-    if isinstance(content, dict) and content.get(_CHECKSUM, _checksum(content)) != _checksum(content):
+    # mutant: own command
+    if isinstance(content, dict) and not is_as_written(content):
         raise RunError(
             f"{path} is damaged: it was changed; restore it from a backup or, if you meant to change it, remove its "
-            f'entry "{_CHECKSUM}".'
+            f'entry "{CHECKSUM}".'
         )
     kinds = {"model": str, "data": str, "holdout": int | float, "settings": dict} | dict.fromkeys(OWN, str | None)
     whole = isinstance(content, dict) and all(isinstance(content.get(name), kind) for name, kind in kinds.items())
@@ -93,18 +92,11 @@ def _check(path: Path, content: Any) -> None:
         )
 
 
-def _checksum(content: Mapping[str, Any]) -> str:
-    """The checksum of everything else."""
-    rest = {name: value for name, value in content.items() if name != _CHECKSUM}
-    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
-
-
 def _plain(command: Command) -> dict[str, Any]:
-    content = {
+    return with_checksum({
         "model": command.model, "data": command.data, "holdout": command.holdout, "settings": command.settings,
         **command.own,
-    }  # fmt: skip
-    return content | {_CHECKSUM: _checksum(content)}
+    })  # fmt: skip
 
 
 def finished(run: Path, command: Command) -> bool:
@@ -171,7 +163,7 @@ def _write_results(run: Path, estimator: ChainEstimator, training: Training, com
         "summary.txt": text(estimator) + own.summary,
     }  # fmt: skip
     for name, content in files.items():
-        write_file(run / name, partial(_write_result, content))
+        write_file(run / name, partial(_write_result, content))  # mutant: results
 
 
 def _write_result(content: Any, file: IO[bytes]) -> None:

@@ -9,7 +9,7 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -101,6 +101,7 @@ class _Live:
     def __init__(self, run: Path):
         self._run, self._lock = run, threading.Lock()
         self._made, self._content = -np.inf, ""
+        self._checked: Set[str] = frozenset()  # digests of what was checked
 
     def page(self, nonce: str) -> str:
         return parts.document(
@@ -115,13 +116,19 @@ class _Live:
         with self._lock:
             if time.monotonic() - self._made > _FRESH:
                 try:
-                    self._content = render(self._run)
+                    self._content = self._render()
                 except (RunError, OSError) as error:
                     self._content = f'<p class="warn">{text(error)}</p>'
-                except (KeyError, TypeError, ValueError) as error:  # a file was edited
-                    self._content = f'<p class="warn">The run directory is damaged: {text(error)}.</p>'
                 self._made = time.monotonic()
             return self._content
+
+    def _render(self) -> str:
+        try:
+            content = render(self._run)
+        except (LookupError, ArithmeticError, AttributeError, TypeError, ValueError) as error:  # a file was edited
+            content = f'<p class="warn">The run directory is damaged: {FILE}: {text(error)}.</p>'
+        self._checked = view.check_files(self._run, self._checked)
+        return content
 
 
 def render(run: Path) -> str:

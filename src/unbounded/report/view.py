@@ -7,10 +7,10 @@ Nothing here resumes or fits. Chains may be of unequal length, snapshots may be 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, TypeVar
 
 import numpy as np
 import xarray as xr
@@ -20,10 +20,13 @@ from unbounded.chain import export
 from unbounded.chain.convergence import Check, check
 from unbounded.chain.run import Chain
 from unbounded.chain.several import MAX_DRAWS, complete
-from unbounded.chain.store import RunError, RunStore, read_json
+from unbounded.chain.store import ChainStore, RunError, RunStore, read_json
 from unbounded.family import Family, Shown, WholeDraws
 from unbounded.models.families import family_of
 from unbounded.round import Clock
+
+T = TypeVar("T")
+_LOOKS = 10  # at a chain that somebody is writing, before what seems wrong is wrong
 
 
 @dataclass(frozen=True)
@@ -74,14 +77,14 @@ class View:
 def read(path: str | os.PathLike[str], at_hand: Mapping[str, Any] | None = None) -> View:
     """The whole run; at_hand: what the run directory lacks and the family can show, such as the rows of the fit."""
     store = RunStore(path)
-    config = store.config()
-    stores = [store.chain(index) for index in store.chains()]
-    about = read_json(store.path / "about.json")
-    saved = [own.checkpoint() for own in stores]  # first: they know what the other files must hold
-    chains = [
-        Chain(_is_exact(known or {}, config, about), own.draws(), own.snapshots())
-        for own, known in zip(stores, saved, strict=True)
-    ]
+    config, about = store.config(), read_json(store.path / "about.json")
+    stores = _chain_stores(store)
+
+    def read_chain(own: ChainStore) -> Chain:
+        saved = own.checkpoint() or {}  # first: it knows what the other files must hold
+        return Chain(_is_exact(saved, config, about), own.draws(), own.snapshots())
+
+    chains = [_undisturbed(own, read_chain) for own in stores]
     clocks = [own.clock() for own, chain in zip(stores, chains, strict=True) if chain.draws]
     chains = [chain for chain in chains if chain.draws]
     if not chains:
@@ -92,6 +95,31 @@ def read(path: str | os.PathLike[str], at_hand: Mapping[str, Any] | None = None)
         return replace(view, notes=("No whole draw is on disk yet, so there is no picture of the atoms.",))
     shown = view.family.show(whole, at_hand or {})
     return replace(view, atoms=shown, notes=shown.notes)
+
+
+def check_files(path: str | os.PathLike[str], seen: Set[str] = frozenset()) -> Set[str]:
+    """That all is as the checkpoints of a run say, which may go on; returns digests of all that has been looked at.
+    seen: what it returned before."""
+    for own in _chain_stores(RunStore(path)):
+        if own.stamp() not in seen:
+            seen = seen | _undisturbed(own, partial(ChainStore.check, seen=seen))
+    return seen
+
+
+def _chain_stores(store: RunStore) -> list[ChainStore]:
+    return [store.chain(index) for index in store.chains()]
+
+
+def _undisturbed(own: ChainStore, look: Callable[[ChainStore], T]) -> T:
+    """Who writes a checkpoint removes what only the one before knew: what is missing may have been found too late."""
+    for _ in range(_LOOKS):
+        before = own.stamp()
+        try:
+            return look(own)
+        except RunError:
+            if own.stamp() == before:  # mutant: disturbed
+                raise
+    return look(own)
 
 
 def read_traces(path: str | os.PathLike[str]) -> View | None:

@@ -21,7 +21,7 @@ _ODD = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud8
 
 def plain(name: Any) -> str:
     """A name of the user's data, fit to be printed: control characters are written as Python escapes them."""
-    return _ODD.sub(lambda odd: odd[0].encode("unicode_escape").decode(), str(name))
+    return _ODD.sub(lambda odd: odd[0].encode("unicode_escape").decode(), str(name))  # mutant: plain
 
 
 def escaped(name: Any) -> str:
