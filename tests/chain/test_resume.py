@@ -16,6 +16,9 @@ from unbounded import Ghosts, RunError
 from unbounded.chain.run import Length
 from unbounded.chain.store import ChainStore
 
+sys.path.append(str(Path(__file__).parents[1] / "engines"))
+import fits
+
 X = rows()
 RANDOM_ROUNDS = sorted(
     int(r) for r in np.random.default_rng(0).choice(np.arange(WARMUP + THIN, CHAINS * ROUNDS), 5, False)
@@ -230,6 +233,18 @@ def test_a_run_that_was_extended_is_that_of_its_length(tmp_path, undisturbed, le
     assert everything(model(tmp_path).fit(X)) == undisturbed
     assert json.loads((tmp_path / "run.json").read_text())["n_draws"] == DRAWS
     assert len(list(tmp_path.glob("chain-0/snapshots/*.ub"))) == 4  # those that the fit used, and no others
+
+
+@pytest.mark.parametrize("name", fits.ALL_FITS)
+def test_every_model_that_was_extended_says_what_one_of_its_length_says(tmp_path, name):
+    """Draws, whole draws, and the estimates that are made of them."""
+    fit = fits.ALL_FITS[name]
+    straight = fit(engine="serial")
+    for n_draws in (1, 5, 8):
+        extended = fit(engine="serial", checkpoint=tmp_path, n_draws=n_draws)
+    assert fits.everything(extended) == fits.everything(straight)
+    for estimate in {"labels_", "assignments_", "components_", "proportions_"} & vars(straight).keys():
+        np.testing.assert_array_equal(getattr(extended, estimate), getattr(straight, estimate))
 
 
 @pytest.mark.parametrize("fewer", [{"n_draws": DRAWS - 1}, {"n_draws": "auto", "max_draws": 5}])
