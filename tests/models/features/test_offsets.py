@@ -68,12 +68,24 @@ def test_rows_without_features_may_be_zero():
     assert found(fit)[0] < 0.2
 
 
-def test_the_noise_has_no_floor():
-    noise = 1e-4
+@pytest.mark.parametrize("noise", [1e-3, 1e-4, 0.0])
+def test_the_noise_has_no_floor(noise):
+    """Without any, what is left is the prior's say."""
     fit = features(USED @ PARTS + noise * NOISE)
-    assert fit.posterior_["sigma_x"].values[0, -1] == pytest.approx(noise, rel=0.15)
+    assert fit.posterior_["sigma_x"].values[0, -1] == pytest.approx(noise, rel=0.15, abs=1e-5 if noise == 0.0 else 0.0)
     line = next(line for line in text(fit).splitlines() if line.startswith("noise"))
     assert f"{fit.posterior_['sigma_x'].values.mean():.4g}" in line
+
+
+def test_the_summary_says_how_many_features_many_rows_have():
+    """Tiny features of single rows are real draws, and not what anybody asks for."""
+    rows = X.copy()
+    rows[:2] += [[9.0, -9.0, 9.0, 0.0, 0.0, 5.0], [-8.0, 0.0, 7.0, 9.0, -9.0, 0.0]]
+    fit = features(rows)
+    said = text(fit).splitlines()
+    assert fit.posterior_["n_features"].mean() > 4.5
+    assert "features (estimate)  5, of which 5 above 0.1% and 3 above 1% of the rows" in said
+    assert "above 1% (posterior) mean 3.00, 90% interval 3 to 3" in said
 
 
 def test_a_column_without_variation_is_said():
