@@ -270,7 +270,11 @@ def _judge(rows: Rows, tried: Rows, sizes: Sizes) -> list[Finding]:
         )),
         Finding(words, _everything(table["ghosts"]), apart),
         Finding("no other method has all of that here", not others, ", ".join(others) or "none"),
-        Finding("the paper's column of exactness is right", not differing, f"differs for: {', '.join(differing)}"),
+        Finding(
+            "the paper's marks of exactness agree with the samplers here", not differing,
+            f"they differ for: {', '.join(differing)}; of samplers that are here as others describe them "
+            "this need not be said of the originals",
+        ),
         *([_large([row for row in tried if row["method"] == "ghosts"], sizes)] if sizes.rows else []),
     ]  # fmt: skip
 

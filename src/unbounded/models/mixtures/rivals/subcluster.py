@@ -5,7 +5,7 @@ halves of all rows in parallel; no row opens a cluster. Before a round a cluster
 ratio of posteriors, and two clusters may merge into halves of one, with the ratio that takes the halves for a
 Dirichlet-multinomial draw. New halves are drawn by coins and get `wait` rounds to find a cut before a split is tried.
 
-As published: clusters that lose all rows are dropped, which alone does not leave the posterior invariant, and the
+As described: clusters that lose all rows are dropped, which alone does not leave the posterior invariant, and the
 ratio of splits ignores how the halves came about. Random splits, the reverse of merges, toss a coin of beta bias for
 every row of a cluster; the distributed program of Dinari et al. leaves them out, and so does random=False. A label is
 coded as 2 cluster + half; since parameters are drawn once, so are labels, whatever L.
