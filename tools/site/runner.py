@@ -76,9 +76,14 @@ def ours(warning: warnings.WarningMessage) -> bool:
 def table(value: Any) -> str:
     """A data frame at the end of a block is shown, as in a notebook."""
     if type(value).__module__.partition(".")[0] == "pandas" and hasattr(value, "to_html"):
-        shown: str = value.to_html(border=0, float_format=lambda number: f"{number:.3g}")
+        shown: str = value.to_html(border=0, float_format=figures)
         return shown
     return ""
+
+
+def figures(number: float) -> str:
+    """Three of them, or as many as a whole number has: 0.0123, 39.1, 3,750."""
+    return f"{number:,.0f}" if 1_000 <= abs(number) < 1e9 else f"{number:.3g}"
 
 
 def pictures(folder: Path, number: int) -> list[tuple[str, str]]:

@@ -56,8 +56,8 @@ class Check:
         return dict(sorted(bad.items(), key=lambda item: -self._factor(item[0])))
 
     def problems(self, name: str) -> tuple[str, ...]:
-        """The diagnostics of a scalar that are bad."""
-        if name in self.skipped:
+        """The diagnostics of a scalar that are bad; of one that never moves none is."""
+        if name in self.skipped or self.scalars[name].constant:
             return ()
         found = self.scalars[name]
         least = ESS * self.n_chains

@@ -107,7 +107,7 @@ def _found(run: View) -> str:
     words = [paragraph(line) for line in (run.atoms.words if run.atoms else ())]
     side = [figure(draws.count(run), f"How probable each number of {family.atoms} is.")]
     if _shown_first(run) == "holdout":
-        caption = f"Mean log predictive density of a held-out {family.scored} with every draw. Higher is better."
+        caption = f"Mean log predictive density of a held-out {family.scored}, in every draw. Higher is better."
         side.append(figure(draws.trace(run, "holdout", 200), caption))
     elif not draws.constant(run, family.counted):
         caption = f"The number of {family.atoms} in every draw, a line for each chain."
@@ -168,14 +168,14 @@ def _numbers(run: View) -> str:
     large = f"; {np.concatenate(run.trace('above_1%')).mean():.2f} above 1%" if "above_1%" in run.names else ""
     listed = [(f"number of {family.atoms}", f"{counts.mean():.2f}", f"90% interval {low:.0f} to {high:.0f}{large}")]
     if run.atoms is not None:
+        rows = family.units(tables.plain_name(run.config["likelihood"])).get("rows", "rows")
         large = ", ".join(f"{value:.0f} {name.replace('_', ' ')}" for name, value in above(run.atoms.shares).items())
-        listed.append(("point estimate", str(len(run.atoms.shares)), f"{family.atoms}, {large} of the rows"))
+        listed.append(("point estimate", str(len(run.atoms.shares)), f"{family.atoms}, {large} of the {rows}"))
     if "holdout" in run.names:
         score = np.concatenate(run.trace("holdout"))
         listed.append(("held-out score", number(np.nanmean(score), 5), "nats, mean over draws"))
-    listed.append(
-        ("draws", _draws(run), f"after {run.config['n_warmup']:,} rounds of warm-up, thin {run.config['thin']}")
-    )
+    apart = f", {run.config['thin']} rounds apart" if run.config["thin"] > 1 else ""
+    listed.append(("draws", _draws(run), f"after {run.config['n_warmup']:,} rounds of warm-up{apart}"))
     total = sum(sum(clock.seconds.values()) for clock in run.clocks)
     if total:
         rate = sum(clock.rounds for clock in run.clocks) / total
