@@ -5,10 +5,12 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -92,8 +94,18 @@ def done(data, tmp_path_factory):
 # ---- fit
 
 
+def unknown_files(out):
+    """Files of a run directory that docs/runs.md does not name."""
+    page = (Path(__file__).parents[1] / "docs" / "runs.md").read_text()
+    named = {re.sub(r"\d+", "0", word) for word in re.findall(r"`([\w/.-]+)`", page)}
+    named |= {f"chain-0/{name}" for name in named} | {name.replace("labels/", "Z/") for name in named}
+    found = {re.sub(r"\d+", "0", str(path.relative_to(out))) for path in out.rglob("*") if path.is_file()}
+    return found - named
+
+
 def test_fit_writes_a_run_directory(done):
     out, said = done
+    assert unknown_files(out) == set()
     assert {path.name for path in out.iterdir()} >= WRITTEN | {"clusters.png"}
     assert said == (out / "summary.txt").read_text()
     assert "clusters (estimate)  2" in said
@@ -311,6 +323,7 @@ def pictures(tmp_path_factory):
 def test_features_write_a_run_directory(pictures):
     folder, said = pictures
     run_ = folder / "run"
+    assert unknown_files(run_) == set()
     written = {"components.npy", "assignments.npy", "features.png", "z.png"}
     assert {path.name for path in run_.iterdir()} >= (WRITTEN - {"labels.npy"}) | written
     assert said == (run_ / "summary.txt").read_text() == ok("summary", run_)
@@ -390,6 +403,7 @@ def test_topics_write_a_run_directory(documents, tmp_path):
     assert text == (out / "summary.txt").read_text()
     names = {"labels.npy", "components.npy", "proportions.npy", "topics.txt", "topics.png"}
     assert names <= {path.name for path in out.iterdir()}
+    assert unknown_files(out) == set()
     assert np.load(out / "proportions.npy").shape[0] == 48
     ok("resume", out, "--draws", "6", "--quiet")
     assert len(pd.read_csv(out / "draws.csv")) == 6
@@ -559,6 +573,18 @@ def test_a_command_that_was_changed(done, data, tmp_path, edit):
     assert ok("resume", out, "--quiet") == (done[0] / "summary.txt").read_text()
     assert "sha256" in json.loads((out / "command.json").read_text())
     ok("report", out)
+
+
+def test_data_that_were_moved(data, tmp_path):
+    """The command is edited on purpose; it is the data that are compared, not where they are."""
+    np.save(tmp_path / "x.npy", X)
+    ok("fit", "dp", tmp_path / "x.npy", "--out", tmp_path / "run", *BRIEF)
+    path = tmp_path / "run" / "command.json"
+    moved = {"data": str((tmp_path / "x.npy").rename(tmp_path / "moved.npy"))}
+    path.write_text(json.dumps(_without(json.loads(path.read_text()), "sha256") | moved))
+    ok("resume", tmp_path / "run", "--draws", "7", "--quiet")
+    ok("fit", "dp", data / "x.npy", "--out", tmp_path / "straight", *BRIEF, "--draws", "7")
+    assert (tmp_path / "run" / "draws.csv").read_text() == (tmp_path / "straight" / "draws.csv").read_text()
 
 
 def _kinds_of(command):

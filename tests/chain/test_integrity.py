@@ -291,3 +291,17 @@ def test_the_format_is_as_documented(run):
     assert [draw["draw"] for draw in draws] == list(range(len(draws)))
     assert snapshot["labels"].shape == (len(X),)
     assert int(checkpoint["n_draws"]) == len(draws)
+
+
+def test_the_format_of_features_is_as_documented(tmp_path):
+    """Whole draws have Z in bits, and draws of it have their own files."""
+    brief = {"n_chains": 1, "n_warmup": 2, "n_draws": 4, "n_shards": 2, "random_state": 0, "keep_assignments": True}
+    fitted = BetaBernoulliFeatures(checkpoint=tmp_path, **brief).fit(X)
+    names: dict = {}
+    exec(DOCS.read_text().split("```python")[1].split("```")[0], names)
+    draws, snapshot, _ = names["read"](tmp_path / "chain-0")
+    last = names["arrays"](tmp_path / "chain-0" / "assignments" / "000003.ub")
+    for arrays in (snapshot, last):
+        Z = np.unpackbits(arrays["bits"], count=int(np.prod(arrays["shape"]))).reshape(arrays["shape"])
+        np.testing.assert_array_equal(Z, fitted.posterior_["assignments"][0, -1, :, : Z.shape[1]])
+        assert Z.shape == (len(X), draws[-1]["n_features"])
