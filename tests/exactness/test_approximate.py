@@ -39,7 +39,7 @@ from unbounded.likelihoods import DiagonalGaussian
 from unbounded.models.features.samplers import FEATURES
 from unbounded.models.labelled import gossip as asynchronous
 from unbounded.models.mixtures.measure import DirichletProcess
-from unbounded.models.mixtures.rivals.subcluster import log_merge, log_split
+from unbounded.models.mixtures.rivals.subcluster import log_merge_ratio, log_split_ratio
 from unbounded.models.mixtures.samplers import DIRICHLET
 from unbounded.report.text import text
 from unbounded.round import rounds
@@ -238,12 +238,12 @@ def test_merges_are_splits_reversed_up_to_the_halves():
     measure = DirichletProcess(alpha)
     data = np.array([[-1.2, -0.4]]), np.array([-2.9])
     seats = np.log(alpha) + np.log(2) + np.log(1) - np.log([1, 2, 3, 4]).sum()
-    assert log_split(measure, measure.start(), counts, *data) == pytest.approx(seats - 1.6 + 2.9)
+    assert log_split_ratio(measure, measure.start(), counts, *data) == pytest.approx(seats - 1.6 + 2.9)
     tosses, seen = 0.0, [0, 0]
     for half in (0, 1, 0, 0, 1):
         tosses += np.log((seen[half] + alpha / 2) / (sum(seen) + alpha))
         seen[half] += 1
-    assert log_merge(measure, measure.start(), counts, *data) == pytest.approx(tosses - seats + 1.6 - 2.9)
+    assert log_merge_ratio(measure, measure.start(), counts, *data) == pytest.approx(tosses - seats + 1.6 - 2.9)
 
 
 def test_random_splits_are_merges_reversed():

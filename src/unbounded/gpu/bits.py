@@ -94,7 +94,7 @@ def _of_column(pull, ks, k):
 
 @triton.jit
 def _explained(pull, columns, z, ks, KINDS: tl.constexpr, K: tl.constexpr):
-    """What is left of the pull beside the columns that a row has."""
+    """The pull on every column, less what the columns that a row has explain."""
     for c in range(tl.load(columns.sizes + 1)):
         g = tl.load(columns.gram + c * K + ks)
         pull -= g[:, None] * bit(z, c).to(KINDS)[None, :]

@@ -39,7 +39,7 @@ def count(run: View) -> str:
     return frame.chart([svg.bars(frame, edges, shares)], alt)
 
 
-def key(run: View) -> str:
+def legend(run: View) -> str:
     return parts.legend([f"chain {c}" for c in range(len(run.chains))], "line") if len(run.chains) > 1 else ""
 
 

@@ -191,4 +191,4 @@ def _traces(seen: View) -> str:
     first = [name for name in (seen.family.counted, "holdout") if name in seen.names]
     names = first + [name for name in seen.names if name not in first]
     explained = help_(draws.NAMES, draws.meanings(seen))
-    return section("Traces", draws.key(seen), charts([figure(draws.trace(seen, name)) for name in names]), explained)
+    return section("Traces", draws.legend(seen), charts([figure(draws.trace(seen, name)) for name in names]), explained)

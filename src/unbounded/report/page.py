@@ -196,7 +196,7 @@ def _traces(run: View) -> str:
     moving = [figure(draws.trace(run, name)) for name in run.names if name not in (*still, _shown_first(run))]
     values = [f"{name} = {number(run.trace(name)[0][0])}" for name in still]
     same = paragraph(f"The same in every draw: {', '.join(values)}.", quiet=True) if values else ""
-    return section("Traces", draws.key(run), charts(moving), same, _TRACES, help_(draws.NAMES, draws.meanings(run)))
+    return section("Traces", draws.legend(run), charts(moving), same, _TRACES, help_(draws.NAMES, draws.meanings(run)))
 
 
 _TRACES = help_(

@@ -29,8 +29,8 @@ def escaped(name: Any) -> str:
     return html.escape(plain(name), quote=True)
 
 
-def drawn(name: Any) -> str:
-    """The same for Matplotlib, which would read text between dollars as mathematics."""
+def without_math(name: Any) -> str:
+    """The same for Matplotlib, to which text between dollars would be mathematics."""
     return plain(name).replace("$", r"\$")
 
 

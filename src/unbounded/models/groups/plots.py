@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from unbounded.arrays import Array
 from unbounded.report.plots import GREY, MAX_LEGEND, looks, new_figure
-from unbounded.report.words import drawn
+from unbounded.report.words import without_math
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -19,7 +19,7 @@ def topics(history: Array, names: Sequence[str] | None = None) -> Figure:
     axes = figure.subplots()
     shown = min(history.shape[1], MAX_LEGEND)
     for k, look in zip(range(shown), looks(), strict=False):
-        label = str(k) if names is None else f"{k}: {drawn(names[k])}"
+        label = str(k) if names is None else f"{k}: {without_math(names[k])}"
         axes.plot(history[:, k], color=look.colour, marker=look.marker, markersize=4, linewidth=1.0, label=label)
     if shown < history.shape[1]:
         label = f"{history.shape[1] - shown} others"

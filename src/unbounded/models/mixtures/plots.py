@@ -9,7 +9,7 @@ import numpy as np
 
 from unbounded.arrays import Array
 from unbounded.report.plots import GREY, MAX_LEGEND, looks, new_figure
-from unbounded.report.words import drawn
+from unbounded.report.words import without_math
 from unbounded.sources import Source
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ def clusters(X: Any, labels: Array, names: Sequence[str] | None = None, max_rows
     axes = figure.subplots()
     draw = _histograms if points.shape[1] == 1 else _scatter
     _size_legend(figure, sizes, draw(axes, points, groups, list(sizes)))
-    axes.set_xlabel(drawn(axis_names[0]))
-    axes.set_ylabel(drawn(axis_names[1]))
+    axes.set_xlabel(without_math(axis_names[0]))
+    axes.set_ylabel(without_math(axis_names[1]))
     _note_missing(axes, len(points), len(labels))
     return figure
 

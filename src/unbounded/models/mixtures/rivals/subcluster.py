@@ -81,16 +81,20 @@ def _recode(labels, cluster, half, first, coin_key):
         labels[i] = 2 * cluster[code] + (half[code] if half[code] >= 0 else np.int64(coin))
 
 
-def log_split(measure: PitmanYor, hyper: PartitionHyper, counts: Array, log_marginals: Array, together: Array) -> Array:
-    """[K] log ratio of posteriors of two halves [K, 2] and one cluster."""
+def log_split_ratio(
+    measure: PitmanYor, hyper: PartitionHyper, counts: Array, log_marginals: Array, together: Array
+) -> Array:
+    """[K]: log of the posterior of two halves [K, 2] over that of one cluster."""
     prior = measure.log_merge(hyper, counts[:, 0], counts[:, 1], 2)
     value: Array = log_marginals.sum(1) - together - prior
     return value
 
 
-def log_merge(measure: PitmanYor, hyper: PartitionHyper, counts: Array, log_marginals: Array, together: Array) -> Array:
-    """The reverse, times the probability of the halves."""
-    return measure.log_halves(hyper, counts) - log_split(measure, hyper, counts, log_marginals, together)
+def log_merge_ratio(
+    measure: PitmanYor, hyper: PartitionHyper, counts: Array, log_marginals: Array, together: Array
+) -> Array:
+    """[K]: that of a merge, which has the probability of the halves in it."""
+    return measure.log_halves(hyper, counts) - log_split_ratio(measure, hyper, counts, log_marginals, together)
 
 
 def chosen_rows(data: Any, rows: Array) -> Any:
@@ -131,10 +135,10 @@ class Subcluster(Mixture[PitmanYor]):
     def _recoded(
         self, engine: Engine, codes: Recoding, age: Array, hyper: PartitionHyper, round_: int, coin_key: np.uint64
     ) -> HalvesState:
-        gathered = engine.run(self._recode, Message((codes, len(age), coin_key), [0] * self.n_shards))
+        gathered = engine.run(self._recode_shard, Message((codes, len(age), coin_key), [0] * self.n_shards))
         return self._state(round_, hyper, gathered, age)
 
-    def _recode(self, shard: LabelShard, shared: Any, _: Any) -> Summary:
+    def _recode_shard(self, shard: LabelShard, shared: Any, _: Any) -> Summary:
         codes, n_clusters, coin_key = shared
         _recode(shard.labels, codes.cluster, codes.half, shard.first, coin_key)
         return self._report(shard, n_clusters)
@@ -157,7 +161,7 @@ class Subcluster(Mixture[PitmanYor]):
         return self._split_at_random(state, engine) if self.random else state
 
     def _split_at_random(self, state: HalvesState, engine: Engine) -> HalvesState:
-        """Every cluster that is old enough is tried in two parts that coins make; what a merge undoes."""
+        """Try to split every cluster that is old enough in two parts that coins make, which merges can undo."""
         rng = generator(self.seed, "random split", state.round)
         weights = self.measure.half_log_weights(state.hyper, np.zeros(2 * state.n_shared), rng).reshape(-1, 2)
         bias = 1.0 / (1.0 + np.exp(weights[:, 0] - weights[:, 1]))
@@ -167,7 +171,7 @@ class Subcluster(Mixture[PitmanYor]):
         able = np.flatnonzero((counts > 0).all(1) & (state.age >= self.wait))
         parts = self.likelihood.log_marginal(counts.ravel(), found["statistics"]).reshape(-1, 2)
         whole = self.likelihood.log_marginal(counts.sum(1), state.table.statistics)
-        ratio = -log_merge(self.measure, state.hyper, counts[able], parts[able], whole[able])
+        ratio = -log_merge_ratio(self.measure, state.hyper, counts[able], parts[able], whole[able])
         chosen = able[np.log(rng.random(len(able))) < ratio]
         if not len(chosen):
             return state
@@ -224,7 +228,7 @@ class Subcluster(Mixture[PitmanYor]):
         whole = (counts > 0).all(1)
         ratio = np.full(len(counts), -np.inf)
         able = ripe & whole
-        ratio[able] = log_split(self.measure, state.hyper, counts[able], halves[able], alone[able])
+        ratio[able] = log_split_ratio(self.measure, state.hyper, counts[able], halves[able], alone[able])
         splits = np.log(rng.random(len(counts))) < ratio
         partner = self._merges(state, np.flatnonzero(ripe & ~splits), counts.sum(1), alone, rng)
         return splits, partner, (counts.sum(1) > 1) & ~whole
@@ -239,7 +243,7 @@ class Subcluster(Mixture[PitmanYor]):
             statistics = state.table.statistics[a] + state.table.statistics[others]
             together = self.likelihood.log_marginal(counts[a] + counts[others], statistics)
             pairs = np.stack([np.full(len(others), a), others], axis=1)
-            ratio = log_merge(self.measure, state.hyper, counts[pairs], alone[pairs], together)
+            ratio = log_merge_ratio(self.measure, state.hyper, counts[pairs], alone[pairs], together)
             good = np.flatnonzero(np.log(rng.random(len(others))) < ratio)
             if len(good):
                 partner[a], partner[others[good[0]]] = others[good[0]], a
@@ -270,7 +274,7 @@ class Subcluster(Mixture[PitmanYor]):
             self.impute(shard, shard.labels // 2, shared.parameters, shared.round)
         law = self.measure.closed_tail(shared.hyper)
 
-        def drawn(data: Any, n: int, finite: Any, atoms: int, purpose: int) -> Array:
+        def atoms_of(data: Any, n: int, finite: Any, atoms: int, purpose: int) -> Array:
             """A draw of every row's atom: a sweep without a tail."""
             label_key = key(self.seed, "label", shared.round, purpose)
             part = MixturePart(finite, atoms, atoms, 0, law, [SweepKeys(label_key, label_key)])
@@ -278,13 +282,13 @@ class Subcluster(Mixture[PitmanYor]):
             self.kernel.sweep(rows, part, self.kernel.prepare(rows, part))
             return rows.labels
 
-        cluster = drawn(shard.data, len(shard.labels), shared.finite, n_clusters, -1)
+        cluster = atoms_of(shard.data, len(shard.labels), shared.finite, n_clusters, -1)
         order = np.argsort(cluster, kind="stable")
         ends = np.searchsorted(cluster[order], np.arange(n_clusters + 1))
         for k in range(n_clusters):
             rows = order[ends[k] : ends[k + 1]]
             if len(rows):
-                shard.labels[rows] = 2 * k + drawn(chosen_rows(shard.data, rows), len(rows), shared.halves[k], 2, k)
+                shard.labels[rows] = 2 * k + atoms_of(chosen_rows(shard.data, rows), len(rows), shared.halves[k], 2, k)
         return self._report(shard, n_clusters)
 
     def gather(self, state: Any, message: Message, gathered: Gathered) -> HalvesState:
