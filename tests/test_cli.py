@@ -236,7 +236,16 @@ def test_chains_with_starts_of_their_own_that_go_on_by_themselves(data, tmp_path
     assert "at most" not in ok("report", out)
 
 
-def test_ctrl_c_and_resume(done, data, tmp_path, monkeypatch):
+@pytest.fixture(params=["SIGINT", "SIGTERM", "SIGHUP"])
+def stop(request):
+    """What Ctrl-C and schedulers send; the latter end a process that has no answer, as whoever runs tests may have."""
+    number = getattr(signal, request.param)
+    before = signal.getsignal(number) if request.param == "SIGINT" else signal.signal(number, signal.SIG_DFL)
+    yield number
+    signal.signal(number, before)
+
+
+def test_ctrl_c_and_resume(done, data, tmp_path, monkeypatch, stop):
     """What there is so far is written, the way to go on is said, and the end is the same."""
     out = tmp_path / "run"
     gather, count = Mixture.gather, []
@@ -245,7 +254,7 @@ def test_ctrl_c_and_resume(done, data, tmp_path, monkeypatch):
         new = gather(self, state, *args)
         count.append(1)
         if self.setup.n_rounds == 7 and self.n_shards == 2 and new.round == 4:
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), stop)
         return new
 
     with monkeypatch.context() as patch:

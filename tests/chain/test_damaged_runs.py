@@ -15,6 +15,7 @@ from runs import everything, model, rows, stopped
 from damage import check_sentence, damage
 from unbounded import RunError
 from unbounded.chain.store import EXTENSIBLE, RunStore
+from unbounded.report import live, page, view
 
 X = rows()
 HARMLESS = ("about.json", "timing.json", "progress.json")
@@ -43,6 +44,29 @@ def test_no_wrong_draw(begun, tmp_path, n):
             check_sentence(error, how)
             refused += not how.endswith(HARMLESS)
         shutil.rmtree(run)
+    assert refused > n / 2
+
+
+@pytest.mark.parametrize("n", [60, pytest.param(3000, marks=pytest.mark.long)])
+def test_no_wrong_page(begun, tmp_path, n):
+    """Of a report and of a live view: a file that no chain reads changes what they do not say, and nothing else."""
+    run, refused = shutil.copytree(begun, tmp_path / "run"), 0
+    files, whole = files_of(run), view.read(run).chains
+    for case in range(n):
+        rng = np.random.default_rng(case)
+        path = files[rng.integers(len(files))]
+        before = path.read_bytes()
+        how = damage(path, rng)
+        warned = 'class="warn"' in live._Live(run).now()
+        try:
+            seen = view.read(run)
+            page.render(seen)
+            assert [chain.draws for chain in seen.chains] == [chain.draws for chain in whole], how
+        except RunError as error:
+            check_sentence(error, how)
+            refused += not how.endswith(HARMLESS)
+            assert warned, how
+        path.write_bytes(before)
     assert refused > n / 2
 
 
