@@ -497,7 +497,7 @@ MUTANTS = [
     ),
     Mutant(
         "features: every sweep has the same numbers", "sweep own",
-        "own = stream(keys.entry, 0)", "sweeps",
+        "sweep_key = stream(keys.entry, 0)", "sweeps",
     ),
     Mutant(
         "features: counts split without their loadings", "collect taken",

@@ -82,7 +82,7 @@ def test_sums_are_exact_in_any_order():
     pool.swap()
     total = bits.sums(pool.rows, pool.chunks, pool.units, 18).cpu().numpy()
     for p, shard in enumerate(shards):
-        cells, Z = shard.data - shard.centre, shard.seen().astype(float)
+        cells, Z = shard.data - shard.centre, shard.current().astype(float)
         sums = total[p, : 3 * 32].reshape(3, 32)[:, :18].T
         largest = np.abs(cells).max(axis=0) * Z.shape[1]
         assert (np.abs(sums - Z @ cells) <= 1e-15 * largest).all()
@@ -166,9 +166,9 @@ def home():
 
 def on_host(step, shards, own, shared):
     """What the CPU would report, with the Z that it would leave; the shards' own Z stays."""
-    kept = [shard.seen().copy() for shard in shards]
+    kept = [shard.current().copy() for shard in shards]
     told = each(step, list(zip(shards, own, strict=True)), shared)
-    left = [shard.seen().copy() for shard in shards]
+    left = [shard.current().copy() for shard in shards]
     for shard, Z in zip(shards, kept, strict=True):
         shard.Z = Z
     return told, left
@@ -184,7 +184,7 @@ def alike(ours, theirs):
 
 def left_as(shards, expected):
     for shard, Z in zip(shards, expected, strict=True):
-        np.testing.assert_array_equal(shard.seen(), Z)
+        np.testing.assert_array_equal(shard.current(), Z)
 
 
 @pytest.mark.parametrize("gone", [[1], [2, 0], []])

@@ -66,7 +66,7 @@ def test_rows_on_the_device_are_those_of_the_host(likelihood, dtype):
     kernel = build_kernel("cuda", bound, dtype)
     shard = RowShards(rows, bound, 1, kernel.shard)(0)
     shard.put(np.arange(24) % 3)
-    there, here = kernel.count(shard, 3), kernel.totals(rows, shard.seen(), 3)
+    there, here = kernel.count(shard, 3), kernel.totals(rows, shard.current(), 3)
     np.testing.assert_allclose(there.statistics, here.statistics, rtol=1e-13, atol=1e-13)
 
 

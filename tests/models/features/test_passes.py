@@ -56,7 +56,7 @@ def test_entries_beyond_those_of_the_patterns():
     log_q = []
     for entry in (2, 3, 6):
         Z[0, 7] = entry
-        found = passes.find(columns, old, new, np.uint64(1), passes.Values(3, 3, more))
+        found = passes.draw_columns(columns, old, new, np.uint64(1), passes.Values(3, 3, more))
         log_q.append(found.log_q[0])
     assert np.diff(log_q) == pytest.approx([more, 3.0 * more])
     counts = np.bincount(found.drawn[0], minlength=8)

@@ -233,7 +233,7 @@ class DeviceFeatures:
         pool = shards[0].pool
         if pool is None or len(pool.shards) != len(shards) or any(shard.pool is not pool for shard in shards):
             for shard in shards:
-                shard.seen()
+                shard.current()
             pool = DevicePool(shards, self.place)
         return pool
 

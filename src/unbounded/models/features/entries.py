@@ -9,7 +9,7 @@ from unbounded.compiled.draws import uniform
 from unbounded.compiled.jit import implements, inline, jit
 from unbounded.compiled.lanes import lane_exp
 from unbounded.models.features.laws import LARGEST, entry_ceiling, entry_ratio
-from unbounded.models.features.operations import shift
+from unbounded.models.features.operations import log_change
 
 NEGLIGIBLE = 45.0  # nats
 
@@ -31,7 +31,7 @@ class Entry(NamedTuple):
     weight: float
 
 
-@implements(shift, Quadratic)
+@implements(log_change, Quadratic)
 def _quadratic_shift(spec, tail, r, column, step):
     return step * (spec.pull - 0.5 * spec.curve * step)
 
@@ -43,13 +43,13 @@ def draw_entry(law, spec, tail, entry, u, ladder):
     In a mobile column, steps of the log likelihood never grow, so that the last one bounds all that follow.
     """
     best = ladder[0] = 0.0
-    before = shift(spec, tail, entry.r, entry.column, -float(entry.value))
+    before = log_change(spec, tail, entry.r, entry.column, -float(entry.value))
     value = 0
     while value < LARGEST:
         ratio = entry_ratio(law, entry.others, entry.weight, value)
         if ratio <= 0.0:
             break
-        after = shift(spec, tail, entry.r, entry.column, float(value + 1 - entry.value))
+        after = log_change(spec, tail, entry.r, entry.column, float(value + 1 - entry.value))
         step = after - before
         before = after
         value += 1

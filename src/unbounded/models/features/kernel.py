@@ -32,26 +32,26 @@ from unbounded.models.features.laws import LARGEST, draw_births, new_count, tail
 from unbounded.models.features.likelihood import FeatureBound
 from unbounded.models.features.measure import FeatureMeasure
 from unbounded.models.features.operations import (
+    OldColumns,
     OneShard,
     Private,
     RowBlock,
     ShardRows,
     Sums,
     SweepDraws,
-    Taken,
     Work,
     apply,
-    arrive,
+    begin_visit,
     collect,
-    depart,
+    end_visit,
     entry_number,
     fill,
+    log_change,
     mobile_waits,
+    next_visit,
     open_slot,
     prepare,
-    renew,
-    seek,
-    shift,
+    reset,
     sweep_mobile,
     visit_mobile,
 )
@@ -65,7 +65,7 @@ SOME = 4  # shards that one compiled call is given at most
 FeatureSetup = Setup[FeatureMeasure, FeatureBound, int]
 
 
-class Room(NamedTuple):
+class Workspace(NamedTuple):
     """What shards of one size can share, one after another: the state of private atoms, and scratch memory."""
 
     private: Private
@@ -73,13 +73,13 @@ class Room(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """A shard's rows with what they come to, and the room that its sweep needs."""
+    """A shard's rows with what they come to, and the memory that its sweep needs."""
 
     one: OneShard
-    room: Room
+    workspace: Workspace
 
 
-Rooms = dict[tuple[int, ...], Room]  # by size
+Workspaces = dict[tuple[int, ...], Workspace]  # by size
 
 
 @dataclass(frozen=True)
@@ -92,106 +92,108 @@ class CompiledFeatures:
 
     def steps(self, tasks: Iterator[tuple[FeatureShard, FeatureTask]]) -> Iterator[Summary]:
         """Several shards by one compiled call: between calls threads wait for each other, and Python for its memory."""
-        rooms: Rooms = {}
+        workspaces: Workspaces = {}
         some: list[tuple[FeatureShard, FeatureTask, Prepared]] = []
         for shard, part in tasks:
-            tail = self.prepare(shard, part, rooms)
-            if some and not (tail.room is some[0][2].room and part.alike(some[0][1])):
-                yield from self._all_of(some)
+            tail = self.prepare(shard, part, workspaces)
+            if some and not (tail.workspace is some[0][2].workspace and part.alike(some[0][1])):
+                yield from self._sweep_all(some)
                 some = []
             some.append((shard, part, tail))
             if len(some) == SOME:
-                yield from self._all_of(some)
+                yield from self._sweep_all(some)
                 some = []
-        yield from self._all_of(some)
+        yield from self._sweep_all(some)
 
-    def _all_of(self, some: list[tuple[FeatureShard, FeatureTask, Prepared]]) -> Iterator[Summary]:
+    def _sweep_all(self, some: list[tuple[FeatureShard, FeatureTask, Prepared]]) -> Iterator[Summary]:
         done = 0
         while done < len(some):
             rest = some[done:]
-            count, row = self._sweep(rest[0][1], [tail.one for _, _, tail in rest], rest[0][2].room, 0)
+            count, row = self._sweep(rest[0][1], [tail.one for _, _, tail in rest], rest[0][2].workspace, 0)
             for shard, part, tail in rest[:count]:
                 yield self.statistics(shard, part, tail)
             done += count
             if count < len(rest):
-                yield self.statistics(*rest[count][:2], self._go_on(*rest[count], row))
+                yield self.statistics(*rest[count][:2], self._with_more_slots(*rest[count], row))
                 done += 1
 
-    def _sweep(self, part: FeatureTask, shards: list[OneShard], room: Room, row: int) -> tuple[int, int]:
+    def _sweep(self, part: FeatureTask, shards: list[OneShard], workspace: Workspace, row: int) -> tuple[int, int]:
         """How many shards are done, and at which row of the next there were too few free slots."""
         padded = tuple(shards + (SOME - len(shards)) * shards[:1])  # so that there is one number to compile for
         stopped: tuple[int, int] = sweep_some(
-            part.law, part.finite, room.private, padded, len(shards), row, part.round.keys, room.work
+            part.law, part.finite, workspace.private, padded, len(shards), row, part.round.keys, workspace.work
         )
         return stopped
 
-    def prepare(self, shard: FeatureShard, part: FeatureTask, rooms: Rooms | None = None) -> Prepared:
-        """Arrange the shard's columns, redraw its missing values, and make room for its private atoms.
+    def prepare(self, shard: FeatureShard, part: FeatureTask, workspaces: Workspaces | None = None) -> Prepared:
+        """Arrange the shard's columns, redraw its missing values, and have a slot for each of its private atoms.
 
         Where nothing is missing, columns are arranged by the sweep: Python does as little as it can for every shard.
         """
         free = FREE_SLOTS if part.part.open else 0
         if len(shard.holes):
             arrange(self.setup.likelihood, shard, part, free)
-            return self.begin(shard, part, rooms)
+            return self.begin(shard, part, workspaces)
         before = shard.Z if shard.Z.flags.c_contiguous else np.ascontiguousarray(shard.Z)
         shard.Z = np.empty((len(part.part.sources) + free, before.shape[1]), before.dtype)
-        return self.begin(shard, part, rooms, before)
+        return self.begin(shard, part, workspaces, before)
 
     def begin(
-        self, shard: FeatureShard, part: FeatureTask, rooms: Rooms | None = None, before: Array | None = None
+        self, shard: FeatureShard, part: FeatureTask, workspaces: Workspaces | None = None, before: Array | None = None
     ) -> Prepared:
         """Before the first row; `before`: the Z whose columns are to be arranged, if they are not yet."""
         n, d = shard.data.shape
         columns = len(shard.Z)
         size = columns, columns - part.finite.shared, self.lanes or lanes_for(n, d + 2 * columns)
-        if rooms is None or (self.setup.likelihood.keeps_loadings and len(part.part.loadings)):
-            room = self._room(part, *size)  # of its own: loadings of private atoms are part of it
+        if workspaces is None or (self.setup.likelihood.keeps_loadings and len(part.part.loadings)):
+            workspace = self._workspace(part, *size)  # of its own: loadings of private atoms are part of it
+        elif size in workspaces:
+            workspace = workspaces[size]
         else:
-            room = rooms[size] if size in rooms else rooms.setdefault(size, self._room(part, *size))
-        return self._prepared(shard, part, room, before)
+            workspace = workspaces[size] = self._workspace(part, *size)
+        return self._prepared(shard, part, workspace, before)
 
-    def _prepared(self, shard: FeatureShard, part: FeatureTask, room: Room, before: Array | None) -> Prepared:
+    def _prepared(self, shard: FeatureShard, part: FeatureTask, workspace: Workspace, before: Array | None) -> Prepared:
         columns, d = len(shard.Z), shard.data.shape[1]
         products = np.zeros((columns, columns if self.setup.likelihood.gram else 0))
         sums = Sums(products, np.zeros((columns, d)), np.zeros(d))
         data = shard.data.view()
         data.flags.writeable = False  # always, so that the sweep is compiled once
-        taken = Taken(shard.Z if before is None else before, part.part.sources, before is not None)
-        rows = ShardRows(data, shard.Z, len(part.part.sources), shard.first, taken)
-        return Prepared(OneShard(rows, sums, np.empty_like(room.private.members)), room)
+        old = OldColumns(shard.Z if before is None else before, part.part.sources, before is not None)
+        rows = ShardRows(data, shard.Z, len(part.part.sources), shard.first, old)
+        return Prepared(OneShard(rows, sums, np.empty_like(workspace.private.members)), workspace)
 
-    def _room(self, part: FeatureTask, columns: int, slots: int, lanes: int) -> Room:
+    def _workspace(self, part: FeatureTask, columns: int, slots: int, lanes: int) -> Workspace:
         likelihood, spec, d = self.setup.likelihood, part.finite.spec, part.round.loadings.shape[1]
         dtype = likelihood.precision(spec)
         z, pull = np.empty(columns * lanes, dtype), np.empty(columns * lanes, dtype)
-        room = np.empty(max(columns * lanes, 2 * lanes, columns * columns, columns * d), dtype)
+        scratch = np.empty(max(columns * lanes, 2 * lanes, columns * columns, columns * d), dtype)
         born, busy = np.zeros(self.setup.sweeps * lanes, np.int16), np.zeros(lanes + 1, np.bool_)
         ladder = np.empty(2 if self.setup.measure.binary else LARGEST + 1)
-        work = Work(z, pull, room, born, busy, ladder, np.empty((4, slots), np.int64))
+        work = Work(z, pull, scratch, born, busy, ladder, np.empty((4, slots), np.int64))
         tail = likelihood.tail(part.round.scales, slots, lanes, spec, part.part.loadings)
-        return Room(Private(tail, np.zeros(slots, np.int64)), work)
+        return Workspace(Private(tail, np.zeros(slots, np.int64)), work)
 
     def sweep(self, shard: FeatureShard, part: FeatureTask, tail: Prepared) -> Prepared:
         """All L sweeps over the shard's rows; where slots run out, there are more from that block on."""
-        done, row = self._sweep(part, [tail.one], tail.room, 0)
-        return tail if done else self._go_on(shard, part, tail, row)
+        done, row = self._sweep(part, [tail.one], tail.workspace, 0)
+        return tail if done else self._with_more_slots(shard, part, tail, row)
 
-    def _go_on(self, shard: FeatureShard, part: FeatureTask, tail: Prepared, row: int) -> Prepared:
+    def _with_more_slots(self, shard: FeatureShard, part: FeatureTask, tail: Prepared, row: int) -> Prepared:
         """From this row on, with more slots."""
         while True:
-            private = tail.room.private
+            private = tail.workspace.private
             if self.setup.likelihood.keeps_loadings:
                 part = part._replace(part=part.part._replace(loadings=private.tail.loadings))
             used, more = len(shard.Z), len(private.members) + MORE_SLOTS
             shard.Z = np.concatenate([shard.Z, np.zeros((more, shard.Z.shape[1]), shard.Z.dtype)])
             columns = len(shard.Z)
-            room = self._room(part, columns, columns - part.finite.shared, tail.room.work.busy.size - 1)
-            one, old = self._prepared(shard, part, room, None).one, tail.one
-            tail = Prepared(one._replace(rows=one.rows._replace(used=used)), room)
+            workspace = self._workspace(part, columns, columns - part.finite.shared, tail.workspace.work.busy.size - 1)
+            one, old = self._prepared(shard, part, workspace, None).one, tail.one
+            tail = Prepared(one._replace(rows=one.rows._replace(used=used)), workspace)
             for new, done in zip(tail.one.sums, old.sums, strict=True):  # mutant: shards sums
                 new[tuple(slice(0, size) for size in done.shape)] = done
-            complete, row = self._sweep(part, [tail.one], room, row)
+            complete, row = self._sweep(part, [tail.one], workspace, row)
             if complete:
                 return tail
 
@@ -232,14 +234,14 @@ def summary(setup: FeatureSetup, shard: FeatureShard, Z: Array, n_shared: int, s
     measure, gram, products = setup.measure, setup.likelihood.gram, sums.products
     members = np.diagonal(products).astype(np.int64) if gram and measure.binary else Z.sum(axis=1, dtype=np.int64)
     centred = sums.sums - members[:, None] * shard.centre
-    there = (members[:n_shared] > 0).astype(np.int64)
+    present = (members[:n_shared] > 0).astype(np.int64)
     s, own = slice(0, n_shared), slice(n_shared, len(Z))
     entries = 0.0 if measure.binary else measure.log_entries(Z)
     shared = {
         "members": members[s], "products": products[upper_triangle(n_shared)] if gram else products[s],
         "sums": centred[s],
         "rest": sums.rest, "square": np.array(shard.square), "entries": np.array(entries),
-        "shards": there, "owner": there * shard.index,
+        "shards": present, "owner": present * shard.index,
     }  # fmt: skip
     private = {
         "members": members[own], "cross": products[s, own] if gram else products[s],
@@ -280,7 +282,7 @@ def sweep_some(law, finite, private, shards, count, row, keys, work):
     """
     for i in range(count):
         one = shards[i]
-        renew(finite.spec, private.tail)  # mutant: shards renew
+        reset(finite.spec, private.tail)  # mutant: shards renew
         for slot in range(private.members.size):  # mutant: shards members
             private.members[slot] = 0
         row = sweep(law, finite, private, one.rows, row, keys, work, one.sums)
@@ -301,8 +303,8 @@ def sweep(law, finite, private, part, begin, keys, work, sums):
     columns, n = part.Z.shape
     lanes = work.busy.size - 1
     sweeps = work.born.size // lanes
-    if part.taken.waits:
-        _arrange(part.taken, part.Z)
+    if part.old.pending:
+        _arrange(part.old, part.Z)
     if part.used > finite.shared:
         _count(part.Z[finite.shared : part.used], private.members)
         fill(finite.spec, private.tail, part, finite.shared, work)
@@ -316,11 +318,11 @@ def sweep(law, finite, private, part, begin, keys, work, sums):
         rows = RowBlock(part.data, start, z, finite.shared, part.first + start)
         prepare(finite.spec, private.tail, rows, finite.mobile.order.size, work)
         for s in range(sweeps):
-            own = stream(keys.entry, s)  # mutant: sweep own
+            sweep_key = stream(keys.entry, s)  # mutant: sweep own
             _find_busy(finite.spec, rows, work.busy)
-            sweep_mobile(finite.spec, law, private.tail, rows, finite.mobile, own, work)
+            sweep_mobile(finite.spec, law, private.tail, rows, finite.mobile, sweep_key, work)
             if births > 0 or _alive(private.members) > 0:
-                draws = SweepDraws(own, stream(keys.tail, s), work.born[s * size : (s + 1) * size])
+                draws = SweepDraws(sweep_key, stream(keys.tail, s), work.born[s * size : (s + 1) * size])
                 _visit_rows(law, finite.spec, private, rows, finite.mobile, draws, work)
         _store(z, finite.mobile.order.size, finite.shared, part.Z, start)
         collect(finite.spec, private.tail, rows, keys.split, sums, work)
@@ -328,14 +330,14 @@ def sweep(law, finite, private, part, begin, keys, work, sums):
 
 
 @inline
-def _arrange(taken, Z):
+def _arrange(old, Z):
     """The columns of Z for this round; those that were nowhere, and free slots, are empty."""
     for k in range(Z.shape[0]):
-        source = taken.sources[k] if k < taken.sources.size else -1
+        source = old.sources[k] if k < old.sources.size else -1
         for i in range(Z.shape[1] if source < 0 else 0):
             Z[k, i] = 0
         for i in range(Z.shape[1] if source >= 0 else 0):
-            Z[k, i] = taken.Z[source, i]
+            Z[k, i] = old.Z[source, i]
 
 
 @inline
@@ -394,7 +396,7 @@ def _visit_rows(law, spec, private, rows, mobile, draws, work):
     r = 0
     while r < size:
         if _alive(private.members) > 0:
-            r = seek(spec, law, private, rows, r, draws, work)
+            r = next_visit(spec, law, private, rows, r, draws, work)
         else:
             while r < size and draws.born[r] == 0:
                 r += 1
@@ -411,10 +413,10 @@ def _visit(law, spec, private, rows, r, mobile, draws, work):
     any_private = False
     for slot in range(members.size):
         any_private |= z[shared + slot, r] > 0
-    arrive(spec, private, rows, r)
+    begin_visit(spec, private, rows, r)
     if any_private and mobile_waits(spec):
         visit_mobile(spec, law, private.tail, rows, r, mobile, draws.entry, work)
-    own = stream(draws.visits, rows.first + r)
+    row_key = stream(draws.visits, rows.first + r)
     order = work.slots[0]
     count = singles = 0
     for slot in range(members.size):
@@ -426,19 +428,19 @@ def _visit(law, spec, private, rows, r, mobile, draws, work):
             work.slots[1, singles] = slot
             singles += 1
     for j in range(count - 1, 0, -1):  # a fresh random order at every visit: storage order would be biased
-        i = int(uniform(own, 3 * j) * (j + 1))
+        i = int(uniform(row_key, 3 * j) * (j + 1))
         order[i], order[j] = order[j], order[i]  # mutant: visit order[i]
     for j in range(count):
         slot = order[j]
         old = int(z[shared + slot, r])
         others = float(members[slot] - old)  # mutant: visit others
-        weight = tail_weight(law, others, old, stream(own, 3 * slot + 1))
+        weight = tail_weight(law, others, old, stream(row_key, 3 * slot + 1))
         entry = Entry(r, shared + slot, old, others, weight)
-        new = draw_entry(law, spec, private.tail, entry, uniform(own, entry_number(slot)), work.ladder)
+        new = draw_entry(law, spec, private.tail, entry, uniform(row_key, entry_number(slot)), work.ladder)
         _set(spec, private, rows, r, slot, new)
     if singles > 0 or draws.born[r] > 0:  # mutant: visit condition
         _replace_singles(law, spec, private, rows, r, singles, draws, work)
-    depart(spec, private.tail, rows, r)
+    end_visit(spec, private.tail, rows, r)
 
 
 @inline
@@ -460,7 +462,7 @@ def _replace_singles(law, spec, private, rows, r, singles, draws, work):
         slot = owned[j]
         old = int(rows.z[rows.shared + slot, r])
         entries[j] = old
-        ratio += shift(spec, private.tail, r, rows.shared + slot, -float(old))
+        ratio += log_change(spec, private.tail, r, rows.shared + slot, -float(old))
         _set(spec, private, rows, r, slot, 0)
     slot = 0
     for j in range(born):
@@ -469,7 +471,7 @@ def _replace_singles(law, spec, private, rows, r, singles, draws, work):
         fresh[j] = slot
         open_slot(spec, private.tail, slot, stream(key, 2 * j))
         new = new_count(law, uniform(stream(key, 2 * j + 1), 0))
-        ratio += shift(spec, private.tail, r, rows.shared + slot, float(new))
+        ratio += log_change(spec, private.tail, r, rows.shared + slot, float(new))
         _set(spec, private, rows, r, slot, new)
     if math.log(uniform(key, 0)) < ratio:  # mutant: replace singles condition
         return

@@ -370,7 +370,7 @@ def _found(model: Features, shard: FeatureShard, launches: Launches, sources: Ar
         always = np.full(model.likelihood.fixed, passes.ALWAYS)
         columns = passes.pass_rows(shard, np.append(np.delete(sources, launches.gone), always), sources[launches.gone])
         old, new = passes.packed_odds(launches.old), passes.packed_odds(launches.new)
-        return passes.find(columns, old, new, launches.key, _values(model, launches))
+        return passes.draw_columns(columns, old, new, launches.key, _values(model, launches))
     Z = shard.columns(sources)
     drawn, log_q = np.empty((k, Z.shape[1]), Z.dtype), np.zeros(2)
     products, cross, sums = np.zeros((k, k)), np.zeros((stay, k)), np.zeros((k, shard.data.shape[1]))

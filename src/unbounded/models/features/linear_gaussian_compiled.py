@@ -20,17 +20,17 @@ from unbounded.models.features.entries import Entry, Quadratic, draw_entry, draw
 from unbounded.models.features.laws import draw_column, entry_ratio, is_binary
 from unbounded.models.features.operations import (
     apply,
-    arrive,
+    begin_visit,
     collect,
-    depart,
+    end_visit,
     entry_number,
     fill,
+    log_change,
     mobile_waits,
+    next_visit,
     open_slot,
     prepare,
-    renew,
-    seek,
-    shift,
+    reset,
     sweep_mobile,
     visit_mobile,
 )
@@ -151,7 +151,7 @@ def _prepare(spec, tail, rows, usable, work):
     centred = _centred(rows.data, spec.centre, tail.block)
     pull = work.pull[: usable * size].reshape(usable, size)
     if usable <= NARROW:
-        products = work.room[: size * usable].reshape(size, usable)
+        products = work.scratch[: size * usable].reshape(size, usable)
         multiply(block, spec.scaled.reshape(d, usable), products)
         for k in range(usable):
             offset = pull.dtype.type(0.0) if centred else spec.offset[k]
@@ -193,7 +193,7 @@ def _sweep_mobile(spec, law, tail, rows, mobile, key, work):
     """
     z, order, weights = rows.z, mobile.order, mobile.weights
     size, usable = z.shape[1], order.size
-    lanes, other = work.room[:size], work.room[size : 2 * size]
+    lanes, other = work.scratch[:size], work.scratch[size : 2 * size]
     pull = work.pull[: usable * size].reshape(usable, size)
     pairs = usable // 2 if is_binary(law) else 0
     for q in range(pairs):
@@ -305,8 +305,8 @@ def _any_private(z, r, shared):
     return found
 
 
-@implements(seek, LinearGaussianSpec)
-def _seek(spec, law, private, rows, r, draws, work):
+@implements(next_visit, LinearGaussianSpec)
+def _next_visit(spec, law, private, rows, r, draws, work):
     """A row without private entries stays so if each of its private columns says no while all others are out."""
     tail, members, z = private.tail, private.members, rows.z
     size, slots = z.shape[1], members.size
@@ -336,8 +336,8 @@ def _seek(spec, law, private, rows, r, draws, work):
     return r
 
 
-@implements(arrive, LinearGaussianSpec)
-def _arrive(spec, private, rows, r):
+@implements(begin_visit, LinearGaussianSpec)
+def _begin_visit(spec, private, rows, r):
     tail, members, z, shared = private.tail, private.members, rows.z, rows.shared
     _residual(spec.loadings, spec.centre, rows.data, rows.start + r, z, r, tail.residual)
     _measure_row(tail, z, r, shared)
@@ -381,8 +381,8 @@ def _visit_mobile(spec, law, tail, rows, r, mobile, key, work):
     tail.numbers[1] = _dot(tail.error, tail.error)
 
 
-@implements(shift, LinearGaussianSpec)
-def _shift(spec, tail, r, column, step):
+@implements(log_change, LinearGaussianSpec)
+def _log_change(spec, tail, r, column, step):
     """Of a private column: mobile ones have a quadratic of their own."""
     if step == 0.0:
         return 0.0
@@ -403,16 +403,16 @@ def _apply(spec, tail, r, column, step):
     tail.numbers[1] = _dot(tail.error, tail.error)
 
 
-@implements(depart, LinearGaussianSpec)
-def _depart(spec, tail, rows, r):
+@implements(end_visit, LinearGaussianSpec)
+def _end_visit(spec, tail, rows, r):
     if _any_private(rows.z, r, rows.shared):
         _rank_one(tail, spec.noise, rows.z, r, rows.shared, 1)
         if tail.numbers[2] > REFRESH:
             _refresh(tail, spec.noise, spec.loading)
 
 
-@implements(renew, LinearGaussianSpec)
-def _renew(spec, tail):
+@implements(reset, LinearGaussianSpec)
+def _reset(spec, tail):
     for slot in range(tail.Vz.size):
         open_slot(spec, tail, slot, np.uint64(0))
         tail.Vz[slot] = 0.0
@@ -442,8 +442,8 @@ def _fill(spec, tail, part, shared, work):
 @implements(collect, LinearGaussianSpec)
 def _collect(spec, tail, rows, key, sums, work):
     z = rows.z
-    multiply(z, z.T, work.room)
-    _add_up(work.room, sums.products)
+    multiply(z, z.T, work.scratch)
+    _add_up(work.scratch, sums.products)
     _add_rows(spec, tail, rows, z, sums.sums, work)
 
 
@@ -455,8 +455,8 @@ def _add_rows(spec: Any, tail: Any, rows: Any, z: Any, out: Any, work: Any) -> N
 @overload(_add_rows, **OVERLOAD)
 def _choose_add_rows(spec: Any, tail: Any, rows: Any, z: Any, out: Any, work: Any) -> Any:
     def product(spec, tail, rows, z, out, work):
-        multiply(z, _block(rows.data, rows.start, z.shape[1], spec.centre, tail.block), work.room)
-        _add_up(work.room, out)
+        multiply(z, _block(rows.data, rows.start, z.shape[1], spec.centre, tail.block), work.scratch)
+        _add_up(work.scratch, out)
         if _centred(rows.data, spec.centre, tail.block):
             for k in range(z.shape[0]):
                 total = 0.0

@@ -13,12 +13,12 @@ from unbounded.arrays import Array
 from unbounded.compiled.jit import inline
 
 
-class Taken(NamedTuple):
+class OldColumns(NamedTuple):
     """Where the columns of a round's Z come from."""
 
     Z: Array  # before the round
     sources: Array  # its column for each of those that are used, -1: none
-    waits: bool  # whether they are still to be taken
+    pending: bool  # whether they are still to be copied from there
 
 
 class ShardRows(NamedTuple):
@@ -28,7 +28,7 @@ class ShardRows(NamedTuple):
     Z: Array  # [columns, n]
     used: int  # how many columns of Z come before the free slots
     first: int  # the number of its first row among all rows
-    taken: Taken
+    old: OldColumns
 
 
 class Mobile(NamedTuple):
@@ -102,7 +102,7 @@ class Work(NamedTuple):
 
     z: Array  # flat: columns x rows, floats
     pull: Array  # flat: columns x rows
-    room: Array  # flat, for whatever comes in between
+    scratch: Array  # flat, for intermediate results
     born: Array  # [sweeps x rows] proposed births
     busy: Array  # [rows] whether the row's mobile columns wait for its visit; last: whether any row's do
     ladder: Array
@@ -119,7 +119,7 @@ def mobile_waits(spec: Any) -> Any:
     """Whether the mobile columns of a row with private entries are updated in its visit."""
 
 
-def renew(spec: Any, tail: Any) -> None:
+def reset(spec: Any, tail: Any) -> None:
     """Before the first row of a shard: forget private atoms of others, as far as `fill` would not."""
 
 
@@ -135,11 +135,11 @@ def sweep_mobile(spec: Any, law: Any, tail: Any, rows: RowBlock, mobile: Mobile,
     """Update the mobile columns, in the given order, of the rows of a block that are not `work.busy`."""
 
 
-def seek(spec: Any, law: Any, private: Private, rows: RowBlock, r: int, draws: SweepDraws, work: Work) -> Any:
+def next_visit(spec: Any, law: Any, private: Private, rows: RowBlock, r: int, draws: SweepDraws, work: Work) -> Any:
     """The first row from r on whose visit may change something; r is always right."""
 
 
-def arrive(spec: Any, private: Private, rows: RowBlock, r: int) -> None:
+def begin_visit(spec: Any, private: Private, rows: RowBlock, r: int) -> None:
     """Take row r of the block out of what its private atoms know of the data."""
 
 
@@ -147,7 +147,7 @@ def visit_mobile(spec: Any, law: Any, tail: Any, rows: RowBlock, r: int, mobile:
     """Update the mobile columns of the visited row, whose private entries matter to them."""
 
 
-def shift(spec: Any, tail: Any, r: int, column: int, step: float) -> Any:
+def log_change(spec: Any, tail: Any, r: int, column: int, step: float) -> Any:
     """Log likelihood of the visited row after its entry in a column changed by `step`, minus the present one."""
 
 
@@ -159,7 +159,7 @@ def open_slot(spec: Any, tail: Any, slot: int, key: Any) -> None:
     """Make a slot a new atom without members."""
 
 
-def depart(spec: Any, tail: Any, rows: RowBlock, r: int) -> None:
+def end_visit(spec: Any, tail: Any, rows: RowBlock, r: int) -> None:
     """Put the visited row back."""
 
 

@@ -70,19 +70,19 @@ class DrawnColumns(NamedTuple):
     sums: Array  # [k, D]
 
 
-def find(given: PassRows, old: PackedOdds, new: PackedOdds, key: Any, values: Values) -> DrawnColumns:
+def draw_columns(given: PassRows, old: PackedOdds, new: PackedOdds, key: Any, values: Values) -> DrawnColumns:
     """Entries of new columns."""
     (n, d), stay, k = given.data.shape, len(given.stay), len(new.slopes)
     rows, both = min(CHUNK, n), max(k, len(old.slopes))
     most = max(len(old.cost), len(new.cost))
-    room = Scratch(
+    scratch = Scratch(
         np.empty(rows * d), np.empty(stay * rows), np.empty(both * rows), np.empty(k * rows),
         np.empty((most, LANES)), np.empty(LANES), np.empty(LANES), np.empty(max(both * rows, stay * k, k * k, k * d)),
     )  # fmt: skip
     found = DrawnColumns(
         np.empty((k, n), given.Z.dtype), np.zeros(2), np.zeros((k, k)), np.zeros((stay, k)), np.zeros((k, d))
     )
-    draw_rows(given, old, new, key, values, room, found)
+    draw_rows(given, old, new, key, values, scratch, found)
     return found
 
 
@@ -137,28 +137,28 @@ def add_up(Z, data, scratch, products, sums):
 
 
 @jit
-def draw_rows(given, old, new, key, values, room, found):
+def draw_rows(given, old, new, key, values, scratch, found):
     data, Z, stay, gone, first = given
     n, d, k = data.shape[0], data.shape[1], new.slopes.shape[0]
     for start in range(0, n, CHUNK):
         rows = min(CHUNK, n - start)
-        block, others = room.block[: rows * d].reshape(rows, d), room.others[: stay.size * rows]
-        others, entries = others.reshape(stay.size, rows), room.entries[: k * rows].reshape(k, rows)
+        block, others = scratch.block[: rows * d].reshape(rows, d), scratch.others[: stay.size * rows]
+        others, entries = others.reshape(stay.size, rows), scratch.entries[: k * rows].reshape(k, rows)
         _load(data, start, block)
         for j in range(stay.size):
             for r in range(rows):
                 others[j, r] = 1.0 if stay[j] == ALWAYS else 0.0  # mutant: pass always
             for r in range(rows if stay[j] >= 0 else 0):
                 others[j, r] = Z[stay[j], start + r]
-        _linear(old, block, others, room)
-        _log_old(old, Z, gone, start, rows, values, room, found.log_q)
-        _linear(new, block, others, room)
-        _draw_new(new, key, first, start, entries, room, found)
+        _linear(old, block, others, scratch)
+        _log_old(old, Z, gone, start, rows, values, scratch, found.log_q)
+        _linear(new, block, others, scratch)
+        _draw_new(new, key, first, start, entries, scratch, found)
         if values.more < 0.0:
             _draw_more(key, first, start, values, entries, found)
-        _add_product(entries, entries.T, room.product, found.products)
-        _add_product(others, entries.T, room.product, found.cross)
-        _add_product(entries, block, room.product, found.sums)
+        _add_product(entries, entries.T, scratch.product, found.products)
+        _add_product(others, entries.T, scratch.product, found.cross)
+        _add_product(entries, block, scratch.product, found.sums)
 
 
 @inline
@@ -178,14 +178,14 @@ def _add_product(a, b, flat, out):
 
 
 @jit
-def _linear(odds, block, others, room):
+def _linear(odds, block, others, scratch):
     """linear[k, r]: what an entry 1 of column k gains in row r beside the columns that stay."""
     k, rows = odds.slopes.shape[0], block.shape[0]
-    linear = room.linear[: k * rows].reshape(k, rows)
-    multiply(odds.slopes, block.T, room.product)
+    linear = scratch.linear[: k * rows].reshape(k, rows)
+    multiply(odds.slopes, block.T, scratch.product)
     for c in range(k):
         for r in range(rows):
-            linear[c, r] = room.product[c * rows + r] - odds.offset[c]
+            linear[c, r] = scratch.product[c * rows + r] - odds.offset[c]
         for j in range(others.shape[0]):
             pull = odds.pull[j, c]
             for r in range(rows):
@@ -193,9 +193,9 @@ def _linear(odds, block, others, room):
 
 
 @jit
-def _weigh(odds, rows, begin, size, room):
+def _weigh(odds, rows, begin, size, scratch):
     """values: log weights of the patterns of some rows; top: the largest; total: the sum of all by the largest."""
-    values, top, total, k = room.values, room.top, room.total, odds.slopes.shape[0]
+    values, top, total, k = scratch.values, scratch.top, scratch.total, odds.slopes.shape[0]
     for p in range(odds.cost.size):
         for r in range(size):
             values[p, r] = odds.cost[p]
@@ -203,7 +203,7 @@ def _weigh(odds, rows, begin, size, room):
             times = odds.patterns[p, c]
             if times > 0.0:
                 for r in range(size):
-                    values[p, r] += times * room.linear[c * rows + begin + r]
+                    values[p, r] += times * scratch.linear[c * rows + begin + r]
         for r in range(size):
             top[r] = values[p, r] if p == 0 else max(top[r], values[p, r])
     for r in range(size):
@@ -214,12 +214,12 @@ def _weigh(odds, rows, begin, size, room):
 
 
 @jit
-def _log_old(odds, Z, gone, start, rows, values, room, log_q):
+def _log_old(odds, Z, gone, start, rows, values, scratch, log_q):
     """How probable the entries are that go."""
     base, more = values.old, values.more
     for begin in range(0, rows, LANES):
         size = min(LANES, rows - begin)
-        _weigh(odds, rows, begin, size, room)
+        _weigh(odds, rows, begin, size, scratch)
         for r in range(size):
             pattern = 0
             for c in range(gone.size):
@@ -230,7 +230,7 @@ def _log_old(odds, Z, gone, start, rows, values, room, log_q):
                     log_q[0] += (z - base + 1) * more + math.log1p(-math.exp(more))  # mutant: pass old beyond
                     z = base - 1
                 pattern = pattern * base + z  # mutant: pass pattern
-            log_q[0] += room.values[pattern, r] - room.top[r] - lane_log(room.total[r])
+            log_q[0] += scratch.values[pattern, r] - scratch.top[r] - lane_log(scratch.total[r])
 
 
 @jit
@@ -251,12 +251,12 @@ def _draw_more(key, first, start, values, entries, found):
 
 
 @jit
-def _draw_new(odds, key, first, start, entries, room, found):
+def _draw_new(odds, key, first, start, entries, scratch, found):
     rows, patterns = entries.shape[1], odds.cost.size
-    values, top, total = room.values, room.top, room.total
+    values, top, total = scratch.values, scratch.top, scratch.total
     for begin in range(0, rows, LANES):
         size = min(LANES, rows - begin)
-        _weigh(odds, rows, begin, size, room)
+        _weigh(odds, rows, begin, size, scratch)
         for r in range(size):
             # mutant: pass numbers
             aim, running, chosen = uniform(key, first + start + begin + r) * total[r], 0.0, 0

@@ -13,16 +13,16 @@ from unbounded.models.features.entries import Entry, draw_entry
 from unbounded.models.features.laws import draw_column, is_binary
 from unbounded.models.features.operations import (
     apply,
-    arrive,
+    begin_visit,
     collect,
-    depart,
+    end_visit,
     fill,
+    log_change,
     mobile_waits,
+    next_visit,
     open_slot,
     prepare,
-    renew,
-    seek,
-    shift,
+    reset,
     sweep_mobile,
     visit_mobile,
 )
@@ -57,8 +57,8 @@ def _visit_mobile(spec, law, tail, rows, r, mobile, key, work):
     pass
 
 
-@implements(renew, PoissonFactorsSpec)
-def _renew(spec, tail):
+@implements(reset, PoissonFactorsSpec)
+def _reset(spec, tail):
     """A slot is given loadings before it is used."""
 
 
@@ -91,7 +91,7 @@ def _sweep_mobile(spec, law, tail, rows, mobile, key, work):
     z, order, weights, first = rows.z, mobile.order, mobile.weights, rows.first
     size, d = z.shape[1], spec.background.size
     rates, counts = tail.rates[: d * size].reshape(d, size), tail.counts[: d * size].reshape(d, size)
-    gain = work.room[:size]
+    gain = work.scratch[:size]
     for q in range(order.size):
         k = order[q]
         own = stream(key, k)
@@ -122,18 +122,18 @@ def _sweep_mobile(spec, law, tail, rows, mobile, key, work):
 # ---- visits
 
 
-@implements(seek, PoissonFactorsSpec)
-def _seek(spec, law, private, rows, r, draws, work):
+@implements(next_visit, PoissonFactorsSpec)
+def _next_visit(spec, law, private, rows, r, draws, work):
     return r
 
 
-@implements(arrive, PoissonFactorsSpec)
-def _arrive(spec, private, rows, r):
+@implements(begin_visit, PoissonFactorsSpec)
+def _begin_visit(spec, private, rows, r):
     pass
 
 
-@implements(depart, PoissonFactorsSpec)
-def _depart(spec, tail, rows, r):
+@implements(end_visit, PoissonFactorsSpec)
+def _end_visit(spec, tail, rows, r):
     pass
 
 
@@ -143,8 +143,8 @@ def _loadings(spec, tail, column):
     return tail.loadings[column - shared] if column >= shared else spec.loadings[column]
 
 
-@implements(shift, PoissonFactorsSpec)
-def _shift(spec, tail, r, column, step):
+@implements(log_change, PoissonFactorsSpec)
+def _log_change(spec, tail, r, column, step):
     if step == 0.0:
         return 0.0
     size, shared = tail.size[0], spec.loadings.shape[0]

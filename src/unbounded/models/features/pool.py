@@ -30,7 +30,7 @@ class PooledShard(FeatureShard):
     @property
     def Z(self) -> Array:
         """For those who may write: from here on the device's Z is out of date."""
-        Z = self.seen()
+        Z = self.current()
         self.fresh = "host"
         return Z
 
@@ -38,11 +38,11 @@ class PooledShard(FeatureShard):
     def Z(self, Z: Array) -> None:
         self._Z, self.fresh, self.size = Z, "host", len(Z)
 
-    def seen(self) -> Array:
+    def current(self) -> Array:
         """Z on the host, to be read."""
         if self.fresh == "device":
             assert self.pool is not None
-            self._Z = unpacked(self.pool.seen(self), self.size)
+            self._Z = unpacked(self.pool.on_host(self), self.size)
             self.fresh = "both"
         return self._Z
 
@@ -61,7 +61,7 @@ class PooledShard(FeatureShard):
         if self.fresh != "device":
             return super().entries(sources, chosen)
         assert self.pool is not None
-        found = (self.pool.seen(self)[chosen] >> np.maximum(sources, 0)[:, None]) & (sources >= 0)[:, None]
+        found = (self.pool.on_host(self)[chosen] >> np.maximum(sources, 0)[:, None]) & (sources >= 0)[:, None]
         return found.astype(np.uint8)
 
 
@@ -118,8 +118,8 @@ class DevicePool:
         centre = torch.from_numpy(shard.centre.astype(np.float64)).to(cells.device)
         for rows in row_blocks(shard.data):
             part = shard.data[rows]
-            there = torch.from_numpy(part if part.flags.writeable else part.copy()).to(cells.device)
-            cells[:, begin + rows.start : begin + rows.stop] = (there - centre).T
+            on_device = torch.from_numpy(part if part.flags.writeable else part.copy()).to(cells.device)
+            cells[:, begin + rows.start : begin + rows.stop] = (on_device - centre).T
         own = cells[:, begin : int(self.edges[p + 1])]
         reach = own.abs().amax(1) if own.shape[1] else torch.zeros(len(own), device=cells.device)
         self.units[p] = 2.0 ** torch.ceil(torch.log2(torch.where(reach > 0.0, reach, 1024.0))) / 1024.0
@@ -127,7 +127,7 @@ class DevicePool:
     def bits_of(self, shard: PooledShard) -> Any:
         return self.rows.bits[int(self.edges[shard.at]) : int(self.edges[shard.at + 1])]
 
-    def seen(self, shard: PooledShard) -> Array:
+    def on_host(self, shard: PooledShard) -> Array:
         """The bits of a shard on the host: all shards' come at once, since they are all asked for together."""
         with self._turn:
             if self._copy is None:
@@ -140,9 +140,9 @@ class DevicePool:
             return np.asarray(values.numpy())
         if self._landing is None or len(self._landing) < values.numel():
             self._landing = torch.empty(values.numel(), dtype=torch.float64, pin_memory=True)
-        there = self._landing[: values.numel()].view(values.shape)
-        there.copy_(values)
-        return np.asarray(there.numpy())
+        pinned = self._landing[: values.numel()].view(values.shape)
+        pinned.copy_(values)
+        return np.asarray(pinned.numpy())
 
     def swap(self) -> None:
         """What has moved becomes the current Z."""

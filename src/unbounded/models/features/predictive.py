@@ -286,7 +286,7 @@ def _score(
 ) -> float:
     """Sum of the log densities of a shard's hidden cells."""
     cells, sources = own
-    Z, known, total = shard.seen()[sources[sources >= 0]], loadings[sources >= 0], 0.0
+    Z, known, total = shard.current()[sources[sources >= 0]], loadings[sources >= 0], 0.0
     for s in range(0, len(cells.rows), _CELLS):
         rows, columns, values = (part[s : s + _CELLS] for part in cells)
         mean = cell_means(base, known, Z, rows - shard.first, columns)

@@ -38,31 +38,31 @@ class FeatureShard:
     def changed(self) -> None:
         self.square = self._square()
 
-    def seen(self) -> Array:
+    def current(self) -> Array:
         """Z, to be read."""
         return self.Z
 
     def put(self, Z: Array) -> None:
-        self.Z = Z.astype(self.seen().dtype)
+        self.Z = Z.astype(self.current().dtype)
         self.changed()
 
     def columns(self, sources: Array, size: int | None = None) -> Array:
         """[size, n]: these columns of Z, and zeros where the source is -1 or there is none."""
-        return chosen_columns(self.seen(), sources, size)
+        return chosen_columns(self.current(), sources, size)
 
     def entries(self, sources: Array, chosen: Array) -> Array:
         """The same of some rows."""
-        return chosen_columns(self.seen()[:, chosen], sources)
+        return chosen_columns(self.current()[:, chosen], sources)
 
     def arrays(self) -> dict[str, Array]:
         filled = self.data[tuple(self.holes.T)] if len(self.holes) else np.empty(0)
-        return {**packed_entries(self.seen()), "holes": filled}
+        return {**packed_entries(self.current()), "holes": filled}
 
     def restore(self, arrays: Arrays) -> None:
         Z = unpacked_entries(arrays)
         if Z.shape[1] != len(self.data):
             raise ValueError("another number of rows")
-        self.Z = Z.astype(self.seen().dtype)
+        self.Z = Z.astype(self.current().dtype)
         if len(self.holes):
             self.data[tuple(self.holes.T)] = arrays["holes"]
             self.changed()

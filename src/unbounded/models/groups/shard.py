@@ -402,9 +402,9 @@ def _open_tables(rows, masses, first, key, counts, tables):
 def summarise(content: Content, shard: GroupShard, n_shared: int, atoms: Atoms, tables: Array) -> Summary:
     """`owner` adds up to the number of the only shard that has rows of an atom, if it is one."""
     counts, (common, private) = atoms.counts, content.cut(atoms.statistics, n_shared)
-    there = (counts[:n_shared] > 0).astype(np.int64)
+    present = (counts[:n_shared] > 0).astype(np.int64)
     shared = {
-        "counts": counts[:n_shared], "tables": tables[:n_shared], "statistics": common, "shards": there,
-        "owner": there * shard.index,
+        "counts": counts[:n_shared], "tables": tables[:n_shared], "statistics": common, "shards": present,
+        "owner": present * shard.index,
     }  # fmt: skip
     return Summary(shared, {"counts": counts[n_shared:], "tables": tables[n_shared:], "statistics": private})

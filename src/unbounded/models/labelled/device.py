@@ -31,7 +31,7 @@ class DeviceShard(LabelShard):
     @property
     def labels(self) -> Array:
         """For those who may write: from here on the device's labels are out of date."""
-        labels = self.seen()
+        labels = self.current()
         self.fresh = "host"
         return labels
 
@@ -39,7 +39,7 @@ class DeviceShard(LabelShard):
     def labels(self, labels: Array) -> None:
         self._labels, self.fresh = labels, "host"
 
-    def seen(self) -> Array:
+    def current(self) -> Array:
         """Labels on the host, to be read."""
         if self.held is not None and self.fresh == "device":
             self._labels[:] = self.held.labels.cpu().numpy()
@@ -63,7 +63,7 @@ class DeviceShard(LabelShard):
         return self.held is not None and self.fresh != "host"
 
     def coded(self, codes: Array) -> Array:
-        return codes[self.seen()]
+        return codes[self.current()]
 
     def relabel(self, codes: Array) -> None:
         if not self.away:
@@ -86,7 +86,7 @@ class DeviceShard(LabelShard):
         return torch.nonzero(torch.isin(labels, torch.from_numpy(codes).to(labels))).ravel().cpu().numpy()
 
     def arrays(self) -> dict[str, Array]:
-        return {"labels": packed_labels(self.seen()), "holes": np.empty(0)}
+        return {"labels": packed_labels(self.current()), "holes": np.empty(0)}
 
     def restore(self, arrays: Arrays) -> None:
         self.labels[:] = arrays["labels"]

@@ -109,12 +109,12 @@ class LabelShard(Labelled):
     def summary(self, n_shared: int, atoms: Atoms) -> Summary:
         """Its report; `owner` adds up to the number of the only shard that has rows of an atom, if it is one."""
         counts, statistics = atoms
-        there = (counts[:n_shared] > 0).astype(np.int64)
+        present = (counts[:n_shared] > 0).astype(np.int64)
         shared = {
             "counts": counts[:n_shared],
             "statistics": statistics[:n_shared],
-            "shards": there,
-            "owner": there * self.index,
+            "shards": present,
+            "owner": present * self.index,
         }
         return Summary(shared, {"counts": counts[n_shared:], "statistics": statistics[n_shared:]})
 

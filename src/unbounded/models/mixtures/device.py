@@ -117,7 +117,7 @@ class DeviceLabels:
             cells = torch.empty((n, width), dtype=torch.float64, device=self.place)
             for rows in row_blocks(data):
                 cells[rows] = torch.from_numpy(self.cells(data[rows]).astype(np.float64)).to(self.place)
-            labels = torch.from_numpy(shard.seen()).to(self.place, copy=True)
+            labels = torch.from_numpy(shard.current()).to(self.place, copy=True)
             marks = torch.zeros(n, dtype=torch.int8, device=self.place)
             shard.held = DeviceRows(cells, labels, self._log_new(data, cells), marks)
         return shard.held

@@ -264,8 +264,8 @@ def halves_of(edit: Edit, engine: Engine, cuts: Cuts, proposals: Sequence[Propos
 
 def _halve_on(model: Mixture[Any], shard: LabelShard, cuts: Cuts, sides: Sides) -> Summary:
     totals, log_q, rows = model.kernel.halve(shard, cuts, sides)
-    there = np.stack([rows - totals[:, -1] > 0, totals[:, -1] > 0]).astype(np.int64)
-    return Summary({"totals": totals, "log_q": log_q, "shards": there, "owner": there * shard.index}, {})
+    present = np.stack([rows - totals[:, -1] > 0, totals[:, -1] > 0]).astype(np.int64)
+    return Summary({"totals": totals, "log_q": log_q, "shards": present, "owner": present * shard.index}, {})
 
 
 def odds_of(likelihood: Bound, stay: Atoms, away: Atoms) -> Array:
