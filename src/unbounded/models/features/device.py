@@ -177,7 +177,7 @@ class DeviceFeatures:
         return self._kept(pool, self._counted(pool, sources.shape[1]))
 
     def _placed(self, shards: Sequence[PooledShard], size: int) -> bool:
-        """Whether the device can do something with so many columns; then it has the current Z."""
+        """Whether the device can work with so many columns; if so, it has the current Z from here on."""
         if max(size, *(shard.size for shard in shards)) > bits.MOST_COLUMNS or any(len(s.holes) for s in shards):
             return False
         for shard in shards:
@@ -185,7 +185,7 @@ class DeviceFeatures:
         return True
 
     def _counted(self, pool: DevicePool, n_columns: int) -> dict[str, Array]:
-        """What shards would report of what is in the other half of the pool."""
+        """What shards would report of the other half of the pool."""
         return self._stacked(pool, n_columns, pool.landed(bits.sums(pool.rows, pool.chunks, pool.units, n_columns)))
 
     def _kept(self, pool: DevicePool, stacked: dict[str, Array]) -> Summaries:
@@ -229,7 +229,7 @@ class DeviceFeatures:
         return patterns.Replacement(*parts), laws[0], laws[1]
 
     def pool(self, shards: Sequence[PooledShard]) -> DevicePool:
-        """Where the shards are, from their first use on."""
+        """The pool of the shards, made when they are first used."""
         pool = shards[0].pool
         if pool is None or len(pool.shards) != len(shards) or any(shard.pool is not pool for shard in shards):
             for shard in shards:
@@ -299,7 +299,7 @@ class DeviceFeatures:
 
 
 def _wider(values: Array, width: int) -> Array:
-    """With columns of zeros behind."""
+    """The same with columns of zeros at the end."""
     return np.pad(values, ((0, 0), (0, width - values.shape[1])))
 
 

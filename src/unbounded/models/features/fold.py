@@ -189,7 +189,7 @@ def _log_coins(counts: Array) -> float:
 
 
 def _gain(here: Place, pool: Pool, proposal: Proposal) -> float:
-    """What the log likelihood of all rows would gain, if they were like those of the pool."""
+    """What the log likelihood of all rows would gain if they were like those of the pool."""
     always, old = pool.Z[here.size :], pool.Z[: here.size].astype(np.uint8)
     new = np.concatenate([_moved(proposal, old, pool.chosen)[0], always])
     before, after = (_log_joint(here, pool, Z) for Z in (pool.Z, new))

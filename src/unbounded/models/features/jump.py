@@ -352,7 +352,7 @@ def _deaths(here: Place) -> Array:
 
 
 def _similar(here: Place, count: int, rng: np.random.Generator) -> Array:
-    """An atom that many rows use, and others one after another, those first whose loadings are in line with its own."""
+    """An atom that many rows use, then others one by one, those whose loadings are in line with its own first."""
     first = int(rng.choice(here.size, p=_common(here)))
     weight = _in_line(here, first)
     if count == 1:

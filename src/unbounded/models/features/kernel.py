@@ -73,7 +73,7 @@ class Workspace(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """A shard's rows with what they come to, and the memory that its sweep needs."""
+    """A shard's rows with their statistics, and the memory that its sweep needs."""
 
     one: OneShard
     workspace: Workspace
@@ -180,7 +180,7 @@ class CompiledFeatures:
         return tail if done else self._with_more_slots(shard, part, tail, row)
 
     def _with_more_slots(self, shard: FeatureShard, part: FeatureTask, tail: Prepared, row: int) -> Prepared:
-        """From this row on, with more slots."""
+        """Sweep from this row on, with more slots."""
         while True:
             private = tail.workspace.private
             if self.setup.likelihood.keeps_loadings:

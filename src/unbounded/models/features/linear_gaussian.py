@@ -348,4 +348,4 @@ class BoundLinearGaussian(FeatureBound):
         return value
 
     def check(self, X: Array) -> None:
-        """Any finite number will do."""
+        """Any finite rows will do."""

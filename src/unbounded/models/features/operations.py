@@ -62,7 +62,7 @@ class Sums(NamedTuple):
 
 
 class OneShard(NamedTuple):
-    """A shard among others: its rows, their statistics, and how much there is of its private atoms in the end."""
+    """One of several shards: its rows, their statistics, and the members of its private atoms in the end."""
 
     rows: ShardRows
     sums: Sums
@@ -152,7 +152,7 @@ def log_change(spec: Any, tail: Any, r: int, column: int, step: float) -> Any:
 
 
 def apply(spec: Any, tail: Any, r: int, column: int, step: float) -> None:
-    """Make that change to what the spec keeps of the visited row."""
+    """Apply the same change to what the spec keeps of the visited row."""
 
 
 def open_slot(spec: Any, tail: Any, slot: int, key: Any) -> None:
@@ -160,7 +160,7 @@ def open_slot(spec: Any, tail: Any, slot: int, key: Any) -> None:
 
 
 def end_visit(spec: Any, tail: Any, rows: RowBlock, r: int) -> None:
-    """Put the visited row back."""
+    """Add the visited row back to what its private atoms know of the data."""
 
 
 def collect(spec: Any, tail: Any, rows: RowBlock, key: Any, sums: Sums, work: Work) -> None:

@@ -215,7 +215,7 @@ def _weigh(odds, rows, begin, size, scratch):
 
 @jit
 def _log_old(odds, Z, gone, start, rows, values, scratch, log_q):
-    """How probable the entries are that go."""
+    """Add the log probability of the entries that go."""
     base, more = values.old, values.more
     for begin in range(0, rows, LANES):
         size = min(LANES, rows - begin)

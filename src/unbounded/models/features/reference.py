@@ -228,7 +228,7 @@ class GaussianRows:
         return log_density
 
     def open_slot(self, slot: int, key: int) -> None:
-        """Its loadings have their prior."""
+        """The loadings of a new atom have their prior."""
 
     def sums(self, Z: Array, key: int) -> Sums:
         z = Z.astype(float)

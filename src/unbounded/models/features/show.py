@@ -71,7 +71,7 @@ def show(run: WholeDraws, at_hand: Mapping[str, Any]) -> Shown:
 
 
 def _words(found: _Features) -> list[str]:
-    """What was found, and how sure that is."""
+    """What the fit has found, and how sure it is."""
     if not len(found.components):
         return ["No feature is in at least half of the whole draws."]
     said = [f"A row uses {found.usage.sum():.2f} of them on average, feature 0 most often ({found.usage[0]:.2f})."]

@@ -112,7 +112,7 @@ class _Pilot:
         self.state = self.model.begin(self.engine, np.ones((n, 1 - model.likelihood.fixed), np.int64))
 
     def run(self, n_rounds: int, notify: Notify, before: int, total: int) -> float:
-        """Go on for some rounds; returns the log joint density."""
+        """Run some more rounds; returns the log joint density."""
         self.state = advanced(self.model, self.engine, self.state, n_rounds, notify, before, total)
         return self.model.scalars(self.state)["log_joint"]
 

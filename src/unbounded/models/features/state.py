@@ -145,7 +145,7 @@ class FeatureState:
         return np.arange(self.n_shared - self.fixed, self.n_shared)
 
     def at(self, columns: Array, p: int) -> Array:
-        """Where shard p's Z has these columns of the table; -1: nowhere."""
+        """The columns of shard p's Z that these columns of the table are, -1 where it has none."""
         first = self.n_shared + int(self.n_private[:p].sum())
         shared = columns < self.n_shared
         local = np.where(shared, columns, columns - first + self.n_shared)

@@ -1,4 +1,4 @@
-"""What groups may hold. A likelihood that is not listed here is one of rows."""
+"""The contents of groups by likelihood. Likelihoods that are not listed here are those of rows."""
 
 from __future__ import annotations
 

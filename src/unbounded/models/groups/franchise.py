@@ -252,7 +252,7 @@ def _row_joins(specs, block, r, tail, slot, sign, work):
 
 @jit
 def _scaled(specs, block, r, usable, tail, work):
-    """The row's log predictives under private dishes and a new one, made valid; and the largest of all."""
+    """Bring the row's log predictives under private dishes and a new one up to date; the largest of all."""
     columns, fresh = work.columns, work.fresh
     slots = tail.members.size
     best = np.float64(work.top[r]) if usable > 0 else -np.inf

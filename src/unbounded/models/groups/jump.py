@@ -66,7 +66,7 @@ def _weighed(model: Groups, state: GroupsState, engine: Engine) -> tuple[GroupsS
 
 
 def _sit(model: Groups, state: GroupsState, engine: Engine, beta: Array) -> list[Array]:
-    """Everybody sits down; tables of each atom on every shard."""
+    """Seat all rows; how many tables each atom has on every shard."""
     masses = model.measure.masses(state.hyper, beta)  # mutant: sit masses
     return engine.map(partial(seat, SeatingLaw(masses, RoundSeed(model.seed, state.round).key("seats"))))
 
@@ -79,7 +79,7 @@ def _counted(model: Groups, state: GroupsState, engine: Engine, beta: Array) -> 
 
 
 def _as_mixture(model: Groups, state: GroupsState, n_tables: Array) -> MixtureState:
-    """Tables as rows."""
+    """The state of a mixture whose rows are the tables."""
     table = state.table
     sums = model.content.sums(table.counts, table.statistics)
     hyper, private = model.measure.top_hyper(state.hyper), np.zeros_like(state.n_private)  # mutant: jump alpha
@@ -87,7 +87,7 @@ def _as_mixture(model: Groups, state: GroupsState, n_tables: Array) -> MixtureSt
 
 
 def _as_groups(model: Groups, state: GroupsState, moved: MixtureState) -> GroupsState:
-    """The other way round."""
+    """The state of groups whose tables these rows are."""
     counts, statistics = model.content.parts(moved.table.statistics)
     table = DishTable(counts, moved.table.counts, statistics, moved.table.owner)
     return GroupsState(state.round, state.hyper, table, moved.n_shared, moved.n_private)

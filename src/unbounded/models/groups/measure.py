@@ -58,7 +58,7 @@ class HierarchicalMeasure:
 
     @cached_property
     def top(self) -> PitmanYor:
-        """Of tables, as that of a mixture is of rows."""
+        """The process of the tables, as a mixture has one of its rows."""
         return PitmanYor(self.concentration, 0.0)
 
     def top_hyper(self, hyper: GroupHyper) -> PartitionHyper:
@@ -140,7 +140,7 @@ class HierarchicalMeasure:
         return _normalised(np.append(tables, hyper.alpha), rng), hyper.alpha
 
     def masses(self, hyper: GroupHyper, beta: Array) -> Array:
-        """gamma beta: what atoms with these top weights weigh in a group beside its rows."""
+        """gamma beta: what atoms with these top weights weigh in a group, apart from its rows."""
         return hyper.gamma * beta
 
     def expected_masses(self, hyper: GroupHyper, tables: Array) -> Array:
@@ -157,7 +157,7 @@ class HierarchicalMeasure:
     # ---- predictions
 
     def unknown(self, hyper: GroupHyper, mass: float) -> GroupHyper:
-        """Of what groups have beside known atoms, which weighs `mass` in each of them."""
+        """Hyper-parameters of what groups have besides known atoms, which weighs `mass` in each of them."""
         return GroupHyper(hyper.alpha, mass)
 
     def simulate(self, hyper: GroupHyper, extent: Array, rng: np.random.Generator) -> Array:

@@ -15,11 +15,11 @@ from unbounded.models.mixtures.measures import PartitionMeasure
 
 
 class GroupMeasure(Measure[GroupHyper, Array], Protocol):
-    """A measure of the groups over one of their atoms; counts are those of tables, extents the sizes of groups."""
+    """A measure for every group, over one that they share; counts are those of tables, extents the sizes of groups."""
 
     @property
     def top(self) -> PartitionMeasure:
-        """Of tables, as that of a mixture is of rows: what moves of whole atoms ask."""
+        """The process of the tables, as a mixture has one of its rows: moves of whole atoms ask it."""
 
     def top_hyper(self, hyper: GroupHyper) -> Any:
         """Its hyper-parameters."""
@@ -39,7 +39,7 @@ class GroupMeasure(Measure[GroupHyper, Array], Protocol):
         """(log top weights of atoms with these tables and, last, of all others; the concentration of the latter)."""
 
     def masses(self, hyper: GroupHyper, beta: Array) -> Array:
-        """What atoms with these top weights weigh in a group beside its rows."""
+        """What atoms with these top weights weigh in a group, apart from its rows."""
 
     def expected_masses(self, hyper: GroupHyper, tables: Array) -> Array:
         """The same in expectation, of atoms with these tables and (last) of all others."""
@@ -51,7 +51,7 @@ class GroupMeasure(Measure[GroupHyper, Array], Protocol):
         """What a shard knows of the top process in a round."""
 
     def unknown(self, hyper: GroupHyper, mass: float) -> GroupHyper:
-        """Of what groups have beside known atoms, which weighs `mass` in each of them: for `simulate`."""
+        """Hyper-parameters of what groups have besides known atoms, which weighs `mass` in each: for `simulate`."""
 
 
 MEASURES: tuple[type[GroupMeasure], ...] = (HierarchicalMeasure,)

@@ -21,7 +21,7 @@ __all__ = ["Draw", "Newcomers", "completion", "fold_in", "gibbs", "predictives"]
 
 
 class Newcomers(NamedTuple):
-    """New rows by groups: row i has likelihoods table[index[i]]; they are rows first, first + 1, ... of `total`."""
+    """New rows, group after group. Row i has likelihoods table[index[i]]; of `total` rows it is number first + i."""
 
     table: Any
     index: Any

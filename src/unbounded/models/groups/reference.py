@@ -211,7 +211,7 @@ def natural(content: Content, drawn: Any) -> tuple[Array, Array]:
 
 
 def log_predictive(likelihood: Any, counts: Array, statistics: Array, rows: Array) -> Array:
-    """Of rows with these terms, together, under every atom and (last) a new one."""
+    """Log predictives of rows with these terms, together, under every atom and (last) a new one."""
     counts, statistics = np.append(counts, 0.0), np.vstack([statistics, np.zeros(statistics.shape[1])])
     together = likelihood.log_marginal(counts + len(rows), statistics + rows.sum(0))
     value: Array = together - likelihood.log_marginal(counts, statistics)

@@ -44,7 +44,7 @@ class SeatedTail:
         return int(np.argmin(self.counts > 0))
 
     def log_predictive(self, likelihood: Any, rows: Array) -> Array:
-        """Of some rows together, under every private dish and (last) a new one."""
+        """Log predictives of some rows together, under every private dish and (last) a new one."""
         return log_predictive(likelihood, self.counts, self.statistics, self.terms[rows])
 
 

@@ -241,7 +241,7 @@ class DirectRows:
 
 
 def scratch_for(part: GroupPart, slots: int, typical: int) -> Scratch:
-    """Room for a block of rows, of which there are typically so many in a row."""
+    """Scratch memory for blocks of rows; typical: how many rows usually follow each other."""
     dense = isinstance(part.finite, np.ndarray)
     dtype = (part.finite if dense else part.finite[0]).dtype
     terms = 0 if part.likelihood.columns.sparse else part.likelihood.n_terms
@@ -287,7 +287,7 @@ def scratch(terms: int, atoms: int, shared: int, slots: int, lanes: int, dtype: 
 
 @jit
 def likelihoods(atoms, specs, block, work):
-    """Likelihoods of a block under mobile atoms, and no valid column of a private one."""
+    """Likelihoods of a block under mobile atoms; columns of private ones are out of date."""
     logits(atoms, specs, block, work.logits, work.top)
     for k in range(work.logits.shape[0]):
         for r in range(block.size):
@@ -306,7 +306,7 @@ def free_slot(members):
 
 @inline
 def group_of(offsets, row):
-    """The group of a row; groups without rows are never it."""
+    """The group of a row."""
     low, high = 0, offsets.size
     while low < high:
         middle = (low + high) // 2

@@ -98,7 +98,7 @@ def labels_to_dishes(seats, labels, offsets, dishes):
 
 
 def seat_rows(n_atoms: int, shard: GroupShard, seats: Array | None = None) -> Array:
-    """Rows sit down, one table for each atom of a group where no seats are given; [K] tables of each atom."""
+    """Seat the rows, at one table for each atom of a group where no seats are given; [K] tables of each atom."""
     sizes, tables = np.diff(shard.offsets), np.zeros(n_atoms, np.int64)
     taken = np.zeros(len(shard.labels) if shard.seated else 0, np.int32)
     for first, last in group_blocks(sizes):
@@ -319,7 +319,7 @@ class Content(Protocol):
         """Counts and statistics of atoms as sums of such terms."""
 
     def parts(self, sums: Array) -> tuple[Array, Any]:
-        """The other way round: (counts, statistics)."""
+        """(counts, statistics) from such sums."""
 
     def pace(self, form: str, n_rows: int) -> int:
         """Rounds from one such move to the next, by default: they should take less time than half a sweep."""
@@ -356,7 +356,7 @@ class GroupKernel(Kernel[GroupShard, GroupPart, Any, Atoms], Protocol):
 
 
 def with_room(sticks: Array, slots: int) -> Array:
-    """More slots before the last entry, the rest of the tail."""
+    """The same with more slots before the last entry, which is the rest of the tail."""
     return np.concatenate([sticks[:-1], np.full(slots, -np.inf), sticks[-1:]])
 
 
@@ -400,7 +400,7 @@ def _open_tables(rows, masses, first, key, counts, tables):
 
 
 def summarise(content: Content, shard: GroupShard, n_shared: int, atoms: Atoms, tables: Array) -> Summary:
-    """`owner` adds up to the number of the only shard that has rows of an atom, if it is one."""
+    """`owner` adds up to the number of the only shard that has rows of an atom, if only one has."""
     counts, (common, private) = atoms.counts, content.cut(atoms.statistics, n_shared)
     present = (counts[:n_shared] > 0).astype(np.int64)
     shared = {

@@ -96,7 +96,7 @@ def _n_words(snapshot: Arrays) -> int:
 
 
 def _present(named: Array, about: Mapping[str, Any]) -> Array | None:
-    """How many of the groups have each topic, where the run has written down how large they are."""
+    """How many groups have each topic, where the run has recorded the sizes of groups."""
     sizes = np.array(about.get("group_sizes") or [], np.int64)
     if sizes.sum() != len(named):
         return None
@@ -108,7 +108,7 @@ def _present(named: Array, about: Mapping[str, Any]) -> Array | None:
 
 
 def _words(found: _Topics) -> tuple[str, ...]:
-    """What was found, and how sure that is."""
+    """What the fit has found, and how sure it is."""
     large = found.shares >= 0.01
     rows = "words" if found.words is not None else "rows"
     said = [f"{large.sum()} of them have at least 1% of all {rows} each, and {found.shares[large].sum():.0%} together."]

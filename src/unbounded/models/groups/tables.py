@@ -21,14 +21,14 @@ from unbounded.models.labelled.labels import Labelled
 
 
 class SeatingLaw(NamedTuple):
-    """How rows sit down that have no seats yet."""
+    """How rows are seated that have no seats yet."""
 
     masses: Array  # gamma beta of every atom
     key: np.uint64
 
 
 def seat(seating: SeatingLaw, shard: GroupShard) -> Array:
-    """Rows sit down; how many tables each atom has."""
+    """Seat the rows; how many tables each atom has."""
     if shard.seated:
         place = np.repeat(shard.offsets[:-1], np.diff(shard.offsets)) + shard.seats
         taken = np.bincount(place, minlength=len(place)) > 0
@@ -90,7 +90,7 @@ def _put_in_order(at, place, order):
 
 
 class Seats(NamedTuple):
-    """What `draw_seats` says, and its room."""
+    """What `draw_seats` returns, and its scratch memory."""
 
     at: Array  # the table of every row
     firsts: Array  # the first row of every table

@@ -107,7 +107,7 @@ class LabelShard(Labelled):
         return codes[self.labels]
 
     def summary(self, n_shared: int, atoms: Atoms) -> Summary:
-        """Its report; `owner` adds up to the number of the only shard that has rows of an atom, if it is one."""
+        """The shard's report; `owner` adds up to the number of the only shard with rows of an atom, if only one has."""
         counts, statistics = atoms
         present = (counts[:n_shared] > 0).astype(np.int64)
         shared = {
@@ -119,7 +119,7 @@ class LabelShard(Labelled):
         return Summary(shared, {"counts": counts[n_shared:], "statistics": statistics[n_shared:]})
 
     def completed(self) -> Any:
-        """Its rows without holes, where there were some."""
+        """The rows with their holes filled in, if there are any."""
         return self.data if len(self.holes) else None
 
     def arrays(self) -> dict[str, Array]:
@@ -150,7 +150,7 @@ def all_labels(state: Any, engine: Engine, dtype: Any = np.int32) -> Array:
 
 
 def few_bytes(largest: int) -> Any:
-    """The smallest type of label that the largest one fits in."""
+    """The smallest type that the largest label fits in."""
     return np.uint8 if largest < 256 else np.uint16 if largest < 65536 else np.int32
 
 
@@ -173,7 +173,7 @@ def lanes_for(rows: int, terms: int, atoms: int, itemsize: int) -> int:
 
 @jit
 def fill_tail(specs, data, labels, shared, tail, members, terms):
-    """Rebuild the collapsed state of the private atoms from the shard's own rows; terms: room for those of a block."""
+    """Rebuild the collapsed state of the private atoms from the shard's rows; terms: memory for those of a block."""
     for slot in range(members.size + 1):
         clear(specs, tail, slot)
     lanes = terms.shape[1]
@@ -198,7 +198,7 @@ def fill_tail(specs, data, labels, shared, tail, members, terms):
 
 
 class Totals(NamedTuple):
-    """Room for counts and statistics of atoms, and for what their sums need."""
+    """Counts and statistics of atoms, and the scratch memory that their sums need."""
 
     counts: Any
     statistics: Any
@@ -220,7 +220,7 @@ def statistics(specs: Any, data: Any, labels: Array, atoms: int, terms: int) -> 
 
 @jit
 def add_up(specs, data, labels, atoms, totals):
-    """Add the rows to what is zero: counting sort by chunks, then one product per atom."""
+    """Add up the rows of every atom, from zero: counting sort by chunks, then one product per atom."""
     counts, sums, ends, order = totals
     for start in range(0, labels.size, CHUNK):
         size = min(CHUNK, labels.size - start)

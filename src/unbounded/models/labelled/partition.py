@@ -58,7 +58,7 @@ class _Items:
 
     @property
     def work(self) -> float:
-        """Labels that are looked at in a sweep, for every cluster."""
+        """Labels that a sweep looks at, for every cluster."""
         return len(self) * (len(self.draws) + 1.0)
 
     @property
@@ -130,7 +130,7 @@ class _Search:
         return made
 
     def put(self, labels: Array) -> None:
-        """Another partition in place of this one, with room for as many clusters as it may have."""
+        """Another partition in place of this one, with columns for as many clusters as it may have."""
         self.labels = labels if labels[0] < 0 else _renumbered(labels)
         n_clusters = int(self.labels.max()) + 1
         self.counts = np.zeros((len(self.factors), max(n_clusters, self.items.most)))

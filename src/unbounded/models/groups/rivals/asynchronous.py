@@ -55,7 +55,7 @@ class GossipShare(NamedTuple):
 
 @dataclass(frozen=True)
 class AsynchronousGroups(Groups):
-    """Direct assignment; the weights of atoms that a shard has not heard of are to it those of new ones."""
+    """Direct assignment; a shard takes atoms that it has not heard of for new ones."""
 
     def __post_init__(self) -> None:
         if self.form != "direct":

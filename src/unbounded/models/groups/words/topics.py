@@ -68,7 +68,7 @@ def matrix(tables: Sequence[WordTable], n_words: int) -> Any:
 
 
 def table(statistics: Any) -> WordTable:
-    """The other way round."""
+    """The state of groups whose tables these rows are."""
     return WordTable(statistics.indptr, statistics.indices, statistics.data)
 
 
@@ -192,7 +192,7 @@ class Tallies(NamedTuple):
 
 
 class Trials(NamedTuple):
-    """What all draws of phi have in common, and room for some of them."""
+    """What all draws of phi have in common, and scratch memory for some of them."""
 
     pseudo: Any  # [words]: pseudo-counts
     key: Any
@@ -236,7 +236,7 @@ def _draw(tallies, trials, edges, cells, totals, i, n):
 
 @jit
 def _draw_alike(trials, eta, first, last, cells):
-    """All cells of a word as if no topic had it."""
+    """Draw all cells as if no topic had any of the words."""
     key, drawn, tiny = stream(trials.key, 0), trials.drawn, trials.tiny
     for begin in range(first, last, PIECE):
         size = min(PIECE, last - begin)
@@ -251,7 +251,7 @@ def _draw_alike(trials, eta, first, last, cells):
 
 @jit
 def _draw_counted(tallies, trials, first, last, cells):
-    """Those of words that a topic has."""
+    """Draw the cells of words that a topic has anew."""
     ends, words, counts, order = tallies
     atoms, begin, end, size = order.size, trials.span[0], trials.span[1], 0
     for k in range(atoms):
