@@ -24,7 +24,7 @@ class DeviceShard(LabelShard):
     """`fresh` says where labels are up to date: on the "host", the "device", or both."""
 
     def __init__(self, *arguments: Any):
-        self.held: DeviceRows | None = None
+        self.resident: DeviceRows | None = None
         self.fresh = "host"
         super().__init__(*arguments)
 
@@ -41,18 +41,18 @@ class DeviceShard(LabelShard):
 
     def current(self) -> Array:
         """Labels on the host, to be read."""
-        if self.held is not None and self.fresh == "device":
-            self._labels[:] = self.held.labels.cpu().numpy()
+        if self.resident is not None and self.fresh == "device":
+            self._labels[:] = self.resident.labels.cpu().numpy()
             self.fresh = "both"
         return self._labels
 
     def placed(self) -> Any:
         """Labels on the device, to be read."""
-        assert self.held is not None
+        assert self.resident is not None
         if self.fresh == "host":
-            self.held.labels.copy_(torch.from_numpy(self._labels))
+            self.resident.labels.copy_(torch.from_numpy(self._labels))
             self.fresh = "both"
-        return self.held.labels
+        return self.resident.labels
 
     def written(self) -> None:
         """The device has changed its labels."""
@@ -60,7 +60,7 @@ class DeviceShard(LabelShard):
 
     @property
     def away(self) -> bool:
-        return self.held is not None and self.fresh != "host"
+        return self.resident is not None and self.fresh != "host"
 
     def coded(self, codes: Array) -> Array:
         return codes[self.current()]

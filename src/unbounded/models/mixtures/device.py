@@ -111,7 +111,7 @@ class DeviceLabels:
 
     def hold(self, shard: DeviceShard) -> DeviceRows:
         """The shard's rows on the device, where they stay from their first use on."""
-        if shard.held is None:
+        if shard.resident is None:
             data, n = shard.data, len(shard.data)
             width = self.likelihood.size if isinstance(self.likelihood, BoundGaussian) else self.likelihood.n_terms
             cells = torch.empty((n, width), dtype=torch.float64, device=self.place)
@@ -119,8 +119,8 @@ class DeviceLabels:
                 cells[rows] = torch.from_numpy(self.cells(data[rows]).astype(np.float64)).to(self.place)
             labels = torch.from_numpy(shard.current()).to(self.place, copy=True)
             marks = torch.zeros(n, dtype=torch.int8, device=self.place)
-            shard.held = DeviceRows(cells, labels, self._log_new(data, cells), marks)
-        return shard.held
+            shard.resident = DeviceRows(cells, labels, self._log_new(data, cells), marks)
+        return shard.resident
 
     def _log_new(self, data: Array, cells: Any) -> Any:
         """[n]: log density of every row under a new atom, on the device."""
@@ -142,13 +142,13 @@ class DeviceLabels:
         return self.host.totals(data, labels, n_atoms)
 
     def count(self, shard: Any, n_atoms: int) -> Atoms:
-        held = self.hold(shard)
+        resident = self.hold(shard)
         by_atom = sets.sets_of(shard.placed(), n_atoms)
-        return Atoms(*self._sums(held, by_atom, None))
+        return Atoms(*self._sums(resident, by_atom, None))
 
-    def _sums(self, held: DeviceRows, by_set: sets.Sets, share: Any) -> tuple[Array, Array]:
+    def _sums(self, resident: DeviceRows, by_set: sets.Sets, share: Any) -> tuple[Array, Array]:
         """(rows, sums of terms) of every set."""
-        rows = sets.SetRows(held.cells, held.cells.shape[1])
+        rows = sets.SetRows(resident.cells, resident.cells.shape[1])
         total = sets.sums(rows, by_set, share, self.quadratic).cpu().numpy()
         return np.diff(by_set.starts.cpu().numpy()), total
 
@@ -156,17 +156,17 @@ class DeviceLabels:
         return self.host.predictive(atoms, X)
 
     def halve(self, shard: Any, cuts: Cuts, sides: Sides) -> Halves:
-        held, n_cuts = self.hold(shard), len(cuts.odds)
+        resident, n_cuts = self.hold(shard), len(cuts.odds)
         labels = shard.placed()
         cut, side, fresh = (torch.from_numpy(np.asarray(v, np.int32)).to(self.place) for v in sides)
         which = cut[labels]
         by_cut = sets.sets_of(torch.where(which < 0, n_cuts, which), n_cuts)
         codes = sets.CutLabels(labels, side, fresh, shard.first)
-        rows = sets.SetRows(held.cells, held.cells.shape[1])
+        rows = sets.SetRows(resident.cells, resident.cells.shape[1])
         share, n_away, log_q = sets.cut(rows, by_cut, self._cut_forms(cuts), codes, cuts.soft)
         if (sides.fresh >= 0).any():
             shard.written()
-        n_rows, away = self._sums(held, by_cut, share)
+        n_rows, away = self._sums(resident, by_cut, share)
         return Halves(np.column_stack([away, n_away.cpu().numpy()]), log_q.cpu().numpy(), n_rows)
 
     def _cut_forms(self, cuts: Cuts) -> sets.CutForms:
@@ -203,7 +203,7 @@ class DeviceLabels:
 
     def sweep(self, shard: Any, part: MixturePart, tail: DeviceTail) -> DeviceTail:
         """All L sweeps. While there are no private atoms and none may be born, the host is not asked."""
-        held = self.hold(shard)
+        resident = self.hold(shard)
         shape = forms.shape_of(part.finite.atoms, part.usable)
         atoms = forms.scored(part.finite.atoms, part.usable, shape, self.place)
         keys = [(k.label, k.tail, stream(k.tail, OPENING)) for k in part.keys]
@@ -215,8 +215,10 @@ class DeviceLabels:
         for turn, own in enumerate(part.keys):
             lone = tail.members == 1  # mutant: device lone rows
             is_lone = torch.from_numpy(np.append(lone, False).astype(np.int8)).to(self.place)
-            n, width = held.cells.shape
-            rows = pick.PickRows(held.cells, shard.placed(), held.log_new, held.marks, n, width, shard.first)
+            n, width = resident.cells.shape
+            rows = pick.PickRows(
+                resident.cells, shard.placed(), resident.log_new, resident.marks, n, width, shard.first
+            )
             leaving = pick.Leaving(on_device, is_lone, part.n_shared, log_birth, rate, BOOST)
             pick.pick(rows, atoms, leaving, turn, shape)
             shard.written()
@@ -226,8 +228,8 @@ class DeviceLabels:
 
     def _on_host(self, shard: DeviceShard, part: MixturePart, keys: SweepKeys, tail: DeviceTail) -> DeviceTail:
         """Births get slots, and open rows move over all atoms of the shard, one after another."""
-        held = self.hold(shard)
-        rows, labels, marks = pick.marked(held.labels, held.marks)
+        resident = self.hold(shard)
+        rows, labels, marks = pick.marked(resident.labels, resident.marks)
         born = labels < 0
         labels[born] = part.n_shared + len(tail.members) + np.arange(born.sum())  # mutant: device slots of births
         is_open = (marks & pick.OPEN) > 0  # mutant: device open rows
@@ -238,7 +240,7 @@ class DeviceLabels:
         if begin < len(rows):
             self._open_rows(few, part, keys, begin, len(tail.members) + int(born.sum()))
         there = torch.from_numpy(rows).to(self.place)
-        held.labels[there] = torch.from_numpy(few.labels).to(self.place)
+        resident.labels[there] = torch.from_numpy(few.labels).to(self.place)
         private = few.labels >= part.n_shared
         slots = few.labels[private] - part.n_shared
         return DeviceTail(np.bincount(slots), rows[private], slots)
@@ -256,12 +258,12 @@ class DeviceLabels:
 
     def statistics(self, shard: Any, part: MixturePart, tail: DeviceTail) -> Summary:
         """What the shard reports; from here on the codes of its private atoms are consecutive."""
-        held = self.hold(shard)
+        resident = self.hold(shard)
         alive = tail.members > 0
         slots = (np.cumsum(alive) - 1)[tail.slots].astype(np.int32) if len(tail.slots) else tail.slots
         if not alive.all():
             there = torch.from_numpy(tail.rows).to(self.place)
-            held.labels[there] = torch.from_numpy(part.n_shared + slots).to(self.place)
+            resident.labels[there] = torch.from_numpy(part.n_shared + slots).to(self.place)
         counts, statistics = self.count(shard, part.n_shared)
         own = self.totals(shard.data[tail.rows], slots, int(alive.sum()))
         return shard.summary(
