@@ -105,7 +105,7 @@ def cut_tokens(
         if len(topics) == 2:
             share[m] = beta[topics[1]] / sets.beta[m]
     share = np.clip(share, 1e-12, 1.0 - 1e-12)
-    cuts = _cuts(state, sets, ratio, np.column_stack([1.0 - share, share]), seed.key("halves of tokens"))
+    cuts = _cuts(model, state, sets, ratio, np.column_stack([1.0 - share, share]), seed.key("halves of tokens"))
     cuts = cuts._replace(side=sets.places(len(beta))[1])
     found = _pass(state, engine, cuts)
     log_ratio = _gains(found.totals, pseudo) - found.log_q
@@ -293,7 +293,7 @@ def _launch(model: Groups, state: GroupsState, engine: Engine, sets: TokenSets, 
     documents, before = np.ones((len(sets.topics), 2)), np.full(len(sets.topics), -np.inf)
     for number in range(PASSES):
         if sets.topics:
-            cuts = _cuts(state, sets, _ratio(halves, pseudo), documents, seed.key("launch of tokens", number))
+            cuts = _cuts(model, state, sets, _ratio(halves, pseudo), documents, seed.key("launch of tokens", number))
             found = _pass(state, engine, cuts)
             gains = _gains(found.totals, pseudo) - found.log_q
             rise = gains - before if number > 0 else HOPELESS * found.tokens.sum(1)
@@ -303,9 +303,11 @@ def _launch(model: Groups, state: GroupsState, engine: Engine, sets: TokenSets, 
     return Launched(_ratio(halves, pseudo), documents, sets)
 
 
-def _cuts(state: GroupsState, sets: TokenSets, ratio: Array, documents: Array, key: np.uint64) -> TokenCuts:
+def _cuts(
+    model: Groups, state: GroupsState, sets: TokenSets, ratio: Array, documents: Array, key: np.uint64
+) -> TokenCuts:
     """All halves are to be drawn."""
-    masses = state.hyper.gamma * sets.beta[:, None] * documents / documents.sum(1, keepdims=True)
+    masses = model.measure.masses(state.hyper, sets.beta[:, None]) * documents / documents.sum(1, keepdims=True)
     cut, side = sets.places(len(state.table.counts))
     none = np.full(len(ratio), -1)
     return TokenCuts(cut, np.full_like(side, -1), none, ratio, masses, sets.anchors, key)  # mutant: tokens launch
