@@ -34,7 +34,7 @@ from unbounded.models.groups.shard import (
     Law,
     Predictives,
     report_direct,
-    with_room,
+    with_more_slots,
 )
 from unbounded.models.groups.tables import TableRows
 from unbounded.models.labelled import labels as labelled
@@ -208,7 +208,7 @@ class DirectRows:
         return self.content.log_finite(drawn)
 
     def prepare(self, shard: GroupShard, part: GroupPart) -> RowTail:
-        return self._tail(shard, part, with_room(part.sticks, FREE))
+        return self._tail(shard, part, with_more_slots(part.sticks, FREE))
 
     def _tail(self, shard: GroupShard, part: GroupPart, sticks: Array) -> RowTail:
         slots = len(sticks) - 1
@@ -223,7 +223,7 @@ class DirectRows:
             row = assign(spec, rows, 0, finite, tail.tail, keys, tail.work)
             while row < len(shard.labels):
                 sticks = tail.tail.sticks
-                tail = self._tail(shard, part, with_room(sticks, len(sticks) - 1))
+                tail = self._tail(shard, part, with_more_slots(sticks, len(sticks) - 1))
                 row = assign(spec, rows, row, finite, tail.tail, keys, tail.work)
         return tail
 

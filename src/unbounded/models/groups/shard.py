@@ -355,7 +355,7 @@ class GroupKernel(Kernel[GroupShard, GroupPart, Any, Atoms], Protocol):
 # ---- codes, and what shards report
 
 
-def with_room(sticks: Array, slots: int) -> Array:
+def with_more_slots(sticks: Array, slots: int) -> Array:
     """The same with more slots before the last entry, which is the rest of the tail."""
     return np.concatenate([sticks[:-1], np.full(slots, -np.inf), sticks[-1:]])
 

@@ -30,7 +30,7 @@ from unbounded.models.groups.rows import (
     log_sum,
     with_rows_elsewhere,
 )
-from unbounded.models.groups.shard import GroupPart, GroupShard, Law, report_direct, with_room
+from unbounded.models.groups.shard import GroupPart, GroupShard, Law, report_direct, with_more_slots
 from unbounded.models.groups.words.likelihood import WordContent, by_word
 from unbounded.models.groups.words.topics import CHUNK, Topics
 from unbounded.models.labelled.labels import Atoms
@@ -117,7 +117,7 @@ class DirectWords:
         words = part.likelihood
         sums = np.column_stack([topics.smooth[:, 1 if whole else 0], words.base])  # mutant: sweep sums
         finite = WordFinite(topics, sums, aliases, usable, part.n_shared, part.law, words.eta)
-        return WordTail(self._tail(shard, part, with_room(part.sticks, FREE)), finite)
+        return WordTail(self._tail(shard, part, with_more_slots(part.sticks, FREE)), finite)
 
     def _tail(self, shard: GroupShard, part: GroupPart, sticks: Array) -> Tail:
         slots = len(sticks) - 1
@@ -137,7 +137,7 @@ class DirectWords:
             keys = SweepKeys(part.seed.key("label", s), part.seed.key("stick", s))
             row = sweep(rows, 0, finite, now, GroupScratch.of(finite, now), keys)
             while row < len(shard.labels):
-                now = self._tail(shard, part, with_room(now.sticks, len(now.sticks) - 1))
+                now = self._tail(shard, part, with_more_slots(now.sticks, len(now.sticks) - 1))
                 row = sweep(rows, row, finite, now, GroupScratch.of(finite, now), keys)
         return WordTail(now, finite)
 
