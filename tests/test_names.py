@@ -32,7 +32,6 @@ SHARED = {
     "Scratch": "memory that compiled code writes besides its results",
     "SweepKeys": "the random numbers of a sweep",
     "Tail": "the collapsed state of a shard's private atoms",
-    "Taken": "where the columns of Z come from, on the host and on a device",
     "_Crew": "the workers of an engine, and the way to them",
     "_Member": "one worker of a crew",
 }

@@ -34,10 +34,12 @@ def test_several_shards_are_one_after_another(case, rule, monkeypatch):
     """With private atoms on some shards, and free slots that run out on some, after a block of rows or more: what one
     leaves, no other finds. Sums are those of the rows as they are, also where entries are drawn in single precision."""
     stopped = []
-    go_on = kernel.CompiledFeatures._go_on
+    go_on = kernel.CompiledFeatures._with_more_slots
     monkeypatch.setattr(kernel, "FREE_SLOTS", 1)
     monkeypatch.setattr(kernel, "lanes_for", lambda rows, width: 4)
-    monkeypatch.setattr(kernel.CompiledFeatures, "_go_on", lambda *words: stopped.append(words[-1]) or go_on(*words))
+    monkeypatch.setattr(
+        kernel.CompiledFeatures, "_with_more_slots", lambda *words: stopped.append(words[-1]) or go_on(*words)
+    )
     measure, prior, X = CASES[case]
     likelihood = prior.bind(describe(X))
     dtype = "float32" if case == "single" else "float64"
