@@ -1,4 +1,4 @@
-"""Whatever is changed in a run directory is noticed, by a resumed fit and by a report, or makes no difference."""
+"""Whatever is changed in a run directory is noticed by a resumed fit, a report and the live view, or does no harm."""
 
 from __future__ import annotations
 

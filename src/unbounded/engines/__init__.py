@@ -30,7 +30,7 @@ def check(name: str, n_workers: int | None = None, options: Mapping[str, Any] | 
     if not isinstance(name, str) or name not in MEMBERS:
         raise ValueError(f"engine must be one of {sorted(MEMBERS)}, got {name!r}.")
     if n_workers is not None and not (isinstance(n_workers, int | np.integer) and n_workers >= 1):
-        raise ValueError(f"n_workers must be at least 1, got {n_workers!r}.")
+        raise ValueError(f"n_workers must be an integer of at least 1, got {n_workers!r}.")
     check_options(f"engine {name!r}", _member(name).options, options)
     _member(name).check(n_workers)
 
