@@ -93,11 +93,11 @@ class FeatureBound(ABC):
 
     @abstractmethod
     def precision(self, spec: Any) -> np.dtype[Any]:
-        """Of the vectorised part."""
+        """The precision of the vectorised part."""
 
     @abstractmethod
     def tail(self, scales: Any, slots: int, lanes: int, spec: Any, private: Array) -> Any:
-        """Room for the private atoms; `private`: their loadings, where they are kept."""
+        """Memory for the private atoms; `private`: their loadings, where they are kept."""
 
     @abstractmethod
     def impute(self, data: Array, holes: Array, Z: Array, loadings: Array, scales: Any, key: Any, first: int) -> None:

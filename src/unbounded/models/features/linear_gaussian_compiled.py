@@ -383,7 +383,7 @@ def _visit_mobile(spec, law, tail, rows, r, mobile, key, work):
 
 @implements(log_change, LinearGaussianSpec)
 def _log_change(spec, tail, r, column, step):
-    """Of a private column: mobile ones have a quadratic of their own."""
+    """For a private column only: mobile ones have a quadratic of their own."""
     if step == 0.0:
         return 0.0
     k = column - spec.loadings.shape[0]

@@ -102,7 +102,7 @@ class Features(Built[FeatureMeasure, FeatureBound, int]):
         )
 
     def everything(self, state: FeatureState) -> FeatureStatistics:
-        """Of all occupied atoms, and after them of the always-on columns."""
+        """Statistics of all occupied atoms, then of the always-on columns."""
         return self.statistics(state, np.concatenate([state.occupied, state.always]))
 
     # ---- local step

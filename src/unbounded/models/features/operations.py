@@ -70,7 +70,7 @@ class OneShard(NamedTuple):
 
 
 class Keys(NamedTuple):
-    """Of a round's random numbers in the local step."""
+    """Keys of the random numbers in the local step of a round."""
 
     entry: Any
     tail: Any
@@ -136,7 +136,7 @@ def sweep_mobile(spec: Any, law: Any, tail: Any, rows: RowBlock, mobile: Mobile,
 
 
 def next_visit(spec: Any, law: Any, private: Private, rows: RowBlock, r: int, draws: SweepDraws, work: Work) -> Any:
-    """The first row from r on whose visit may change something; r is always right."""
+    """The first row from r on whose visit may change something; r itself is never wrong."""
 
 
 def begin_visit(spec: Any, private: Private, rows: RowBlock, r: int) -> None:

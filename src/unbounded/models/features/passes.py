@@ -87,7 +87,7 @@ def draw_columns(given: PassRows, old: PackedOdds, new: PackedOdds, key: Any, va
 
 
 def pass_rows(shard: Any, stay: Array, gone: Array) -> PassRows:
-    """Of a shard, always of the same types, so that passes are compiled once."""
+    """The rows of a shard, always of the same types, so that passes are compiled once."""
     data = shard.data.view()
     data.flags.writeable = False
     return PassRows(data, np.ascontiguousarray(shard.Z), stay, gone, shard.first)

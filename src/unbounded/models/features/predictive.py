@@ -73,7 +73,7 @@ class Draw:
 
     @property
     def new_law(self) -> Any:
-        """Of atoms that no training row uses."""
+        """The law of atoms that no training row uses."""
         return self.measure.law(self.hyper, self.n_rows + 1.0)
 
     def log_rows(self, X: Array, Z: Array) -> Array:

@@ -142,15 +142,15 @@ def _tile(found: _Features, k: int) -> str:
 
 def _bars(found: _Features, k: int) -> str:
     """Loadings of one feature with their uncertainty."""
-    means, room = found.components[k], 2.0 * found.deviations[k]
+    means, reach = found.components[k], 2.0 * found.deviations[k]
     D = len(means)
     frame = Frame(
         Range(-0.5, D - 0.5, "column", svg.ticks(-0.5, D - 0.5, 6, whole=True)),
-        Range.around(np.concatenate([means - room, means + room, [0.0]]), f"feature {k}: loading"),
+        Range.around(np.concatenate([means - reach, means + reach, [0.0]]), f"feature {k}: loading"),
         190,
     )
     marks = [svg.bars(frame, np.arange(D + 1) - 0.5, means, zero=True)]
-    marks.append(svg.whiskers(frame, np.arange(D), means - room, means + room))
+    marks.append(svg.whiskers(frame, np.arange(D), means - reach, means + reach))
     return figure(
         frame.chart(marks, f"Loadings of feature {k} on {D} columns, with two standard deviations either way.")
     )

@@ -213,7 +213,7 @@ class FeatureTask(NamedTuple):
 
     @property
     def loadings(self) -> Array:
-        """Of all the shard's columns, where private ones have some."""
+        """Loadings of all the shard's columns, where private ones have some."""
         return np.concatenate([self.round.loadings, self.part.loadings])
 
 

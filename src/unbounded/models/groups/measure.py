@@ -199,7 +199,7 @@ class _Seatings:
         self.times = times[self.rows]
 
     def log_terms(self, gamma: float) -> tuple[float, float]:
-        """Of the tables, and of the groups."""
+        """Log probabilities of the tables, and of the groups."""
         groups = self.times @ (math.lgamma(gamma) - gammaln(gamma + self.rows))
         return self.n_tables * math.log(gamma), float(groups)
 

@@ -182,7 +182,7 @@ class CompiledLabels:
         return shard.summary(part.n_shared, self.totals(shard.data, shard.labels, part.n_shared + n_private))
 
     def scratch(self, n_rows: int, finite: Any, atoms: int, slots: int) -> Scratch:
-        """Room for blocks of so many rows that they stay in cache."""
+        """Memory for blocks of so many rows that they stay in cache."""
         plain = isinstance(finite, np.ndarray)  # one matrix of natural parameters, and not what is faster
         dtype = (finite if plain else finite[0]).dtype
         terms = 0 if self.likelihood.columns.sparse else self.likelihood.n_terms
@@ -202,7 +202,7 @@ class CompiledLabels:
         return tail
 
     def _empty(self, shard: LabelShard, part: MixturePart, slots: int) -> Tail:
-        """Room for a tail."""
+        """Memory for a tail."""
         work = self.scratch(len(shard.labels), part.finite, part.usable, slots + 1)
         return Tail(self.likelihood.tail(slots + 1, len(work.top)), np.zeros(slots, np.int64), work)
 

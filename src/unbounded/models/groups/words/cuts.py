@@ -123,7 +123,7 @@ def cut_tokens(
 
 
 def _log_density(x: Array, a: Array, b: Array) -> Array:
-    """Of beta distributions."""
+    """Log densities of beta distributions."""
     logs: Array = (a - 1.0) * np.log(x) + (b - 1.0) * np.log1p(-x) - betaln(a, b)
     return logs
 

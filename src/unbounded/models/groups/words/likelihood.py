@@ -102,7 +102,7 @@ class BoundTokens(Bound):
 
     @property
     def pseudo(self) -> Array:
-        """Of every word, its pseudo-count."""
+        """The pseudo-count of every word."""
         return self.eta * self.base
 
     @property
