@@ -61,7 +61,7 @@ def _arrange(rows, taken, ROWS: tl.constexpr):
 
 @triton.jit
 def _coin(z, fold):
-    """Which coin decides for a row."""
+    """The number of the coin that decides for a row."""
     n = tl.load(fold.sizes + 2)
     pattern, used = z * 0, z * 0
     for i in range(n):
@@ -98,14 +98,14 @@ def _fold(rows, taken, fold, codes, ROWS: tl.constexpr):
 
 @serial_if_interpreted
 def arrange(rows: PoolRows, taken: Taken, n_rows: int) -> None:
-    """Columns as they are taken; n_rows: of a block."""
+    """Put the columns of all rows into their new places; n_rows: of a block."""
     if len(rows.blocks):
         _arrange[(len(rows.blocks),)](rows, taken, n_rows, num_warps=4)
 
 
 @serial_if_interpreted
 def fold(rows: PoolRows, taken: Taken, how: Fold, n_shards: int, n_rows: int) -> Any:
-    """[P, 16, 2]: by shard and coin, how many rows have the column that goes or comes, no and yes."""
+    """[P, 16, 2]: by shard and coin, how many rows lack and how many have the column that is folded or unfolded."""
     codes = torch.zeros(rows.n, dtype=torch.int64, device=rows.bits.device)
     if len(rows.blocks):
         _fold[(len(rows.blocks),)](rows, taken, how, codes, n_rows, num_warps=4)

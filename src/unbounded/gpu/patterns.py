@@ -1,7 +1,7 @@
 """Some 0/1 columns of every row drawn anew at once, from log odds of all patterns in which a row may have them.
 
-Log odds are linear in a row's values and in its other columns. What is drawn, and how probable it is and what it
-replaces was, is known exactly; all of it is in double precision.
+Log odds are linear in a row's values and in its other columns. The probability of what is drawn,
+and of what it replaces, is known exactly; everything is in double precision.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _log_total(law, linear, n_patterns, K: tl.constexpr, ROWS: tl.constexpr):
 
 @triton.jit
 def _before(change, p, old, law, linear, K: tl.constexpr, ROWS: tl.constexpr):
-    """Log probability of the entries that go."""
+    """Log probability of the entries that are replaced."""
     n_gone, n_patterns = tl.load(change.sizes + 2), tl.load(change.sizes + 4)
     now = old * 0
     for i in range(n_gone):
@@ -135,7 +135,7 @@ def _draw(rows, change, old_law, new_law, out, OLD: tl.constexpr, NEW: tl.conste
 
 @serial_if_interpreted
 def draw(rows: PoolRows, change: Replacement, old: Odds, new: Odds, n_rows: int) -> Any:
-    """[blocks, 2]: sums over rows of log probabilities of what goes and of what comes.
+    """[blocks, 2]: log probabilities of the entries that are replaced and of those that replace them, summed over rows.
 
     `moved` has columns that stay, then new ones, then always-on ones. n_rows: of a block.
     """
