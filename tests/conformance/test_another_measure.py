@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import sys
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,8 +19,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "exactness"))
 from enumeration import Problem, Run, canonical, check
 from problems import CASES
 
+import unbounded
 from unbounded.columns import describe
 from unbounded.instantiation import Ghosts, OneOpen
+from unbounded.models.families import FAMILIES
 from unbounded.models.mixtures.estimator import MixtureEstimator
 from unbounded.models.mixtures.hybrid import HybridMixture
 from unbounded.models.mixtures.jump import Jumps
@@ -76,6 +80,18 @@ JUMPS = ("jumps", Jumps(every=1, joined=0.3, coin=0.3, merges=3))
 def test_rounds_agree_with_enumeration(case, measure, run):
     verdict = check(problem(case, measure), run)
     assert verdict.passed, verdict
+
+
+def test_nobody_else_knows_what_hyper_parameters_there_are():
+    """Only the files of measures read one of their hyper-parameters by its name."""
+    kinds = {kind for family in FAMILIES for measure in family.measures for kind in measure.__mro__}
+    own = {inspect.getfile(kind) for kind in kinds if kind.__module__.startswith("unbounded.models")}
+    assert len(own) >= 6
+    for path in Path(unbounded.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Attribute) and node.attr in ("alpha", "sigma", "gamma", "c"):
+                name = getattr(node.value, "id", getattr(node.value, "attr", ""))
+                assert name != "hyper" or str(path) in own, f"{path}:{node.lineno}: {ast.unparse(node)}"
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
