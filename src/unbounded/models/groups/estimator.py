@@ -107,7 +107,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
     labels_ : array of shape (n_rows,)
         The topic of every row (or token) in the reference draw.
     uncertainty_ : array of shape (n_rows,)
-        For each of them the expected share of wrong company, as for mixtures.
+        How much the company of each of them changes from draw to draw, as for mixtures.
     vocabulary_ : list of str
         The words of the columns, when documents were strings, lists of words or a DataFrame.
     vectorizer_ : CountVectorizer
@@ -267,8 +267,8 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
 
     @property
     def uncertainty_(self) -> Array:
-        """For each row the expected share of wrong company: of all rows that are with it in `labels_` or in a draw,
-        those that are not in both.
+        """How much the company of each row changes: of all rows that are with it in `labels_` or in a draw, the share
+        that is not with it in both, averaged over draws; 0 is never, 1 is always.
 
         Examples
         --------

@@ -111,10 +111,10 @@ def similarity(draws: Sequence[Array], rows: Array) -> Array:
 
 
 def uncertainty(labels: Array, draws: Sequence[Array]) -> Array:
-    """For each row the expected share of wrong company.
+    """How much the company of each row changes from draw to draw.
 
-    Of all other rows that are with it in the estimate or in a draw, those that are not in both; 0: it is always in the
-    same company, 1: never.
+    Of all other rows that are with it in the estimate or in a draw, the share that is not with it in both; 0: it is
+    always in the same company, 1: never.
     """
     total = np.zeros(len(labels))  # over companies without the row itself
     own = np.bincount(labels)

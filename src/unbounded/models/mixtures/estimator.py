@@ -235,8 +235,8 @@ class MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
 
     @property
     def uncertainty_(self) -> Array:
-        """For each row the expected share of wrong company: of all rows that are with it in `labels_` or in a draw,
-        those that are not in both.
+        """How much the company of each row changes: of all rows that are with it in `labels_` or in a draw, the share
+        that is not with it in both, averaged over draws; 0 is never, 1 is always.
 
         Examples
         --------
@@ -347,8 +347,8 @@ class DirichletProcessMixture(MixtureEstimator):
     cluster_sizes_ : array of shape (n_clusters_,)
         Rows of each cluster, largest first.
     uncertainty_ : array of shape (n_rows,)
-        For each row the expected share of wrong company: of all rows that are with it in `labels_` or in a draw, those
-        that are not in both.
+        How much the company of each row changes: of all rows that are with it in `labels_` or in a draw, the share
+        that is not with it in both, averaged over draws; 0 is never, 1 is always.
     categories_ : dict
         Where columns held strings or categories of pandas: by column, what the codes 0, 1, 2, ... stand for.
     coclustering_ : array of shape (n_rows, n_rows)
