@@ -21,7 +21,7 @@ from unbounded import datasets, engines
 from unbounded.columns import describe
 from unbounded.compiled.jit import jit
 from unbounded.models.groups.hybrid import HybridGroups
-from unbounded.models.groups.measure import HierarchicalMeasure
+from unbounded.models.groups.model import HierarchicalMeasure
 from unbounded.models.groups.rows import GroupRows, SweepKeys, Tail
 from unbounded.models.groups.shard import GroupShards, Law
 from unbounded.models.groups.words import kernel

@@ -34,7 +34,7 @@ from unbounded.engines import build
 from unbounded.likelihoods import Gaussian
 from unbounded.models.groups.hybrid import HybridGroups
 from unbounded.models.groups.jump import USUAL
-from unbounded.models.groups.measure import HierarchicalMeasure
+from unbounded.models.groups.model import HierarchicalMeasure
 from unbounded.models.groups.predictive import Draw, completion
 from unbounded.models.groups.start import begin
 from unbounded.models.groups.words.likelihood import Tokens

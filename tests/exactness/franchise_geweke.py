@@ -22,7 +22,7 @@ from scipy.special import gammaincinv
 from unbounded.columns import describe
 from unbounded.engines import build
 from unbounded.models.groups.hybrid import HybridGroups
-from unbounded.models.groups.measure import HierarchicalMeasure
+from unbounded.models.groups.model import HierarchicalMeasure
 from unbounded.models.groups.shard import GroupHyper, GroupShards
 from unbounded.models.groups.words.likelihood import Tokens
 from unbounded.priors import Gamma

@@ -31,11 +31,10 @@ from unbounded.models.features.state import FeatureShard, FeatureState, FeatureT
 from unbounded.models.groups.hybrid import HybridGroups
 from unbounded.models.groups.kernels import KERNELS as GROUP_KERNELS
 from unbounded.models.groups.measures import MEASURES as GROUP_MEASURES
-from unbounded.models.groups.measures import GroupMeasure
 from unbounded.models.groups.model import Groups, GroupsState
 from unbounded.models.groups.rivals.asynchronous import AsynchronousGroups
 from unbounded.models.groups.samplers import HIERARCHICAL
-from unbounded.models.groups.shard import GroupPart, GroupShard
+from unbounded.models.groups.shard import GroupMeasure, GroupPart, GroupShard
 from unbounded.models.groups.words.likelihood import Tokens
 from unbounded.models.labelled.labels import Atoms, LabelShard
 from unbounded.models.mixtures.hybrid import HybridMixture

@@ -13,7 +13,7 @@ from unbounded.engines import build
 from unbounded.instantiation import Ghosts, OneOpen
 from unbounded.likelihoods import resolve
 from unbounded.models.groups.hybrid import HybridGroups
-from unbounded.models.groups.measure import HierarchicalMeasure
+from unbounded.models.groups.model import HierarchicalMeasure
 from unbounded.models.groups.shard import GroupShards
 from unbounded.models.groups.words.likelihood import Tokens
 from unbounded.round import rounds

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from unbounded.models.groups.measure import HierarchicalMeasure
+from unbounded.models.groups.model import HierarchicalMeasure
 from unbounded.models.groups.shard import GroupHyper
 from unbounded.priors import Gamma
 

@@ -11,9 +11,8 @@ import numpy as np
 from unbounded.contracts import Engine, Message, Parallel, in_this_thread
 from unbounded.instantiation import Ghosts, Places, Plan, Rule, as_published, classify, new_codes
 from unbounded.models.groups.jump import USUAL, jump
-from unbounded.models.groups.measure import TopTables, TopWeights
 from unbounded.models.groups.model import Groups, GroupsState
-from unbounded.models.groups.shard import GroupShare
+from unbounded.models.groups.shard import GroupShare, TopTables, TopWeights
 from unbounded.models.mixtures.jump import Jumps
 from unbounded.randomness import RoundSeed
 

@@ -20,10 +20,11 @@ import numpy as np
 from unbounded.arrays import Array, Arrays
 from unbounded.compiled.draws import uniform
 from unbounded.compiled.jit import jit
-from unbounded.contracts import Kernel, Parallel, Summary
-from unbounded.instantiation import Places, relabel
+from unbounded.contracts import Kernel, Measure, Parallel, Summary
+from unbounded.instantiation import Places, Plan, relabel
 from unbounded.likelihoods.base import Bound, Parameters
 from unbounded.models.labelled.labels import Atoms, LabelShard, packed_labels
+from unbounded.models.mixtures.measures import PartitionMeasure
 from unbounded.randomness import RoundSeed
 from unbounded.rows import Csr, rows_of
 
@@ -247,6 +248,65 @@ class GroupPart(NamedTuple):
     sticks: Array
     seed: RoundSeed
     elsewhere: Atoms | None = None  # rows of other shards in the private atoms, which stay where they are
+
+
+# ---- measures
+
+
+class TopTables(NamedTuple):
+    """Tables, those of ghosts among them, of the atoms that all shards share, and of private ones with their shards."""
+
+    shared: Array
+    private: Array
+    owner: Array
+
+
+class TopWeights(NamedTuple):
+    """A draw of the top weights beta."""
+
+    share: float  # concentration of a shard's tail
+    masses: Array  # gamma beta of shared atoms
+    sticks: list[Array]  # of every shard: log beta of private atoms (direct assignment), and of the rest of its tail
+
+
+class GroupMeasure(Measure[GroupHyper, Array], Protocol):
+    """A measure for every group, over one that they share; counts are those of tables, extents the sizes of groups."""
+
+    @property
+    def top(self) -> PartitionMeasure:
+        """The process of the tables, as a mixture has one of its rows: moves of whole atoms ask it."""
+
+    def top_hyper(self, hyper: GroupHyper) -> Any:
+        """Its hyper-parameters."""
+
+    def restore(self, values: Array) -> GroupHyper:
+        """Hyper-parameters from an array of them."""
+
+    def usual_ghosts(self, extent: Array) -> int:
+        """How many ghost tables there are unless the rule says so."""
+
+    def weights(
+        self, hyper: GroupHyper, plan: Plan, tables: TopTables, seated: bool, rng: np.random.Generator
+    ) -> TopWeights:
+        """Top weights given tables; seated: the tail of a shard has one weight for all of its atoms."""
+
+    def sticks(self, hyper: GroupHyper, tables: Array, rng: np.random.Generator) -> tuple[Array, float]:
+        """(log top weights of atoms with these tables and, last, of all others; the concentration of the latter)."""
+
+    def masses(self, hyper: GroupHyper, beta: Array) -> Array:
+        """What atoms with these top weights weigh in a group, apart from its rows."""
+
+    def expected_masses(self, hyper: GroupHyper, tables: Array) -> Array:
+        """The same in expectation, of atoms with these tables and (last) of all others."""
+
+    def log_cut(self, hyper: GroupHyper, share: Array) -> Array:
+        """Log prior density gained when an atom becomes two, with this share of its top weight and with the rest."""
+
+    def law(self, hyper: GroupHyper, masses: Array, share: float) -> Law:
+        """What a shard knows of the top process in a round."""
+
+    def unknown(self, hyper: GroupHyper, mass: float) -> GroupHyper:
+        """Hyper-parameters of what groups have besides known atoms, which weighs `mass` in each: for `simulate`."""
 
 
 # ---- what groups hold
