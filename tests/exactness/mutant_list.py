@@ -607,7 +607,7 @@ MUTANTS = [
     ),
     Mutant(
         "features: rows are added up in single precision", "sums in double",
-        "row[j] += np.float32(data[start + r, j])",
+        "X[r, j] = np.float32(data[start + r, j])",
         "tests/models/features/test_shards_together.py",
     ),
     Mutant(

@@ -305,12 +305,14 @@ class BoundLinearGaussian(FeatureBound):
 
     def tail(self, scales: Scales, slots: int, lanes: int, spec: Any, private: Array) -> LinearGaussianTail:
         d = self.columns.size
+        columns, single = len(spec.loadings) + slots, self.precision(spec).itemsize == 4
+        wide = lanes * d + columns * (lanes + d) if single else 0
         V = np.zeros((slots, slots))
         V.ravel()[:: slots + 1] = scales.loading  # np.diag is slow
         return LinearGaussianTail(
             V, np.zeros((slots, d)), np.zeros((slots, slots)), np.zeros((slots, d)), np.empty(d), np.empty(d),
             np.zeros(slots), np.zeros(3), np.zeros(slots), np.empty((2, slots)),
-            np.empty(lanes * d, spec.scaled.dtype),
+            np.empty(lanes * d, spec.scaled.dtype), np.empty(wide),
         )  # fmt: skip
 
     def impute(

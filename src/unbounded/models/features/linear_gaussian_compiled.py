@@ -62,6 +62,7 @@ class LinearGaussianTail(NamedTuple):
     norms: Array  # [slots] squared lengths of a
     odds: Array  # [2, slots] of the search for rows that may change
     block: Array  # flat: rows x D
+    wide: Array  # flat, for single precision: rows x D, columns x rows and their product, in double precision
 
 
 @implements(mobile_waits, LinearGaussianSpec)
@@ -449,7 +450,7 @@ def _collect(spec, tail, rows, key, sums, work):
 
 def _add_rows(spec: Any, tail: Any, rows: Any, z: Any, out: Any, work: Any) -> None:
     """Rows times entries: in double precision also where lanes have single precision, since what a sum of a million
-    rows loses is nats of their density. Entries are 0 or 1 there."""
+    rows loses is nats of their density."""
 
 
 @overload(_add_rows, **OVERLOAD)
@@ -464,16 +465,22 @@ def _choose_add_rows(spec: Any, tail: Any, rows: Any, z: Any, out: Any, work: An
                     total += z[k, r]
                 _add(out[k], total, spec.centre)
 
-    def one_by_one(spec, tail, rows, z, out, work):
-        data, start = rows.data, rows.start
-        for k in range(z.shape[0]):
-            row = out[k]
-            for r in range(z.shape[1]):
-                if z[k, r] > 0:
-                    for j in range(row.size):
-                        row[j] += data[start + r, j]  # mutant: sums in double
+    def widened(spec, tail, rows, z, out, work):
+        data, start, (columns, size), d = rows.data, rows.start, z.shape, out.shape[1]
+        cells, entries = size * d, columns * size
+        X = tail.wide[:cells].reshape(size, d)
+        Z = tail.wide[cells : cells + entries].reshape(columns, size)
+        product = tail.wide[cells + entries :]
+        for r in range(size):
+            for j in range(d):
+                X[r, j] = data[start + r, j]  # mutant: sums in double
+        for k in range(columns):
+            for r in range(size):
+                Z[k, r] = z[k, r]
+        multiply(Z, X, product)
+        _add_up(product, out)
 
-    return one_by_one if z.dtype.bitwidth == 32 else product
+    return widened if z.dtype.bitwidth == 32 else product
 
 
 @inline
