@@ -166,6 +166,24 @@ def test_a_killed_rank_ends_the_job_and_fewer_ranks_go_on(undisturbed, data, tmp
     assert {name: (run / name).read_bytes() for name in RESULTS} == undisturbed
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells ranks that their launcher has died")
+def test_ranks_end_with_their_launcher(data, tmp_path):
+    """Also one that could not notice by itself, since it is stopped."""
+    job = start(2, *fit(data, tmp_path / "run"))
+    while not draws_in(tmp_path / "run"):
+        assert job.poll() is None, end(job)
+        time.sleep(0.01)
+    ranks = [rank(job, number) for number in range(2)]
+    os.kill(ranks[1], signal.SIGSTOP)
+    os.kill(int(Path(f"/proc/{ranks[0]}/stat").read_text().rpartition(")")[2].split()[1]), signal.SIGKILL)
+    code, _, _ = end(job, 30)
+    assert code != 0
+    until = time.monotonic() + 30
+    while any(Path(f"/proc/{pid}/fd/0").exists() for pid in ranks):
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
 def test_refused_commands(undisturbed, data, tmp_path):
     code, out, err = end(start(2, *fit(data, tmp_path / "run"), "--workers", 3), 60)
     assert code == 2

@@ -1272,4 +1272,8 @@ MUTANTS = [
         "if False:",
         "tests/sources/test_faults.py::test_a_piece_that_changed_between_two_sessions",
     ),
+    Mutant(
+        "MPI: ranks stay when their launcher is gone", "ranks launcher",
+        "pass", "tests/engines/test_mpi.py::test_ranks_end_with_their_launcher",
+    ),
 ]  # fmt: skip

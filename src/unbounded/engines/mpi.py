@@ -4,13 +4,14 @@
     mpiexec -n 4 python -m unbounded.engines.mpi script.py arguments
 
 An order travels once, by broadcast; own parts and answers go to and from rank 0, nodes of the tree from rank to rank.
-Ranks that wait sleep, so that there may be more of them than cores. When a rank dies, MPI ends the job: there is
-nothing to recover here, the run directory is enough.
+Ranks that wait sleep, so that there may be more of them than cores. When a rank dies, MPI ends the job, and so does
+Linux when the launcher on this machine dies: there is nothing to recover here, the run directory is enough.
 """
 
 from __future__ import annotations
 
 import atexit
+import ctypes
 import os
 import signal
 import sys
@@ -48,6 +49,7 @@ from unbounded.engines.worker import (
 
 # Memory that ranks of one machine share under MPICH: that of a killed job stays.
 SHARED, LEFTOVERS = Path("/dev/shm"), "mpich_sh*"
+PR_SET_PDEATHSIG = 1  # of <linux/prctl.h>
 FRESH = 60.0  # seconds within which a job maps the memory that it has made
 
 _SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")  # the number of ranks, from launchers
@@ -57,6 +59,9 @@ class _World:
     """All ranks, as this one sees them."""
 
     def __init__(self) -> None:
+        launched = max(int(os.environ.get(name, 1)) for name in _SIZES)
+        if launched > 1:
+            die_with_the_parent()  # mutant: ranks launcher
         try:
             from mpi4py import MPI
         except (ImportError, RuntimeError) as error:  # the latter where there is no MPI library
@@ -70,7 +75,6 @@ class _World:
         self.broken = False  # whether an exchange was left halfway
         self.engines = count()
         remove_leftovers()
-        launched = max(int(os.environ.get(name, 1)) for name in _SIZES)
         if self.size == 1 < launched:
             raise EngineError(
                 f"the launcher started {launched} processes that know nothing of each other: it belongs to another MPI "
@@ -158,6 +162,12 @@ def _add_node(worker: Worker, latest: Answer | Failure | None, node: Node, value
         return worker.handle(Add(node), value)
     except Exception as error:
         return failure(error)
+
+
+def die_with_the_parent() -> None:
+    """Ranks whose launcher was killed would wait for each other forever. Only Linux offers this."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def remove_leftovers() -> None:
