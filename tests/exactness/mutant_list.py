@@ -1273,6 +1273,10 @@ MUTANTS = [
         "tests/sources/test_faults.py::test_a_piece_that_changed_between_two_sessions",
     ),
     Mutant(
+        "R-hat of the last digits", "ranks of rounding",
+        "pass", "tests/chain/test_convergence.py::test_rounding_sets_no_chains_apart",
+    ),
+    Mutant(
         "MPI: ranks stay when their launcher is gone", "ranks launcher",
         "pass", "tests/engines/test_mpi.py::test_ranks_end_with_their_launcher",
     ),

@@ -16,6 +16,7 @@ from scipy.stats import rankdata
 from unbounded.arrays import Array
 
 LEAST = 4  # draws of a chain, below which there are no halves to compare
+ROUNDING = 1e-12  # of a number: what two sums of the same terms may differ by
 
 
 class Diagnostics(NamedTuple):
@@ -31,12 +32,21 @@ class Diagnostics(NamedTuple):
 
 def diagnose(draws: Array) -> Diagnostics:
     """draws: [chains, draws], finite. Chains that never move are fine if they agree; else R-hat is infinite."""
-    if np.ptp(draws) <= 1e-12 * np.abs(draws).max():  # rounding is not movement
+    draws = without_rounding(draws)  # mutant: ranks of rounding
+    if np.ptp(draws) <= ROUNDING * np.abs(draws).max():
         return Diagnostics(True, 1.0, float(draws.size), float(draws.size), 0.0, 0.0)
     if draws.shape[1] < LEAST:
         return Diagnostics(False, np.inf, 0.0, 0.0, 0.0, np.inf)
     halves = _halves(draws)
     return Diagnostics(False, r_hat(draws), ess(_normal(halves)), _ess_tail(draws, halves), *_drift(halves))
+
+
+def without_rounding(draws: Array) -> Array:
+    """Draws that only rounding sets apart are one: else their ranks would be those of their last digits."""
+    values, place = np.unique(draws, return_inverse=True)
+    new = np.append(True, np.diff(values) > ROUNDING * np.abs(values[1:]))
+    same: Array = values[np.flatnonzero(new)][np.cumsum(new) - 1]
+    return same[place].reshape(draws.shape)
 
 
 def r_hat(draws: Array) -> float:
