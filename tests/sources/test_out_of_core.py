@@ -151,6 +151,7 @@ def test_four_gigabytes_are_fitted_in_one(tmp_path):
 # ---- what grows with the data
 
 GROWTH = """
+import shutil
 import sys
 import threading
 import numpy as np
@@ -168,21 +169,26 @@ def watch():
         peak = max(peak, held())
         threading.Event().wait(0.002)
 
+def fresh(path):  # a run directory that is there would be resumed
+    shutil.rmtree(path, ignore_errors=True)
+    return path
+
 def words(path):
     ub.HierarchicalDirichletProcess(
         init="few", n_shards=8, n_warmup=1, n_draws=2, n_chains=1, n_snapshots=2, jumps=False, random_state=0,
-        likelihood=ub.Tokens(0.1, base="uniform"), engine="processes", n_workers=1, checkpoint=path + "-run",
+        likelihood=ub.Tokens(0.1, base="uniform"), engine="processes", n_workers=1, progress=False,
+        checkpoint=fresh(path + "-run"),
     ).fit(ub.open_source(path))
 
 def mixture(path):
     ub.DirichletProcessMixture(
         "diagonal_gaussian", init="one", n_warmup=0, n_draws=100, keep_assignments=True, n_chains=1, jumps=False,
-        random_state=0,
+        random_state=0, progress=False,
     ).fit(np.load(path))
 
 def features(path):
     ub.BetaBernoulliFeatures(
-        init="grown", n_warmup=0, n_draws=60, n_snapshots=60, n_chains=1, jumps=False, random_state=0
+        init="grown", n_warmup=0, n_draws=60, n_snapshots=60, n_chains=1, jumps=False, random_state=0, progress=False
     ).fit(np.load(path))
 
 if __name__ == "__main__":
@@ -199,15 +205,19 @@ if __name__ == "__main__":
 
 
 def slope(folder, model, sizes, paths):
-    """Bytes of the driver for each further row: what all sizes cost is not among them. The allocator gives back what is
-    freed (otherwise glibc keeps ever larger blocks, and how many depends on which thread came first)."""
+    """Bytes of the driver for each further row: what all sizes cost is not among them. The median of three processes:
+    the watch may miss a peak where other programs have the cores, and some of what is freed is held for a while. (Most
+    is given back; otherwise glibc keeps ever larger blocks, and how many depends on which thread came first.)"""
     (folder / "growth.py").write_text(GROWTH)
     command = [sys.executable, "-W", "ignore", folder / "growth.py", model, *paths]
     env = os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
-    done = subprocess.run(command, capture_output=True, text=True, env=env)
-    assert done.returncode == 0, done.stderr
-    small, large = map(float, done.stdout.split())
-    return (large - small) / (sizes[1] - sizes[0])
+    grown = []
+    for _ in range(3):
+        done = subprocess.run(command, capture_output=True, text=True, env=env)
+        assert done.returncode == 0, done.stderr
+        small, large = map(float, done.stdout.split())
+        grown.append((large - small) / (sizes[1] - sizes[0]))
+    return sorted(grown)[1]
 
 
 def make_documents(folder, n_documents, length=128, n_words=100):
@@ -225,13 +235,12 @@ def make_documents(folder, n_documents, length=128, n_words=100):
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="measured through /proc")
 def test_the_driver_of_a_corpus_needs_few_bytes_a_token(tmp_path):
-    """From the start to the estimate. It took 66 when labels of all tokens went through it, and 5.4 to 5.6 in three
-    runs when the bound was set; two are wanted."""
-    sizes = 8192, 24576
+    """From the start to the estimate. It took 66 when labels of all tokens went through it; two are allowed."""
+    sizes = 8192, 40960
     paths = [make_documents(tmp_path / str(size), size) for size in sizes]
     grown = slope(tmp_path, "words", [128 * size for size in sizes], paths)
     print(f"{grown:.2f} bytes a token")
-    assert grown < 12.0
+    assert grown < 2.0
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="measured through /proc")
