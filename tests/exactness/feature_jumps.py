@@ -17,7 +17,7 @@ from feature_truth import Problem, compare, questions
 
 from unbounded.columns import describe
 from unbounded.engines import build
-from unbounded.models.features import fold, jump, launch
+from unbounded.models.features import column_moves, fold, jump, launch
 from unbounded.models.features.hybrid import HybridFeatures
 from unbounded.models.features.jump import Jumps
 from unbounded.models.features.linear_gaussian import LinearGaussian
@@ -78,7 +78,7 @@ def check(problem: Problem, moves: Moves) -> Verdict:
     were up to 7 standard errors off in one of three runs, each time others, and so they are left out.
     """
     if moves.few:
-        with mock.patch.multiple(launch, LARGEST=(0, 1, 1, 1, 1, 1, 1, 1, 1), MORE=np.log(0.3)):
+        with mock.patch.multiple(column_moves, LARGEST=(0, 1, 1, 1, 1, 1, 1, 1, 1), MORE=np.log(0.3)):
             return check(problem, replace(moves, few=False))
     asked, made = questions(problem), 0
     seen = np.zeros((moves.chains, len(asked.names)))

@@ -12,6 +12,7 @@ from scipy import integrate
 
 from unbounded.engines import build
 from unbounded.models.features import fold, jump
+from unbounded.models.features.column_moves import Proposal, folded_columns
 from unbounded.models.features.hybrid import HybridFeatures
 from unbounded.models.features.jump import Jumps
 from unbounded.models.features.measure import FeatureHyper
@@ -83,10 +84,10 @@ def test_a_flip_changes_what_the_driver_says(law):
 def test_folds_have_the_coins_of_the_way_back(chosen):
     """Whoever unfolds looks at columns that the fold has left: what it says of its way back is about these."""
     Z, rows = np.random.default_rng(3).integers(0, 2, (6, 200)).astype(np.uint8), np.arange(200)
-    away = fold.Proposal(5, np.array(chosen, int), np.empty(0), None)
-    folded, coin, moved = fold._moved(away, Z.copy(), rows)
-    back = fold.Proposal(-1, away.chosen, np.ones(2**fold.PATTERN), 0)
-    np.testing.assert_array_equal(fold._moved(back, folded.copy(), rows)[1], coin)
+    away = Proposal(5, np.array(chosen, int), np.empty(0), None)
+    folded, coin, moved = folded_columns(away, Z.copy(), rows)
+    back = Proposal(-1, away.chosen, np.ones(2**fold.PATTERN), 0)
+    np.testing.assert_array_equal(folded_columns(back, folded.copy(), rows)[1], coin)
     folded[chosen] ^= moved
     np.testing.assert_array_equal(np.vstack([folded, moved]), Z)
 

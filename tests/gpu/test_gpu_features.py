@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from functools import partial
 from itertools import islice, pairwise
 from pathlib import Path
 
@@ -25,12 +24,13 @@ from unbounded.engines.local import Sum  # noqa: E402
 from unbounded.gpu import bits  # noqa: E402
 from unbounded.gpu.device import torch_device  # noqa: E402
 from unbounded.instantiation import Ghosts  # noqa: E402
-from unbounded.models.features.fold import PATTERN, Flip, Proposal, _flip, _propose  # noqa: E402
+from unbounded.models.features.column_moves import Flip, Launches, Proposal  # noqa: E402
 from unbounded.models.features.hybrid import HybridFeatures  # noqa: E402
-from unbounded.models.features.launch import Launches, Terms, _apply, _find, each, launch, of_columns, place  # noqa: E402
 from unbounded.models.features.launch import Pool as LookedAt  # noqa: E402
+from unbounded.models.features.launch import Terms, launch, of_columns, place  # noqa: E402
 from unbounded.models.features.measures import BetaBernoulli  # noqa: E402
 from unbounded.models.features.pool import DevicePool, PooledShard, packed, unpacked  # noqa: E402
+from unbounded.models.features.state import PATTERN  # noqa: E402
 from unbounded.randomness import key  # noqa: E402
 from unbounded.round import rounds  # noqa: E402
 from unbounded.setup import Setup  # noqa: E402
@@ -164,22 +164,30 @@ def home():
     engine.close()
 
 
-def on_host(step, shards, own, shared):
+def on_host(step, shards, own, *shared):
     """What the CPU would report, with the Z that it would leave; the shards' own Z stays."""
     kept = [shard.current().copy() for shard in shards]
-    told = each(step, list(zip(shards, own, strict=True)), shared)
+    told = list(step(zip(shards, own, strict=True), *shared))
     left = [shard.current().copy() for shard in shards]
     for shard, Z in zip(shards, kept, strict=True):
         shard.Z = Z
     return told, left
 
 
+def on_device(step, shards, own, *shared):
+    """What the device reports, of all shards at once."""
+    (told,) = step(zip(shards, own, strict=True), *shared)
+    return told
+
+
 def alike(ours, theirs):
-    assert set(ours.shared) == set(theirs.shared)
-    for name, value in theirs.shared.items():
-        np.testing.assert_allclose(ours.shared[name], value, rtol=1e-9, atol=1e-6, err_msg=name)
-    for one, other in zip(ours.private, theirs.private, strict=True):
-        assert {name: np.shape(value) for name, value in one.items()} == {n: np.shape(v) for n, v in other.items()}
+    assert all(set(ours.shared) == set(other.shared) for other in theirs)
+    for name, values in ours.shared.items():
+        expected = np.stack([other.shared[name] for other in theirs])
+        np.testing.assert_allclose(values, expected, rtol=1e-9, atol=1e-6, err_msg=name)
+    for one, other in zip(ours.private, theirs, strict=True):
+        shapes = {name: np.shape(value) for name, value in other.private.items()}
+        assert {name: np.shape(value) for name, value in one.items()} == shapes
 
 
 def left_as(shards, expected):
@@ -199,10 +207,11 @@ def test_launches_are_those_of_the_cpu(home, gone):
         for one in (Terms(rng.normal(size=(len(gone), D)), np.zeros(len(gone))), terms)
     )
     launches = Launches(gone, old, new, key(1, "entries"))
-    theirs, _ = on_host(partial(_find, model), shards, own, launches)
-    alike(model.kernel.find(shards, own, launches), theirs)
-    theirs, left = on_host(partial(_apply, model), shards, own, launches)
-    alike(model.kernel.apply(shards, own, launches), theirs)
+    device, host = model.kernel, model.kernel.host
+    theirs, _ = on_host(host.find, shards, own, launches)
+    alike(on_device(device.find, shards, own, launches), theirs)
+    theirs, left = on_host(host.apply, shards, own, launches)
+    alike(on_device(device.apply, shards, own, launches), theirs)
     left_as(shards, left)
 
 
@@ -211,8 +220,8 @@ def test_folds_are_those_of_the_cpu(home, folded, chosen):
     model, shards, own, _ = home
     proposal = Proposal(folded, np.array(chosen, np.int64), rng.random(2**PATTERN), key(1, "unfold"))
     for keep in (False, True):
-        theirs, left = on_host(partial(_propose, model, keep), shards, own, proposal)
-        alike(model.kernel.fold(shards, own, proposal, keep), theirs)
+        theirs, left = on_host(model.kernel.host.fold, shards, own, proposal, keep)
+        alike(on_device(model.kernel.fold, shards, own, proposal, keep), theirs)
     left_as(shards, left)
 
 
@@ -220,8 +229,20 @@ def test_folds_are_those_of_the_cpu(home, folded, chosen):
 def test_flips_are_those_of_the_cpu(home, gone, new):
     model, shards, own, _ = home
     flip = Flip(np.array([True, False, False, True]), gone, new)
-    theirs, left = on_host(partial(_flip, model), shards, own, flip)
-    alike(model.kernel.flip(shards, own, flip), theirs)
+    theirs, left = on_host(model.kernel.host.flip, shards, own, flip)
+    alike(on_device(model.kernel.flip, shards, own, flip), theirs)
+    left_as(shards, left)
+
+
+def test_columns_that_the_device_has_no_room_for_are_the_hosts(home, monkeypatch):
+    """Every shard reports for itself then, and the device has what the host has made of Z."""
+    model, shards, own, _ = home
+    monkeypatch.setattr(bits, "MOST_COLUMNS", 3)
+    flip = Flip(np.array([True, False, False, True]))
+    theirs, left = on_host(model.kernel.host.flip, shards, own, flip)
+    ours = list(model.kernel.flip(zip(shards, own, strict=True), flip))
+    for one, other in zip(ours, theirs, strict=True):
+        np.testing.assert_array_equal(one.shared["sums"], other.shared["sums"])
     left_as(shards, left)
 
 

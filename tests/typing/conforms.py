@@ -19,15 +19,18 @@ from unbounded.instantiation import AsPublished, Ghosts, OneOpen
 from unbounded.likelihoods import Product
 from unbounded.models.families import FAMILIES
 from unbounded.models.features.hybrid import HybridFeatures
+from unbounded.models.features.kernel import CompiledFeatures
 from unbounded.models.features.kernels import KERNELS as FEATURE_KERNELS
+from unbounded.models.features.kernels import FeatureKernel
 from unbounded.models.features.likelihood import FeatureBound
 from unbounded.models.features.likelihoods import LIKELIHOODS as FEATURE_LIKELIHOODS
 from unbounded.models.features.measure import FeatureHyper
 from unbounded.models.features.measures import MEASURES as FEATURE_MEASURES
 from unbounded.models.features.model import Features
+from unbounded.models.features.reference import ReferenceFeatures
 from unbounded.models.features.rivals.uncollapsed import FiniteFeatures
 from unbounded.models.features.samplers import FEATURES
-from unbounded.models.features.state import FeatureShard, FeatureState, FeatureTask
+from unbounded.models.features.state import FeatureSetup, FeatureState
 from unbounded.models.groups.hybrid import HybridGroups
 from unbounded.models.groups.kernels import KERNELS as GROUP_KERNELS
 from unbounded.models.groups.measures import MEASURES as GROUP_MEASURES
@@ -72,9 +75,16 @@ HIERARCHIES: tuple[type[GroupMeasure], ...] = GROUP_MEASURES
 MEASURES: tuple[type[Measure[FeatureHyper, int]], ...] = FEATURE_MEASURES
 LABEL_KERNELS: Mapping[str, Callable[..., Kernel[LabelShard, MixturePart, Any, Atoms]]] = MIXTURE_KERNELS
 TABLE_KERNELS: Mapping[str, Mapping[str, Callable[..., Kernel[GroupShard, GroupPart, Any, Atoms]]]] = GROUP_KERNELS
-ENTRY_KERNELS: Mapping[str, Callable[..., Kernel[FeatureShard, FeatureTask, Any, FeatureTask]]] = FEATURE_KERNELS
+ENTRY_KERNELS: Mapping[str, Callable[[FeatureSetup], FeatureKernel]] = FEATURE_KERNELS
 SAMPLERS: tuple[dict[str, Sampler], ...] = (PITMAN_YOR, DIRICHLET, HIERARCHICAL, FEATURES)
 ALL: tuple[Family, ...] = FAMILIES
+
+
+def feature_kernels(setup: FeatureSetup) -> tuple[FeatureKernel, ...]:
+    """Kernels by their classes: those of GPUs are imported when they are asked for."""
+    from unbounded.models.features.device import DeviceFeatures
+
+    return CompiledFeatures(setup), ReferenceFeatures(setup), DeviceFeatures(setup)
 
 
 def recipes(mixture: Mixture, groups: Groups, features: Features, X: Any) -> tuple[Recipe, ...]:

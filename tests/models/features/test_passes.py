@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from unbounded.columns import describe
-from unbounded.models.features import launch, passes
+from unbounded.models.features import column_moves, passes
+from unbounded.models.features.column_moves import Launches, Odds
 from unbounded.models.features.hybrid import HybridFeatures
-from unbounded.models.features.launch import Launches, Odds
 from unbounded.models.features.linear_gaussian import LinearGaussian
 from unbounded.models.features.measures import BetaBernoulli, GammaPoisson
 from unbounded.setup import Setup
@@ -24,8 +24,8 @@ def odds(k: int, base: int, stay: int, rng: np.random.Generator) -> Odds:
 @pytest.mark.parametrize("gone", [(), (2,), (3, 0)], ids=len)
 @pytest.mark.parametrize("k", [0, 1, 2])
 def test_a_pass_of_a_jump(measure, gone, k, monkeypatch):
-    monkeypatch.setattr(launch, "MORE", np.log(0.3))
-    monkeypatch.setattr(launch, "LARGEST", (0, 2, 2))
+    monkeypatch.setattr(column_moves, "MORE", np.log(0.3))
+    monkeypatch.setattr(column_moves, "LARGEST", (0, 2, 2))
     rng = np.random.default_rng(8)
     X = rng.normal(size=(2 * ROWS, COLUMNS)) + 3.0
     likelihood = LinearGaussian().bind(describe(X))
@@ -33,14 +33,14 @@ def test_a_pass_of_a_jump(measure, gone, k, monkeypatch):
     shard = model.recipe(X)(1)  # whose first row is not the first of all
     shard.Z = rng.integers(0, 2 if measure.binary else 5, (SIZE + 1, ROWS)).astype(shard.Z.dtype)
     sources = np.array([1, -1, 0, 3])  # two columns in another order, one that is nowhere, and one that is not used
-    stay, base = SIZE - len(gone) + likelihood.fixed, 2 if measure.binary else launch.LARGEST[len(gone)] + 1
-    new_base = 2 if measure.binary else launch.LARGEST[k] + 1
+    stay, base = SIZE - len(gone) + likelihood.fixed, 2 if measure.binary else column_moves.LARGEST[len(gone)] + 1
+    new_base = 2 if measure.binary else column_moves.LARGEST[k] + 1
     pair = odds(len(gone), base, stay, rng), odds(k, new_base, stay, rng)
     launches = Launches(np.array(gone, np.int64), *pair, np.uint64(5))
     found = []
     for few in (0, ROWS * COLUMNS):
         monkeypatch.setattr(passes, "FEW_CELLS", few)
-        found.append(launch._found(model, shard, launches, sources))
+        found.append(column_moves.drawn_columns(model.setup, shard, launches, sources))
     compiled, plain = found
     np.testing.assert_array_equal(compiled.drawn, plain.drawn)
     for name in ("log_q", "products", "cross", "sums"):
@@ -56,7 +56,7 @@ def test_entries_beyond_those_of_the_patterns():
     log_q = []
     for entry in (2, 3, 6):
         Z[0, 7] = entry
-        found = passes.draw_columns(columns, old, new, np.uint64(1), passes.Values(3, 3, more))
+        found = passes.draw_columns(columns, old, new, np.uint64(1), passes.EntryLimits(3, 3, more))
         log_q.append(found.log_q[0])
     assert np.diff(log_q) == pytest.approx([more, 3.0 * more])
     counts = np.bincount(found.drawn[0], minlength=8)

@@ -8,7 +8,7 @@ and shards with private atoms, are the host's: the CPU's own kernel takes their 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
@@ -17,14 +17,23 @@ import numpy as np
 import torch
 
 from unbounded.arrays import Array, Arrays
-from unbounded.contracts import Summaries, Summary
+from unbounded.contracts import Pairs, Summaries, Summary
 from unbounded.gpu import bits, folds, patterns
 from unbounded.gpu.device import torch_device
 from unbounded.gpu.sets import gathered
-from unbounded.models.features.kernel import CompiledFeatures, FeatureSetup
+from unbounded.models.features.column_moves import Flip, Launches, Proposal
+from unbounded.models.features.kernel import CompiledFeatures
 from unbounded.models.features.linear_gaussian import BoundLinearGaussian
 from unbounded.models.features.pool import DevicePool, PooledShard
-from unbounded.models.features.state import PATTERN, FeaturePart, FeatureRound, FeatureTask, upper_triangle
+from unbounded.models.features.state import (
+    PATTERN,
+    FeaturePart,
+    FeatureRound,
+    FeatureSetup,
+    FeatureShard,
+    FeatureTask,
+    upper_triangle,
+)
 from unbounded.randomness import stream
 
 
@@ -51,7 +60,7 @@ class _Sent(NamedTuple):
 class DeviceFeatures:
     setup: FeatureSetup
 
-    shard: ClassVar[Any] = PooledShard
+    shard: ClassVar[type[FeatureShard]] = PooledShard
     whole: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -82,9 +91,6 @@ class DeviceFeatures:
 
     def predictive(self, atoms: FeatureTask, X: Any) -> Array:
         return self.host.predictive(atoms, X)
-
-    def of_candidate(self, shard: Any, Z: Array) -> Summary:
-        return self.host.of_candidate(shard, Z)
 
     # ---- all shards of a worker
 
@@ -122,8 +128,21 @@ class DeviceFeatures:
                 stacked[name][p] = value
         return Summaries(stacked, private)
 
-    def find(self, shards: Sequence[PooledShard], own: Sequence[Array], launches: Any) -> Summaries | None:
-        """What a launch would draw, as `launch.find` says it; None: the host has to ask."""
+    def find(self, pairs: Pairs, launches: Launches) -> Iterator[Summary | Summaries]:
+        return _with_fallback(self._find, self.host.find, pairs, launches)
+
+    def apply(self, pairs: Pairs, launches: Launches) -> Iterator[Summary | Summaries]:
+        return _with_fallback(self._apply, self.host.apply, pairs, launches)
+
+    def fold(self, pairs: Pairs, proposal: Proposal, keep: bool = False) -> Iterator[Summary | Summaries]:
+        return _with_fallback(self._fold, self.host.fold, pairs, proposal, keep)
+
+    def flip(self, pairs: Pairs, flip: Flip) -> Iterator[Summary | Summaries]:
+        return _with_fallback(self._flip, self.host.flip, pairs, flip)
+
+    # ---- jumps on the device; None: it has no room for the columns
+
+    def _find(self, shards: Sequence[PooledShard], own: Sequence[Array], launches: Launches) -> Summaries | None:
         drawn = self._drawn(shards, own, launches)
         if drawn is None:
             return None
@@ -140,15 +159,15 @@ class DeviceFeatures:
             "entries": np.zeros((len(shards), 2)),
         }, [{}] * len(shards))  # fmt: skip
 
-    def apply(self, shards: Sequence[PooledShard], own: Sequence[Array], launches: Any) -> Summaries | None:
-        """The same, for good; all columns are shared."""
+    def _apply(self, shards: Sequence[PooledShard], own: Sequence[Array], launches: Launches) -> Summaries | None:
         drawn = self._drawn(shards, own, launches)
         if drawn is None:
             return None
         return self._kept(self.pool(shards), drawn[0])
 
-    def fold(self, shards: Sequence[PooledShard], own: Sequence[Array], proposal: Any, keep: bool) -> Summaries | None:
-        """A fold, as `fold.propose` says it; keep: for good; None: the host has to do it."""
+    def _fold(
+        self, shards: Sequence[PooledShard], own: Sequence[Array], proposal: Proposal, keep: bool
+    ) -> Summaries | None:
         pool, fixed, sources = self.pool(shards), self.setup.likelihood.fixed, np.array(own).reshape(len(own), -1)
         size = sources.shape[1] + (1 if proposal.folded < 0 else -1) + fixed
         if not self._placed(shards, size):
@@ -164,8 +183,7 @@ class DeviceFeatures:
         report = self._kept(pool, stacked) if keep else Summaries(stacked, [_nothing(size, pool.rows.width)] * len(own))
         return Summaries({**report.shared, "coins": said.cpu().numpy().astype(float)}, report.private)
 
-    def flip(self, shards: Sequence[PooledShard], own: Sequence[Array], flip: Any) -> Summaries | None:
-        """Columns flipped, without one of them or with another, as `fold.flip_columns` says it."""
+    def _flip(self, shards: Sequence[PooledShard], own: Sequence[Array], flip: Flip) -> Summaries | None:
         pool, stay = self.pool(shards), np.arange(len(flip.flipped)) != flip.gone
         always = np.full((len(own), int(flip.new) + self.setup.likelihood.fixed), patterns.ALWAYS)
         sources = np.concatenate([np.array(own).reshape(len(own), -1)[:, stay], always], axis=1)
@@ -197,7 +215,7 @@ class DeviceFeatures:
         return Summaries(stacked, [_nothing(n_columns, pool.rows.width)] * len(pool.shards))
 
     def _drawn(
-        self, shards: Sequence[PooledShard], own: Sequence[Array], launches: Any
+        self, shards: Sequence[PooledShard], own: Sequence[Array], launches: Launches
     ) -> tuple[dict[str, Array], Array] | None:
         """Columns of a launch drawn anew on the device, and log probabilities of what goes and comes, by shard.
 
@@ -215,7 +233,7 @@ class DeviceFeatures:
         return self._counted(pool, n_columns), log_q.cpu().numpy()
 
     def _launched(
-        self, pool: DevicePool, launches: Any, stay: Array, gone: Array, fixed: int
+        self, pool: DevicePool, launches: Launches, stay: Array, gone: Array, fixed: int
     ) -> tuple[patterns.Replacement, patterns.Odds, patterns.Odds]:
         both = launches.old, launches.new
         counts = [stay.shape[1], fixed, *(len(odds.slopes) for odds in both), *(len(odds.cost) for odds in both)]
@@ -296,6 +314,16 @@ class DeviceFeatures:
             "entries": np.zeros(len(shards)), "shards": there,
             "owner": there * np.array([shard.index for shard in shards])[:, None],
         }  # fmt: skip
+
+
+def _with_fallback(
+    on_device: Callable[..., Summaries | None], on_host: Callable[..., Iterator[Summary]], pairs: Pairs, *told: Any
+) -> Iterator[Summary | Summaries]:
+    """What the shards of a worker report of a jump: from the device, or from the host where the device has no room."""
+    if taken := list(pairs):
+        shards, own = zip(*taken, strict=True)
+        report = on_device(shards, own, *told)
+        yield from on_host(iter(taken), *told) if report is None else [report]
 
 
 def _wider(values: Array, width: int) -> Array:

@@ -15,32 +15,23 @@ holds for a column of ones, which is born or dies.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from functools import partial
-from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import betaln, gammaln
 
 from unbounded.arrays import Array
-from unbounded.contracts import Engine, Message, Pairs, Summaries, Summary
-from unbounded.models.features.launch import Place, Pool, each, of_columns, place, promise
-from unbounded.models.features.model import Features
-from unbounded.models.features.state import PATTERN, FeatureShard
-from unbounded.randomness import generator, key, uniforms
+from unbounded.contracts import Engine, Message
+from unbounded.models.features.column_moves import Flip, Proposal, folded_columns
+from unbounded.models.features.launch import Place, Pool, of_columns, place, promise
+from unbounded.models.features.state import PATTERN
+from unbounded.randomness import generator, key
 
 FOLDS = 0.9  # chance of a fold; unfolding is needed for balance
 LIKELY, UNLIKELY = 0.9, 0.03  # chance that an atom whose loadings say so, or do not, is in S
 ALIKE, SAME = 0.3, 0.9  # cosines of loadings
 LOG_FOLDS = math.log(FOLDS) - math.log1p(-FOLDS)
 KINDS = 5
-
-
-class Proposal(NamedTuple):
-    folded: int  # position among the occupied atoms, -1: unfold
-    chosen: Array  # positions of the atoms of S
-    coins: Array  # chance of a row to use the new atom, for each way in which it may use those of S
-    key: Any
 
 
 def fold(here: Place, engine: Engine, pool: Pool, doubt: float, turn: int) -> Place:
@@ -66,7 +57,7 @@ def fold(here: Place, engine: Engine, pool: Pool, doubt: float, turn: int) -> Pl
     if not math.log(rng.random()) < first:
         return here
     own = state.sources()
-    gathered = engine.run(model.together(partial(propose, model)), Message(proposal, own))
+    gathered = engine.run(model.together(model.kernel.fold), Message(proposal, own))
     new_size = size - 1 if folds else size + 1
     after = model.assemble(state.round, state.hyper, state.scales, gathered)
     if len(after.occupied) < new_size:  # an atom lost its last row
@@ -82,16 +73,8 @@ def fold(here: Place, engine: Engine, pool: Pool, doubt: float, turn: int) -> Pl
         log_ratio += _log_choice(inclusion, chosen, size) - math.log(new_size) - log_forward - log_coins + LOG_FOLDS
     if math.log(rng.random()) >= log_ratio - first:  # mutant: fold decision
         return here
-    engine.run(model.together(partial(propose, model, keep=True)), Message(proposal, own))
+    engine.run(model.together(partial(model.kernel.fold, keep=True)), Message(proposal, own))
     return there
-
-
-class Flip(NamedTuple):
-    """What becomes of columns beside an intercept: these are flipped (0 for 1, 1 for 0), then one goes or comes."""
-
-    flipped: Array  # [columns]
-    gone: int = -1  # a column of ones, -1: none
-    new: bool = False  # another column of ones
 
 
 def flips(here: Place, engine: Engine) -> Place:
@@ -110,7 +93,7 @@ def flips(here: Place, engine: Engine) -> Place:
     if not flipped.any() and flip.gone < 0 and not flip.new:
         return here
     own = state.sources()
-    gathered = engine.run(model.together(partial(flip_columns, model)), Message(flip, own))
+    gathered = engine.run(model.together(model.kernel.flip), Message(flip, own))
     return place(model, model.assemble(state.round, state.hyper, state.scales, gathered))
 
 
@@ -191,7 +174,7 @@ def _log_coins(counts: Array) -> float:
 def _gain(here: Place, pool: Pool, proposal: Proposal) -> float:
     """What the log likelihood of all rows would gain if they were like those of the pool."""
     always, old = pool.Z[here.size :], pool.Z[: here.size].astype(np.uint8)
-    new = np.concatenate([_moved(proposal, old, pool.chosen)[0], always])
+    new = np.concatenate([folded_columns(proposal, old, pool.chosen)[0], always])
     before, after = (_log_joint(here, pool, Z) for Z in (pool.Z, new))
     return after - before
 
@@ -200,75 +183,3 @@ def _log_joint(here: Place, pool: Pool, Z: Array) -> float:
     members, products, sums = (pool.share * part for part in (Z.sum(axis=1), Z @ Z.T, Z @ pool.rows))
     statistics = here.statistics._replace(members=members, products=products, sums=sums)
     return here.model.likelihood.log_joint(here.state.scales, statistics)
-
-
-# ---- on a shard
-
-
-def propose(model: Features, pairs: Pairs, proposal: Proposal, keep: bool = False) -> Iterator[Summary | Summaries]:
-    """Statistics of Z after the jump.
-
-    keep: jump once more, for good; a candidate kept aside would be state that no checkpoint knows.
-    """
-    kernel: Any = model.kernel
-    step = partial(_propose, model, keep)
-    if not kernel.whole:
-        yield from (step(shard, proposal, sources) for shard, sources in pairs)
-    elif taken := list(pairs):
-        shards, own = zip(*taken, strict=True)
-        yield kernel.fold(shards, own, proposal, keep) or each(step, taken, proposal)
-
-
-def flip_columns(model: Features, pairs: Pairs, flip: Flip) -> Iterator[Summary | Summaries]:
-    """Columns flipped, without one of them, or with another."""
-    kernel: Any = model.kernel
-    step = partial(_flip, model)
-    if not kernel.whole:
-        yield from (step(shard, flip, sources) for shard, sources in pairs)
-    elif taken := list(pairs):
-        shards, own = zip(*taken, strict=True)
-        yield kernel.flip(shards, own, flip) or each(step, taken, flip)
-
-
-def _propose(model: Features, keep: bool, shard: FeatureShard, proposal: Proposal, sources: Array) -> Summary:
-    Z, coin, moved = _jumped(model, shard, proposal, sources)
-    counts = np.bincount(2 * coin + moved, minlength=2 ** (PATTERN + 1)).reshape(-1, 2).astype(float)
-    summary = model.kernel.of_candidate(shard, Z)
-    if keep:
-        shard.Z = Z
-    return Summary({**summary.shared, "coins": counts}, summary.private)
-
-
-def _jumped(model: Features, shard: FeatureShard, proposal: Proposal, sources: Array) -> tuple[Array, Array, Array]:
-    """(Z after the jump, which coin decides for each row, column B)."""
-    old = shard.columns(sources)
-    new, coin, moved = _moved(proposal, old, shard.first + np.arange(old.shape[1]))
-    return np.concatenate([new, np.ones((model.likelihood.fixed, len(moved)), new.dtype)]), coin, moved
-
-
-def _moved(proposal: Proposal, old: Array, numbers: Array) -> tuple[Array, Array, Array]:
-    """The same for the columns `old`, which are changed, of rows with these numbers."""
-    if proposal.folded >= 0:
-        moved = old[proposal.folded].copy()
-        old[proposal.chosen] ^= moved  # mutant: fold coins
-        return np.delete(old, proposal.folded, axis=0), _coins(old[proposal.chosen]), moved
-    coin = _coins(old[proposal.chosen])
-    moved = (uniforms(proposal.key, numbers) < proposal.coins[coin]).astype(old.dtype)
-    old[proposal.chosen] ^= moved
-    return np.concatenate([old, moved[None]]), coin, moved
-
-
-def _coins(columns: Array) -> Array:
-    """Which coin decides for a row."""
-    if len(columns) <= PATTERN:
-        return np.asarray((columns.astype(np.int64) << np.arange(len(columns))[:, None]).sum(axis=0))
-    used = columns.sum(axis=0, dtype=np.int64)
-    return np.asarray((used > 0).astype(np.int64) + (used == len(columns)))
-
-
-def _flip(model: Features, shard: FeatureShard, flip: Flip, sources: Array) -> Summary:
-    Z = shard.columns(sources)
-    Z[flip.flipped] = 1 - Z[flip.flipped]
-    Z = np.delete(Z, flip.gone, axis=0) if flip.gone >= 0 else Z
-    shard.Z = np.concatenate([Z, np.ones((int(flip.new) + model.likelihood.fixed, Z.shape[1]), Z.dtype)])
-    return model.kernel.of_candidate(shard, shard.Z)

@@ -28,16 +28,14 @@ from scipy.special import gammaln, logsumexp
 
 from unbounded.arrays import Array, Arrays
 from unbounded.contracts import Engine, Message
+from unbounded.models.features.column_moves import Launches
 from unbounded.models.features.fold import flips, fold
 from unbounded.models.features.launch import (
     Guide,
-    Launches,
     Place,
     Pool,
     Terms,
-    apply,
     fetch,
-    find,
     fit,
     launch,
     of_columns,
@@ -151,7 +149,7 @@ def _try(here: Place, engine: Engine, pool: Pool, doubt: float, jumps: Jumps, tu
         return here
     launches = Launches(change.gone, old, new, key(model.seed, "entries", state.round, turn))
     own = state.sources()
-    found = engine.run(model.together(partial(find, model)), Message(launches, own)).shared
+    found = engine.run(model.together(model.kernel.find), Message(launches, own)).shared
     there = _there(here, kept, found)
     if there is None:
         return here
@@ -164,7 +162,7 @@ def _try(here: Place, engine: Engine, pool: Pool, doubt: float, jumps: Jumps, tu
     log_ratio += -log_ahead if change.ahead else log_ahead  # mutant: jump ahead
     if not math.log(rng.random()) < log_ratio - first:  # mutant: jump decision
         return here
-    gathered = engine.run(model.together(partial(apply, model)), Message(launches, own))
+    gathered = engine.run(model.together(model.kernel.apply), Message(launches, own))
     return place(model, model.assemble(state.round, state.hyper, state.scales, gathered))
 
 

@@ -19,7 +19,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,10 +27,10 @@ from unbounded.arrays import Array
 from unbounded.compiled.draws import stream, uniform
 from unbounded.compiled.jit import inline, jit
 from unbounded.contracts import Summary
+from unbounded.models.features.column_moves import HostMoves
 from unbounded.models.features.entries import Entry, draw_entry
 from unbounded.models.features.laws import LARGEST, draw_births, new_count, tail_weight
 from unbounded.models.features.likelihood import FeatureBound
-from unbounded.models.features.measure import FeatureMeasure
 from unbounded.models.features.operations import (
     OldColumns,
     OneShard,
@@ -55,14 +55,11 @@ from unbounded.models.features.operations import (
     sweep_mobile,
     visit_mobile,
 )
-from unbounded.models.features.passes import FEW_CELLS, few_statistics, statistics
-from unbounded.models.features.state import FeatureShard, FeatureTask, upper_triangle
-from unbounded.setup import Setup
+from unbounded.models.features.state import FeatureShard, FeatureTask
+from unbounded.models.features.summaries import select_columns, summary
 
 FREE_SLOTS, MORE_SLOTS = 4, 16
 SOME = 4  # shards that one compiled call is given at most
-
-FeatureSetup = Setup[FeatureMeasure, FeatureBound, int]
 
 
 class Workspace(NamedTuple):
@@ -83,12 +80,8 @@ Workspaces = dict[tuple[int, ...], Workspace]  # by size
 
 
 @dataclass(frozen=True)
-class CompiledFeatures:
-    setup: FeatureSetup
+class CompiledFeatures(HostMoves):
     lanes: int | None = None  # rows per block; None: what the cache holds
-
-    shard: ClassVar[Any] = FeatureShard
-    whole: ClassVar[bool] = False
 
     def steps(self, tasks: Iterator[tuple[FeatureShard, FeatureTask]]) -> Iterator[Summary]:
         """Several shards by one compiled call: between calls threads wait for each other, and Python for its memory."""
@@ -205,16 +198,13 @@ class CompiledFeatures:
             if members.any():
                 kept = np.concatenate([np.arange(n_shared), n_shared + np.flatnonzero(members)])
             shard.Z = shard.Z[kept]
-            sums = of_columns(sums, kept)
+            sums = select_columns(sums, kept)
         return summary(self.setup, shard, shard.Z, n_shared, sums)
 
     def predictive(self, atoms: FeatureTask, X: FeatureShard) -> Array:
         """[n, K]: entries of new rows after sweeps over these atoms, all of them mobile, from those that X has."""
         self.sweep(X, atoms, self.prepare(X, atoms))
         return X.Z[: len(atoms.finite.mobile.order)].T.copy()
-
-    def of_candidate(self, shard: FeatureShard, Z: Array) -> Summary:
-        return candidate_summary(self.setup, shard, Z)
 
 
 def arrange(likelihood: FeatureBound, shard: FeatureShard, part: FeatureTask, free: int) -> None:
@@ -227,40 +217,6 @@ def arrange(likelihood: FeatureBound, shard: FeatureShard, part: FeatureTask, fr
             shard.data, shard.holes, columns, loadings, part.round.scales, part.round.keys.impute, shard.first
         )
         shard.changed()
-
-
-def summary(setup: FeatureSetup, shard: FeatureShard, Z: Array, n_shared: int, sums: Sums) -> Summary:
-    """What a shard reports of a Z with these statistics."""
-    measure, gram, products = setup.measure, setup.likelihood.gram, sums.products
-    members = np.diagonal(products).astype(np.int64) if gram and measure.binary else Z.sum(axis=1, dtype=np.int64)
-    centred = sums.sums - members[:, None] * shard.centre
-    present = (members[:n_shared] > 0).astype(np.int64)
-    s, own = slice(0, n_shared), slice(n_shared, len(Z))
-    entries = 0.0 if measure.binary else measure.log_entries(Z)
-    shared = {
-        "members": members[s], "products": products[upper_triangle(n_shared)] if gram else products[s],
-        "sums": centred[s],
-        "rest": sums.rest, "square": np.array(shard.square), "entries": np.array(entries),
-        "shards": present, "owner": present * shard.index,
-    }  # fmt: skip
-    private = {
-        "members": members[own], "cross": products[s, own] if gram else products[s],
-        "products": products[own, own] if gram else products[own], "sums": centred[own],
-    }  # fmt: skip
-    return Summary(shared, private)
-
-
-def of_columns(sums: Sums, kept: Any) -> Sums:
-    """The statistics of some columns."""
-    products = sums.products[kept]
-    products = products[:, kept] if products.shape[1] else products
-    return Sums(products, sums.sums[kept], sums.rest)
-
-
-def candidate_summary(setup: FeatureSetup, shard: FeatureShard, Z: Array) -> Summary:
-    """What a shard would report of another Z, all columns shared, where loadings are integrated out."""
-    products, sums = (few_statistics if shard.data.size <= FEW_CELLS else statistics)(Z, shard.data)
-    return summary(setup, shard, Z, len(Z), Sums(products, sums, np.zeros(shard.data.shape[1])))
 
 
 @cache

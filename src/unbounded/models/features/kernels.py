@@ -5,25 +5,38 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Protocol
 
-from unbounded.arrays import Array
-from unbounded.contracts import Kernel, Summaries, Summary
+from unbounded.contracts import Kernel, Pairs, Summaries, Summary
 from unbounded.gpu.device import check, kind_of
-from unbounded.models.features.kernel import CompiledFeatures, FeatureSetup
+from unbounded.models.features.column_moves import Flip, Launches, Proposal
+from unbounded.models.features.kernel import CompiledFeatures
 from unbounded.models.features.reference import ReferenceFeatures
-from unbounded.models.features.state import FeatureShard, FeatureTask
+from unbounded.models.features.state import FeatureSetup, FeatureShard, FeatureTask
 
 
 class FeatureKernel(Kernel[FeatureShard, FeatureTask, Any, FeatureTask], Protocol):
-    """`predictive` gives entries of the new rows of a shard, since densities need a sum over them."""
+    """A kernel of features also carries out jumps (column_moves.py), on shards with the columns of Z that the sampler
+    speaks of: [occupied atoms], -1 where the shard has none.
 
-    shard: ClassVar[Any]  # the type of its shards
+    `predictive` gives entries of the new rows of a shard, since densities need a sum over them.
+    """
+
+    shard: ClassVar[type[FeatureShard]]  # the type of its shards
     whole: ClassVar[bool]  # whether it takes all shards of a worker at once
 
     def steps(self, tasks: Iterator[tuple[FeatureShard, FeatureTask]]) -> Iterator[Summary | Summaries]:
         """The whole local step of shards, one after another or together: what each of them reports, in their order."""
 
-    def of_candidate(self, shard: FeatureShard, Z: Array) -> Summary:
-        """What the shard would report of another Z, all columns shared, where loadings are integrated out."""
+    def find(self, pairs: Pairs, launches: Launches) -> Iterator[Summary | Summaries]:
+        """Draw new columns; their statistics, and log probabilities of the removed and the new entries. Z stays."""
+
+    def apply(self, pairs: Pairs, launches: Launches) -> Iterator[Summary | Summaries]:
+        """Draw the same columns once more and keep them; what shards report of the new Z, all columns shared."""
+
+    def fold(self, pairs: Pairs, proposal: Proposal, keep: bool = False) -> Iterator[Summary | Summaries]:
+        """What shards report of Z after a fold, and the counts of its coins; keep: that is their Z from here on."""
+
+    def flip(self, pairs: Pairs, flip: Flip) -> Iterator[Summary | Summaries]:
+        """Flip columns; what shards report of the new Z."""
 
 
 def on_gpu(setup: FeatureSetup) -> FeatureKernel:

@@ -8,7 +8,6 @@ the other columns are those that are expected beside the launch's own, found wit
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -17,22 +16,18 @@ import numpy as np
 from scipy.special import expit
 
 from unbounded.arrays import Array
-from unbounded.contracts import Engine, Pairs, Summaries, Summary
-from unbounded.models.features import passes
+from unbounded.contracts import Engine
+from unbounded.models.features.column_moves import Odds, n_values, normalised, with_fixed
 from unbounded.models.features.likelihood import FeatureStatistics, Loadings
 from unbounded.models.features.model import Features
 from unbounded.models.features.state import FeatureShard, FeatureState
-from unbounded.randomness import stream, uniforms
 from unbounded.rows import boundaries
 
 STEPS = 3  # in which the loadings of other columns learn what those of a launch take from them
 SURE = 20.0  # nats
 FEW = 10.0  # uses of a column in the pool that count as much as what all rows have on average
-LARGEST = (0, 31, 9, 5, 3, 2, 2, 1, 1)  # entries that are considered one by one, by the number of columns
-MORE = math.log(1e-6)  # log chance of a count that is the largest of these to be one more, and again, and so on
 FITTING, HOT = 14, 4.0  # steps of EM, and by how much the noise is larger at first
 TRIES = 3  # of EM, from other directions
-_CHUNK = 4096
 
 
 @dataclass(frozen=True)
@@ -102,25 +97,6 @@ class Guide(NamedTuple):
     shapes: tuple[Array, Array]
 
 
-class Odds(NamedTuple):
-    """What a launch says of the entries of its columns in a row."""
-
-    slopes: Array  # [k, D]
-    offset: Array  # [k]
-    pull: Array  # [kept columns, k]
-    patterns: Array  # [J, k] entries
-    cost: Array  # [J]
-
-
-class Launches(NamedTuple):
-    """Columns that go, launches of these and of what comes in their place, and the key of the latter's entries."""
-
-    gone: Array
-    old: Odds
-    new: Odds
-    key: Any
-
-
 # ---- at the driver
 
 
@@ -163,7 +139,7 @@ def launch(model: Features, state: FeatureState, pool: Pool, kept: FeatureStatis
         others = likelihood.expected(state.scales, kept._replace(sums=kept.sums - cross @ own.loadings))
         odds = Odds(slopes, slopes @ likelihood.centre, others @ slopes.T, patterns, cost)
         rest = pool.rows - pool.Z.T @ others
-        log_chances, log_total = _normalised(slopes @ rest.T, patterns, cost)
+        log_chances, log_total = normalised(slopes @ rest.T, patterns, cost)
         if step < STEPS - 1:
             inside = np.exp(log_chances).T @ patterns
             cross = kept.members[:, None] * _beside(pool.Z, inside)
@@ -180,29 +156,12 @@ def _patterns(model: Features, state: FeatureState, weights: Array) -> tuple[Arr
     """Entries of a row that are considered, and their log probabilities a priori."""
     k = len(weights)
     law = model.measure.law(state.hyper, model.n_rows)
-    entries = range(_base(model, k))
+    entries = range(n_values(model.measure, k))
     patterns = np.indices((len(entries),) * k).reshape(k, len(entries) ** k).T
     log_prior = np.zeros(len(patterns))
     for j, weight in enumerate(weights):
         log_prior += np.array([law.log_entry(-1.0, float(weight), z) for z in entries])[patterns[:, j]]
     return patterns.astype(float), log_prior - np.logaddexp.reduce(log_prior)
-
-
-def _base(model: Features, k: int) -> int:
-    return 2 if model.measure.binary else LARGEST[k] + 1
-
-
-def _values(model: Features, launches: Launches) -> passes.Values:
-    old, new = (_base(model, len(odds.slopes)) for odds in (launches.old, launches.new))
-    return passes.Values(old, new, 0.0 if model.measure.binary else MORE)
-
-
-def _normalised(linear: Array, patterns: Array, cost: Array) -> tuple[Array, Array]:
-    """(log probabilities [patterns, rows], logs of what they were divided by); linear: [k, rows]."""
-    logits = patterns @ linear + cost[:, None]
-    highest = logits.max(axis=0)
-    log_total = highest + np.log(np.exp(logits - highest).sum(axis=0))
-    return logits - log_total, log_total
 
 
 def fit(model: Features, state: FeatureState, pool: Pool, size: int, rng: np.random.Generator) -> Guide:
@@ -274,7 +233,7 @@ class _Fit:
         share = np.minimum(np.maximum(share, 1e-3), 1.0 - 1e-3)
         cost = self.patterns @ np.log(share / (1.0 - share)) + np.log1p(-share).sum()
         cost = cost - 0.5 * np.einsum("jk,kl,jl->j", self.patterns, slopes @ self.loadings.T, self.patterns)
-        return _normalised(slopes @ rest.T, self.patterns, cost)
+        return normalised(slopes @ rest.T, self.patterns, cost)
 
 
 # ---- on a shard
@@ -282,110 +241,4 @@ class _Fit:
 
 def _fetched(model: Features, shard: FeatureShard, own: tuple[Array, Array]) -> tuple[Array, Array]:
     chosen, sources = own
-    return shard.data[chosen], _with_fixed(model, shard.entries(sources, chosen))
-
-
-def _with_fixed(model: Features, Z: Array) -> Array:
-    return np.concatenate([Z, np.ones((model.likelihood.fixed, Z.shape[1]), Z.dtype)])
-
-
-def _drawn(
-    model: Features, shard: FeatureShard, launches: Launches, Z: Array
-) -> Iterator[tuple[slice, Array, Array, Array]]:
-    """Rows in blocks: (where, columns that stay, entries of the new ones, log probabilities of what goes and comes)."""
-    kept, gone = _with_fixed(model, np.delete(Z, launches.gone, axis=0)), Z[launches.gone]
-    values = _values(model, launches)
-    places = values.old ** np.arange(len(gone))[::-1]
-    for start in range(0, Z.shape[1], _CHUNK):
-        where = slice(start, start + _CHUNK)
-        rows, others = shard.data[where], kept[:, where].astype(float)
-        i = np.arange(len(rows))
-        old, new = (
-            _normalised(odds.slopes @ rows.T - odds.offset[:, None] - odds.pull.T @ others, odds.patterns, odds.cost)[0]
-            for odds in (launches.old, launches.new)
-        )
-        now = np.minimum(gone[:, where], values.old - 1)
-        log_old = old[places @ now.astype(np.int64), i].sum()
-        u = uniforms(launches.key, shard.first + start + i)
-        drawn = (np.cumsum(np.exp(new), axis=0)[:-1] < u).sum(axis=0)
-        entries, log_new = launches.new.patterns[drawn].T, new[drawn, i].sum()
-        if values.more < 0.0:
-            entries = entries + _beyond(entries, values, launches.key, shard.first + start + i)
-            log_old += _log_beyond(gone[:, where], values.old, values.more)  # mutant: launch old beyond
-            log_new += _log_beyond(entries, values.new, values.more)  # mutant: launch new beyond
-        yield where, others, entries, np.array([log_old, log_new])
-
-
-def _beyond(entries: Array, values: passes.Values, key: Any, rows: Array) -> Array:
-    """How much more counts are that are the largest of those that are considered one by one: a geometric number."""
-    u = np.array([uniforms(stream(key, c), rows) for c in range(len(entries))]).reshape(entries.shape)
-    return np.where(entries == values.new - 1, np.floor(np.log(u) / values.more), 0.0)
-
-
-def _log_beyond(entries: Array, base: int, more: float) -> float:
-    above = entries[entries >= base - 1] - (base - 1.0)
-    return float(above.sum() * more + len(above) * math.log1p(-math.exp(more)))
-
-
-def find(model: Features, pairs: Pairs, launches: Launches) -> Iterator[Summary | Summaries]:
-    """Statistics of new columns, and log probabilities of what goes and of what comes."""
-    kernel: Any = model.kernel
-    if not kernel.whole:
-        yield from (_find(model, shard, launches, sources) for shard, sources in pairs)
-    elif taken := list(pairs):
-        yield kernel.find(*zip(*taken, strict=True), launches) or each(partial(_find, model), taken, launches)
-
-
-def apply(model: Features, pairs: Pairs, launches: Launches) -> Iterator[Summary | Summaries]:
-    """Draw once more, for good: a candidate kept aside would be state that no checkpoint knows."""
-    kernel: Any = model.kernel
-    if not kernel.whole:
-        yield from (_apply(model, shard, launches, sources) for shard, sources in pairs)
-    elif taken := list(pairs):
-        yield kernel.apply(*zip(*taken, strict=True), launches) or each(partial(_apply, model), taken, launches)
-
-
-def each(step: Any, taken: list[tuple[Any, Any]], shared: Any) -> Summaries:
-    """What a step comes to on some shards, one after another."""
-    every = [step(shard, shared, sources) for shard, sources in taken]
-    stacked = {name: np.stack([summary.shared[name] for summary in every]) for name in every[0].shared}
-    return Summaries(stacked, [summary.private for summary in every])
-
-
-def _find(model: Features, shard: FeatureShard, launches: Launches, sources: Array) -> Summary:
-    """Statistics of new columns, and log probabilities of what goes and of what comes."""
-    found = _found(model, shard, launches, sources)
-    members, gone = found.drawn.sum(axis=1, dtype=np.int64), shard.columns(sources[launches.gone])
-    return Summary({
-        "members": members, "products": found.products, "cross": found.cross,
-        "sums": found.sums - members[:, None] * shard.centre, "log_q": found.log_q,
-        "entries": np.array([model.measure.log_entries(part) for part in (gone, found.drawn)]),
-    }, {})  # fmt: skip
-
-
-def _found(model: Features, shard: FeatureShard, launches: Launches, sources: Array) -> passes.DrawnColumns:
-    """By compiled code, unless rows are so few that they would wait for the compiler."""
-    k, (stay, _) = len(launches.new.slopes), launches.new.pull.shape
-    if shard.data.size > passes.FEW_CELLS:
-        always = np.full(model.likelihood.fixed, passes.ALWAYS)
-        columns = passes.pass_rows(shard, np.append(np.delete(sources, launches.gone), always), sources[launches.gone])
-        old, new = passes.packed_odds(launches.old), passes.packed_odds(launches.new)
-        return passes.draw_columns(columns, old, new, launches.key, _values(model, launches))
-    Z = shard.columns(sources)
-    drawn, log_q = np.empty((k, Z.shape[1]), Z.dtype), np.zeros(2)
-    products, cross, sums = np.zeros((k, k)), np.zeros((stay, k)), np.zeros((k, shard.data.shape[1]))
-    for where, others, entries, log_chances in _drawn(model, shard, launches, Z):
-        drawn[:, where] = entries
-        log_q += log_chances
-        products += entries @ entries.T
-        cross += others @ entries.T
-        sums += entries @ shard.data[where]
-    return passes.DrawnColumns(drawn, log_q, products, cross, sums)
-
-
-def _apply(model: Features, shard: FeatureShard, launches: Launches, sources: Array) -> Summary:
-    """Statistics of Z with the new columns."""
-    drawn = _found(model, shard, launches, sources).drawn
-    stay = shard.columns(np.delete(sources, launches.gone))
-    shard.Z = _with_fixed(model, np.concatenate([stay, drawn]))
-    return model.kernel.of_candidate(shard, shard.Z)
+    return shard.data[chosen], with_fixed(model.likelihood, shard.entries(sources, chosen))

@@ -38,9 +38,12 @@ class PackedOdds(NamedTuple):
     cost: Array
 
 
-class Values(NamedTuple):
-    """How many an entry has in the patterns of columns that go and that come: 0, 1, 2, ... With log chance `more` a
-    count that is the largest of them is one more, and again with the same chance; 0: entries are 0 or 1."""
+class EntryLimits(NamedTuple):
+    """Number of values enumerated per entry of removed and of new columns; `more`: log probability of one more.
+
+    An entry at the limit, the largest enumerated value, exceeds it by a geometric number; `more` is 0 where entries
+    are 0 or 1.
+    """
 
     old: int
     new: int
@@ -70,7 +73,7 @@ class DrawnColumns(NamedTuple):
     sums: Array  # [k, D]
 
 
-def draw_columns(given: PassRows, old: PackedOdds, new: PackedOdds, key: Any, values: Values) -> DrawnColumns:
+def draw_columns(given: PassRows, old: PackedOdds, new: PackedOdds, key: Any, limits: EntryLimits) -> DrawnColumns:
     """Entries of new columns."""
     (n, d), stay, k = given.data.shape, len(given.stay), len(new.slopes)
     rows, both = min(CHUNK, n), max(k, len(old.slopes))
@@ -82,7 +85,7 @@ def draw_columns(given: PassRows, old: PackedOdds, new: PackedOdds, key: Any, va
     found = DrawnColumns(
         np.empty((k, n), given.Z.dtype), np.zeros(2), np.zeros((k, k)), np.zeros((stay, k)), np.zeros((k, d))
     )
-    draw_rows(given, old, new, key, values, scratch, found)
+    draw_rows(given, old, new, key, limits, scratch, found)
     return found
 
 
@@ -137,7 +140,7 @@ def add_up(Z, data, scratch, products, sums):
 
 
 @jit
-def draw_rows(given, old, new, key, values, scratch, found):
+def draw_rows(given, old, new, key, limits, scratch, found):
     data, Z, stay, gone, first = given
     n, d, k = data.shape[0], data.shape[1], new.slopes.shape[0]
     for start in range(0, n, CHUNK):
@@ -151,11 +154,11 @@ def draw_rows(given, old, new, key, values, scratch, found):
             for r in range(rows if stay[j] >= 0 else 0):
                 others[j, r] = Z[stay[j], start + r]
         _linear(old, block, others, scratch)
-        _log_old(old, Z, gone, start, rows, values, scratch, found.log_q)
+        _log_old(old, Z, gone, start, rows, limits, scratch, found.log_q)
         _linear(new, block, others, scratch)
         _draw_new(new, key, first, start, entries, scratch, found)
-        if values.more < 0.0:
-            _draw_more(key, first, start, values, entries, found)
+        if limits.more < 0.0:
+            _draw_more(key, first, start, limits, entries, found)
         _add_product(entries, entries.T, scratch.product, found.products)
         _add_product(others, entries.T, scratch.product, found.cross)
         _add_product(entries, block, scratch.product, found.sums)
@@ -214,9 +217,9 @@ def _weigh(odds, rows, begin, size, scratch):
 
 
 @jit
-def _log_old(odds, Z, gone, start, rows, values, scratch, log_q):
+def _log_old(odds, Z, gone, start, rows, limits, scratch, log_q):
     """Add the log probability of the entries that go."""
-    base, more = values.old, values.more
+    base, more = limits.old, limits.more
     for begin in range(0, rows, LANES):
         size = min(LANES, rows - begin)
         _weigh(odds, rows, begin, size, scratch)
@@ -234,9 +237,9 @@ def _log_old(odds, Z, gone, start, rows, values, scratch, log_q):
 
 
 @jit
-def _draw_more(key, first, start, values, entries, found):
+def _draw_more(key, first, start, limits, entries, found):
     """Counts that are the largest of their patterns may be more: a geometric number."""
-    base, more = values.new, values.more
+    base, more = limits.new, limits.more
     one, chance = math.log1p(-math.exp(more)), math.exp(more)
     for c in range(entries.shape[0]):
         own = stream(key, c)

@@ -18,10 +18,12 @@ import numpy as np
 from unbounded.arrays import Array
 from unbounded.compiled.draws import binomial, log_gamma
 from unbounded.contracts import Summary
-from unbounded.models.features.kernel import FeatureSetup, arrange, candidate_summary, of_columns, summary
+from unbounded.models.features.column_moves import HostMoves
+from unbounded.models.features.kernel import arrange
 from unbounded.models.features.laws import LARGEST, new_count
 from unbounded.models.features.operations import Sums, entry_number
 from unbounded.models.features.state import FeatureShard, FeatureTask
+from unbounded.models.features.summaries import select_columns, summary
 from unbounded.randomness import uniforms
 
 LogDensity = Callable[[Array], float]  # of a row, as a function of all its entries
@@ -48,12 +50,7 @@ class Tail(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ReferenceFeatures:
-    setup: FeatureSetup
-
-    shard: ClassVar[Any] = FeatureShard
-    whole: ClassVar[bool] = False
-
+class ReferenceFeatures(HostMoves):
     def steps(self, tasks: Iterator[tuple[FeatureShard, FeatureTask]]) -> Iterator[Summary]:
         for shard, part in tasks:
             yield self.statistics(shard, part, self.sweep(shard, part, self.prepare(shard, part)))
@@ -76,15 +73,12 @@ class ReferenceFeatures:
         sums = tail.rows.sums(shard.Z.astype(np.int64), int(part.round.keys.split))
         kept = np.concatenate([np.arange(n_shared), n_shared + np.flatnonzero(shard.Z[n_shared:].any(axis=1))])
         shard.Z = shard.Z[kept]
-        return summary(self.setup, shard, shard.Z, n_shared, of_columns(sums, kept))
+        return summary(self.setup, shard, shard.Z, n_shared, select_columns(sums, kept))
 
     def predictive(self, atoms: FeatureTask, X: FeatureShard) -> Array:
         """[n, K]: entries of new rows after sweeps over these atoms, all of them mobile, from those that X has."""
         self.sweep(X, atoms, self.prepare(X, atoms))
         return X.Z[: len(atoms.finite.mobile.order)].T.copy()
-
-    def of_candidate(self, shard: FeatureShard, Z: Array) -> Summary:
-        return candidate_summary(self.setup, shard, Z)
 
 
 # ---- random numbers

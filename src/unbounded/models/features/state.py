@@ -11,9 +11,12 @@ import numpy as np
 
 from unbounded.arrays import Array, Arrays, packed_entries, unpacked_entries
 from unbounded.models.features.likelihood import FeatureBound
-from unbounded.models.features.measure import FeatureHyper
+from unbounded.models.features.measure import FeatureHyper, FeatureMeasure
 from unbounded.models.features.operations import Finite, Keys
 from unbounded.rows import boundaries, rows_of
+from unbounded.setup import Setup
+
+FeatureSetup = Setup[FeatureMeasure, FeatureBound, int]
 
 FEW = 64  # columns, up to which the places of a triangle are remembered
 PATTERN = 4  # columns up to which a fold has a coin for every pattern of use (fold.py); beyond: none, some, all
