@@ -22,8 +22,8 @@ import million
 from unbounded import DirichletProcessMixture, Gaussian
 from unbounded.columns import describe
 from unbounded.engines import build
-from unbounded.gpu import bits
 from unbounded.instantiation import Ghosts
+from unbounded.models.features.gpu import bits
 from unbounded.models.features.hybrid import HybridFeatures
 from unbounded.models.features.linear_gaussian import LinearGaussian
 from unbounded.models.features.measures import BetaBernoulli

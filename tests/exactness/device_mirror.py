@@ -19,9 +19,10 @@ from feature_problems import problem as feature_problem
 from feature_truth import FeatureRun
 from problems import problem as named
 
-from unbounded.gpu import bits, forms, sets
 from unbounded.gpu.device import torch_device
+from unbounded.models.features.gpu import bits
 from unbounded.models.mixtures import device
+from unbounded.models.mixtures.gpu import forms, sets
 from unbounded.randomness import stream, uniforms
 
 WHERE = torch_device("cuda")
@@ -123,7 +124,7 @@ def entries_of(values: np.ndarray, size: int) -> np.ndarray:
 
 
 def sweep_bits(rows: Any, columns: Any, births: Any) -> None:
-    """All sweeps of `gpu/bits.py`, a row at a time, from the density of the row."""
+    """All sweeps of `models/features/gpu/bits.py`, a row at a time, from the density of the row."""
     usable, shared, sweeps = columns.sizes.tolist()
     order, sources, A = columns.order.tolist(), columns.sources.numpy(), columns.loadings.numpy()
     keys, (first, noise, more, slack) = births.keys.numpy().view(np.uint64).reshape(-1, 3), births.numbers.tolist()

@@ -53,6 +53,7 @@ TESTED_BY = {
     "models/labelled/halves.py": "tests/exactness/test_jumps.py",
     "models/mixtures/": "tests/models/mixtures tests/exactness/test_enumeration.py",
     "models/mixtures/device.py": "tests/gpu tests/exactness/test_device.py",
+    "models/mixtures/gpu/": "tests/gpu",
     "models/mixtures/measure.py": "tests/conformance/test_measures.py tests/exactness/test_enumeration.py",
     "models/mixtures/jump.py": "tests/exactness/test_jumps.py",
     "models/mixtures/cuts.py": "tests/exactness/test_jumps.py",
@@ -65,6 +66,8 @@ TESTED_BY = {
     "models/features/": "tests/models/features tests/conformance/test_feature_likelihoods.py "
     "tests/conformance/test_feature_measures.py tests/conformance/test_feature_kernels.py "
     "tests/exactness/test_feature_enumeration.py",
+    "models/features/device.py": "tests/gpu",
+    "models/features/gpu/": "tests/gpu",
 }
 ARITHMETIC = {ast.Add: "-", ast.Sub: "+", ast.Mult: "/", ast.Div: "*"}
 ORDER = {ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "=="}

@@ -21,10 +21,10 @@ from unbounded.columns import describe  # noqa: E402
 from unbounded.contracts import Summaries  # noqa: E402
 from unbounded.engines import build  # noqa: E402
 from unbounded.engines.local import Sum  # noqa: E402
-from unbounded.gpu import bits  # noqa: E402
 from unbounded.gpu.device import torch_device  # noqa: E402
 from unbounded.instantiation import Ghosts  # noqa: E402
 from unbounded.models.features.column_moves import Flip, Launches, Proposal  # noqa: E402
+from unbounded.models.features.gpu import bits  # noqa: E402
 from unbounded.models.features.hybrid import HybridFeatures  # noqa: E402
 from unbounded.models.features.launch import Pool as LookedAt  # noqa: E402
 from unbounded.models.features.launch import Terms, launch, of_columns, place  # noqa: E402

@@ -18,7 +18,8 @@ import device_mirror as mirror  # noqa: E402
 import triton.language as tl  # noqa: E402
 from device_mirror import WHERE, cut_problem, on_host, problem, there  # noqa: E402
 
-from unbounded.gpu import device, draws, pick, sets  # noqa: E402
+from unbounded.gpu import device, draws  # noqa: E402
+from unbounded.models.mixtures.gpu import pick, sets  # noqa: E402
 from unbounded.randomness import key, stream, uniforms  # noqa: E402
 
 ON_GPU = os.environ.get("TRITON_INTERPRET") != "1"

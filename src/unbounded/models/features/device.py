@@ -18,10 +18,10 @@ import torch
 
 from unbounded.arrays import Array, Arrays
 from unbounded.contracts import Pairs, Summaries, Summary
-from unbounded.gpu import bits, folds, patterns
+from unbounded.gpu.chunks import gathered
 from unbounded.gpu.device import torch_device
-from unbounded.gpu.sets import gathered
 from unbounded.models.features.column_moves import Flip, Launches, Proposal
+from unbounded.models.features.gpu import bits, folds, patterns
 from unbounded.models.features.kernel import CompiledFeatures
 from unbounded.models.features.linear_gaussian import BoundLinearGaussian
 from unbounded.models.features.pool import DevicePool, PooledShard

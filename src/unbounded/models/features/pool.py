@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from unbounded.arrays import Array
-from unbounded.gpu import bits
+from unbounded.models.features.gpu import bits
 from unbounded.models.features.state import FeatureShard
 from unbounded.rows import row_blocks
 

@@ -18,13 +18,13 @@ import torch
 
 from unbounded.arrays import Array
 from unbounded.contracts import Summary
-from unbounded.gpu import forms, pick, sets
 from unbounded.gpu.device import torch_device
 from unbounded.likelihoods.base import Bound, Parameters
 from unbounded.likelihoods.gaussian import BoundGaussian
 from unbounded.models.labelled.device import DeviceRows, DeviceShard
 from unbounded.models.labelled.halves import Cuts, Halves, Sides
 from unbounded.models.labelled.labels import FLOAT32_TOLERANCE, Atoms, LabelRows, LabelShard, linear_part
+from unbounded.models.mixtures.gpu import forms, pick, sets
 from unbounded.models.mixtures.kernel import FREE_SLOTS, CompiledLabels, Scope, sweep
 from unbounded.models.mixtures.message import MixturePart, SweepKeys
 from unbounded.randomness import stream

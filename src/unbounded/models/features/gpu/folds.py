@@ -8,9 +8,9 @@ import torch
 import triton
 import triton.language as tl
 
-from unbounded.gpu.bits import PoolRows, bit
 from unbounded.gpu.device import serial_if_interpreted
 from unbounded.gpu.draws import key_at, uniform
+from unbounded.models.features.gpu.bits import PoolRows, bit
 
 
 class Taken(NamedTuple):

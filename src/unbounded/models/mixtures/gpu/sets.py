@@ -12,9 +12,10 @@ import torch
 import triton
 import triton.language as tl
 
+from unbounded.gpu.chunks import gathered
 from unbounded.gpu.device import serial_if_interpreted
 from unbounded.gpu.draws import key_at, uniform
-from unbounded.gpu.forms import LEAST, load_rows
+from unbounded.models.mixtures.gpu.forms import LEAST, load_rows
 
 BLOCK, CHUNK, MOST_CHUNKS = 32, 1024, 2048
 
@@ -101,30 +102,6 @@ def _add_products(rows, sets, share, out, SETS: tl.constexpr, COLUMNS: tl.conste
     place = out + pid.to(tl.int64) * (COLUMNS * COLUMNS + COLUMNS)
     tl.store(place + js[:, None] * COLUMNS + js[None, :], products)
     tl.store(place + COLUMNS * COLUMNS + js, total)
-
-
-@triton.jit
-def _gather(parts, sets, out, width, WIDTH: tl.constexpr):
-    """The chunks of a set, some at a time."""
-    SOME: tl.constexpr = 16
-    m = tl.program_id(0)
-    js = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
-    total = tl.zeros((WIDTH,), tl.float64)
-    end = tl.load(sets.chunks + m + 1)
-    for first in range(tl.load(sets.chunks + m), end, SOME):
-        cs = first + tl.arange(0, SOME)
-        there = (cs < end)[:, None] & (js < width)[None, :]
-        total += tl.sum(tl.load(parts + cs[:, None] * width + js[None, :], mask=there, other=0.0), 0)
-    tl.store(out + m.to(tl.int64) * width + js, total, mask=js < width)
-
-
-def gathered(parts: Any, sets: Any) -> Any:
-    """[M, F]: sums over the chunks of every set."""
-    out = torch.empty((sets.n_sets, parts.shape[1]), dtype=torch.float64, device=parts.device)
-    if sets.n_sets:
-        wide = min(64, triton.next_power_of_2(parts.shape[1]))
-        _gather[(sets.n_sets, triton.cdiv(parts.shape[1], wide))](parts, sets, out, parts.shape[1], wide)
-    return out
 
 
 @serial_if_interpreted

@@ -14,9 +14,9 @@ import torch
 import triton
 import triton.language as tl
 
+from unbounded.gpu.chunks import gathered
 from unbounded.gpu.device import serial_if_interpreted
 from unbounded.gpu.draws import key_at, stream, uniform
-from unbounded.gpu.sets import gathered
 
 MOST_COLUMNS = 62
 LEAST = 16  # of what matrix units multiply

@@ -15,7 +15,7 @@ import triton.language as tl
 
 from unbounded.gpu.device import serial_if_interpreted
 from unbounded.gpu.draws import key_at, stream, uniform
-from unbounded.gpu.forms import Scored, Shape, leading, linear_tile, load_rows, quadratic_tile
+from unbounded.models.mixtures.gpu.forms import Scored, Shape, leading, linear_tile, load_rows, quadratic_tile
 
 OPEN, PRIVATE = 1, 2  # marks of rows: open ones, and those in atoms that shards do not share
 
