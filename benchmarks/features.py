@@ -20,7 +20,7 @@ from unbounded.models.features.linear_gaussian import LinearGaussian
 from unbounded.models.features.measure import FeatureHyper
 from unbounded.models.features.measures import BetaBernoulli
 from unbounded.models.features.operations import Mobile
-from unbounded.models.features.state import FeaturePart, FeatureRound, FeatureShard, FeatureTask
+from unbounded.models.features.state import FeaturePart, FeatureRound, FeatureShard, FeatureShare
 from unbounded.setup import Setup
 
 
@@ -65,15 +65,15 @@ class Bench:
         laws = [measure.law(hyper, 2.0 * n, open_) for open_ in (False, True)]
         finite = self.model.finite(Mobile(rng.permutation(k), np.full(k, np.log(0.4 / 0.6))), scales, A[:k])
         self.round = FeatureRound(0, [finite], laws, scales, A[:k], hyper, self.model.keys(0))
-        self.own = FeaturePart(np.arange(k + private), False, births, np.empty((private, d)))
+        self.own = FeatureShare(np.arange(k + private), False, births, np.empty((private, d)))
         self.k, self.n, self.d, self.turn = k, n, d, 0
 
     def sweep(self) -> None:
         """With the state of private atoms built anew, but without copies of Z."""
         self.turn += 1
-        task = FeatureTask(self.round._replace(keys=self.model.keys(self.turn)), self.own)
+        part = FeaturePart(self.round._replace(keys=self.model.keys(self.turn)), self.own)
         kernel = self.model.kernel
-        kernel.sweep(self.shard, task, kernel.begin(self.shard, task))
+        kernel.sweep(self.shard, part, kernel.begin(self.shard, part))
 
 
 def share(n: int, d: int, k: int, dtype: Any, target: float) -> Row:

@@ -218,13 +218,13 @@ def features(options: argparse.Namespace) -> None:
         message = model.global_step(state)
         kernel, shards = model.kernel, engine._shards
         gathered = engine.run(model.local_step, message)
-        pool, quiet = kernel.pool(shards), np.zeros(n_shards, bool)
+        memory, quiet = kernel.memory_of(shards), np.zeros(n_shards, bool)
         for shard in shards:
-            shard.place()
-        columns, births = kernel._sent(pool, message.shared, message.own, quiet)
+            shard.upload()
+        columns, births = kernel._sent(memory, message.shared, message.own, quiet)
         births = births._replace(proposed=torch.zeros(n_shards, dtype=torch.int64, device="cuda"))
-        sweep = timed(lambda m=(pool.rows, columns, births): bits.sweep(*m))
-        added = pool.rows, pool.chunks, pool.units, len(message.shared.loadings)
+        sweep = timed(lambda m=(memory.rows, columns, births): bits.sweep(*m))
+        added = memory.rows, memory.chunks, memory.units, len(message.shared.loadings)
         sums = timed(lambda m=added: bits.sums(*m))
         walls = []
         for _ in range(TIMES):
@@ -238,7 +238,7 @@ def features(options: argparse.Namespace) -> None:
         )
         if n <= 1_000_000:
             same_as_cpu(model, X, Z, dtype)
-        del gathered, pool, engine, X, Z
+        del gathered, memory, engine, X, Z
         torch.cuda.empty_cache()
 
 
@@ -271,11 +271,11 @@ def tune(options: argparse.Namespace) -> None:
         model = feature_model(X, "cuda", "float32", 1, 1)
         engine = build("serial", model.recipe(X))
         message = model.global_step(model.begin(engine, Z))
-        pool = model.kernel.pool(engine._shards)
-        columns, births = model.kernel._sent(pool, message.shared, message.own, np.zeros(1, bool))
+        memory = model.kernel.memory_of(engine._shards)
+        columns, births = model.kernel._sent(memory, message.shared, message.own, np.zeros(1, bool))
         births = births._replace(proposed=torch.zeros(1, dtype=torch.int64, device="cuda"))
-        sweep = timed(lambda m=(pool.rows, columns, births): bits.sweep(*m))
-        added = pool.rows, pool.chunks, pool.units, len(message.shared.loadings)
+        sweep = timed(lambda m=(memory.rows, columns, births): bits.sweep(*m))
+        added = memory.rows, memory.chunks, memory.units, len(message.shared.loadings)
         sums = timed(lambda m=added: bits.sums(*m))
         print(f"rows {size:4d} warps {warps}: sweep {sweep:.3f} ms, sums {sums:.3f} ms", flush=True)
 

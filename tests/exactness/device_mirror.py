@@ -152,14 +152,14 @@ def sweep_bits(rows: Any, columns: Any, births: Any) -> None:
                 refused = plain and np.log(uniforms(own, zero)[0]) >= log_ratio + slack
                 if u >= births.none[p] and not refused:
                     births.proposed[p] = 1
-            rows.moved[at] = int(z @ 2 ** np.arange(shared))
+            rows.next_bits[at] = int(z @ 2 ** np.arange(shared))
 
 
 def sum_bits(rows: Any, chunks: Any, units: Any, n_columns: int) -> Any:
     wide, total = bits.padded(n_columns), []
     for p in range(chunks.n_sets):
         at = [i for q, begin, end in rows.blocks.tolist() for i in range(begin, end) if q == p]
-        Z = entries_of(rows.moved.numpy()[at], wide).astype(float)
+        Z = entries_of(rows.next_bits.numpy()[at], wide).astype(float)
         total.append(np.concatenate([(rows.cells.numpy()[:, at].astype(float) @ Z.T).ravel(), (Z @ Z.T).ravel()]))
     return torch.from_numpy(np.array(total))
 

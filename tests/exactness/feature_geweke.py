@@ -26,7 +26,7 @@ from unbounded.models.features.linear_gaussian import Intercept, LinearGaussian,
 from unbounded.models.features.measure import FeatureHyper
 from unbounded.models.features.measures import BetaBernoulli, BetaNegativeBinomial, GammaPoisson
 from unbounded.models.features.poisson_factors import Background, PoissonFactors
-from unbounded.models.features.state import FeatureShards
+from unbounded.models.features.state import FeatureRecipe
 from unbounded.priors import Gamma, InverseGamma
 from unbounded.round import rounds
 from unbounded.setup import Setup
@@ -241,7 +241,7 @@ def replicate(joint: Joint, seed: int) -> Array:
     if joint.holes:
         masked[tuple(np.transpose(HOLES))] = np.nan
     likelihood, law = rows.bind(masked), measure(joint.kind)
-    engine = build("serial", FeatureShards(masked, likelihood, joint.n_shards, law.binary))
+    engine = build("serial", FeatureRecipe(masked, likelihood, joint.n_shards, law.binary))
     model = HybridFeatures(
         Setup(
             law,
@@ -319,7 +319,7 @@ def check_many(many: Many) -> Verdict:
     n, rng, seen = many.n_rows, np.random.default_rng(0), []
     X = np.full((n, 1), np.nan)
     likelihood, measure_ = LinearGaussian(2.0, 0.5, False).bind(describe(X)), many.law.measure
-    engine = build("serial", FeatureShards(X, likelihood, many.n_shards, measure_.binary))
+    engine = build("serial", FeatureRecipe(X, likelihood, many.n_shards, measure_.binary))
     for chain in range(many.chains):
         model = HybridFeatures(Setup(measure_, likelihood, n, many.n_shards, chain), rule=many.rule, jumps=many.jumps)
         model = with_lanes(model, many.lanes) if many.lanes else model

@@ -25,7 +25,7 @@ from unbounded.models.features.measures import BetaBernoulli
 from unbounded.setup import Setup
 
 LEAST = 0.01  # of the rounds
-_NONE = launch.Terms(np.empty((0, 3)), np.empty(0))  # no loadings and no weights, of three columns of data
+_NONE = launch.AtomDraws(np.empty((0, 3)), np.empty(0))  # no loadings and no weights, of three columns of data
 RARE = 0.02
 
 # Deaths, absorptions, discoveries, multiples.
@@ -113,10 +113,10 @@ def flipped(law: str) -> Verdict:
         Z = rng.integers(0, 2, (3, 4))
         Z[:2] = [[0, 0, 1, 1], [1, 0, 0, 1]]
         Z[2, [1, 3]] = 1, 0
-        here = launch.place(model, model.begin(engine, Z))
+        here = launch.jump_state(model, model.begin(engine, Z))
         for k in range(4):
             Z[:, k] = 1 - Z[:, k]
-            there = launch.place(model, model.begin(engine, Z))
+            there = launch.jump_state(model, model.begin(engine, Z))
             said.append(_numbers(fold._flipped(here, k)))
             counted.append(_numbers(there))
             here = there
@@ -136,7 +136,7 @@ def choices(size: int = 4, tries: int = 1500) -> Verdict:
     X = Z @ rng.normal(0.0, 1.0, (size, 3)) + 0.5 * rng.normal(size=(40, 3))
     model = HybridFeatures(Setup(BetaBernoulli(1.0, 1.0), LinearGaussian(0.5, 1.0).bind(describe(X)), 40, 1, 0))
     engine = build("serial", model.recipe(X))
-    here = launch.place(model, model.begin(engine, Z))
+    here = launch.jump_state(model, model.begin(engine, Z))
     pool = launch.fetch(model, here.state, engine, np.arange(40))
     names = [f"death of {k}" for k in range(size)]
     dead = [_death(here, rng) for _ in range(tries)]

@@ -516,8 +516,8 @@ MUTANTS = [
         'log_ratio -= float(found["log_q"][1])', "deaths",
     ),
     Mutant(
-        "features: jumps forget what was drawn of the columns that go", "jump terms",
-        "log_ratio += _log_terms(there, back)", "deaths",
+        "features: jumps forget what was drawn of the columns that go", "jump draws",
+        "log_ratio += _log_draws(there, back)", "deaths",
     ),
     Mutant(
         "features: jumps as if both directions were as likely", "jump ahead",
@@ -526,12 +526,12 @@ MUTANTS = [
     Mutant(
         "features: the pool decides twice", "jump decision",
         "if not math.log(rng.random()) < log_ratio:",
-        "tests/exactness/test_feature_jumps.py::test_what_the_pool_has_promised_is_taken_back",
+        "tests/exactness/test_feature_jumps.py::test_the_second_stage_corrects_the_first",
     ),
     Mutant(
         "features: the pool decides twice on folds", "fold decision",
         "if math.log(rng.random()) >= log_ratio:",
-        "tests/exactness/test_feature_jumps.py::test_what_the_pool_has_promised_is_taken_back",
+        "tests/exactness/test_feature_jumps.py::test_the_second_stage_corrects_the_first",
     ),
     Mutant(
         "features: any atom as likely to die", "death choice",

@@ -28,7 +28,7 @@ from scipy import integrate, special, stats
 from unbounded.engines import build
 from unbounded.instantiation import AsPublished, Ghosts, OneOpen
 from unbounded.models.features.hybrid import HybridFeatures
-from unbounded.models.features.state import FeatureShards
+from unbounded.models.features.state import FeatureRecipe
 from unbounded.priors import Gamma
 from unbounded.round import rounds
 from unbounded.setup import Setup
@@ -125,7 +125,7 @@ def test_engines_give_the_same_chain_bit_for_bit(case, law, n):
     measure, Z = tiny.law.measure, tiny.draw(np.random.default_rng(0))
     chains = []
     for engine_name, workers in (("serial", None), ("threads", 1), ("threads", 3)):
-        engine = build(engine_name, FeatureShards(tiny.X.copy(), tiny.bound, n, measure.binary), workers)
+        engine = build(engine_name, FeatureRecipe(tiny.X.copy(), tiny.bound, n, measure.binary), workers)
         model = HybridFeatures(Setup(measure, tiny.bound, n, n, 5, sweeps=2))
         states = islice(rounds(model, engine, model.begin(engine, Z)), 40)
         chains.append([(model.assignments(s, engine).tobytes(), s.table.sums.tobytes()) for s in states])

@@ -56,13 +56,13 @@ def test_jumps_alone_agree_with_enumeration(parameters):
 
 
 @pytest.mark.parametrize("kind", ["death", "fold"])
-@pytest.mark.parametrize("promised", [0.0, 1e6])
-def test_what_the_pool_has_promised_is_taken_back(kind, promised, monkeypatch):
-    """By the second decision: a promise that everybody believes is kept by no rows."""
+@pytest.mark.parametrize("claimed", [0.0, 1e6])
+def test_the_second_stage_corrects_the_first(kind, claimed, monkeypatch):
+    """A gain that the pool claims, whatever is proposed, is found in no rows: nothing is accepted."""
     tries, folds = (0, 8) if kind == "fold" else (8, 0)
     tiny, moves = problem("gaussian-3", "bb-2", 3), Moves(kind, 1, tries=tries, folds=folds)
     for module in (fold, jump):
-        monkeypatch.setattr(module, "promise", lambda gain, doubt: promised)
+        monkeypatch.setattr(module, "first_stage_log_ratio", lambda gain, doubt: claimed)
     model = HybridFeatures(Setup(tiny.law.measure, tiny.bound, 3, 1, 0), jumps=moves.jumps)
     engine = build("serial", model.recipe(tiny.X.copy()))
     state, made = model.begin(engine, np.array([[1, 0], [1, 1], [0, 1]])), 0
@@ -70,7 +70,7 @@ def test_what_the_pool_has_promised_is_taken_back(kind, promised, monkeypatch):
         after = model.jump(state, engine)
         made += after is not state
         state = replace(after, round=round_ + 1)
-    assert (made > 0) is (promised == 0.0)
+    assert (made > 0) is (claimed == 0.0)
 
 
 @pytest.mark.parametrize("law", ["bb-2", "gp-5", "bnb-6"])

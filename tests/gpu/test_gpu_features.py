@@ -26,10 +26,10 @@ from unbounded.instantiation import Ghosts  # noqa: E402
 from unbounded.models.features.column_moves import Flip, Launches, Proposal  # noqa: E402
 from unbounded.models.features.gpu import bits  # noqa: E402
 from unbounded.models.features.hybrid import HybridFeatures  # noqa: E402
+from unbounded.models.features.launch import AtomDraws, jump_state, launch, select_columns  # noqa: E402
 from unbounded.models.features.launch import Pool as LookedAt  # noqa: E402
-from unbounded.models.features.launch import Terms, launch, of_columns, place  # noqa: E402
 from unbounded.models.features.measures import BetaBernoulli  # noqa: E402
-from unbounded.models.features.pool import DevicePool, PooledShard, packed, unpacked  # noqa: E402
+from unbounded.models.features.resident import DeviceMemory, ResidentShard, packed, unpacked  # noqa: E402
 from unbounded.models.features.state import PATTERN  # noqa: E402
 from unbounded.randomness import key  # noqa: E402
 from unbounded.round import rounds  # noqa: E402
@@ -74,13 +74,13 @@ def test_sums_are_exact_in_any_order():
     shards = []
     for p, n in enumerate((1200, 1, 40)):
         data = rng.normal(size=(n, 3)) * np.array([1.0, 1e-3, 1e6])
-        shards.append(PooledShard(p, 0, data, np.uint8, np.array([0.1, 0.0, -1.0]), np.zeros(3)))
+        shards.append(ResidentShard(p, 0, data, np.uint8, np.array([0.1, 0.0, -1.0]), np.zeros(3)))
         shards[-1].Z = (rng.random((18, n)) < 0.3).astype(np.uint8)
-    pool = DevicePool(shards, torch_device("cuda"))
+    memory = DeviceMemory(shards, torch_device("cuda"))
     for shard in shards:
-        shard.place()
-    pool.swap()
-    total = bits.sums(pool.rows, pool.chunks, pool.units, 18).cpu().numpy()
+        shard.upload()
+    memory.swap()
+    total = bits.sums(memory.rows, memory.chunks, memory.units, 18).cpu().numpy()
     for p, shard in enumerate(shards):
         cells, Z = shard.data - shard.centre, shard.current().astype(float)
         sums = total[p, : 3 * 32].reshape(3, 32)[:, :18].T
@@ -121,7 +121,7 @@ def test_a_level_of_the_tree_at_a_time_is_the_tree(n_shards):
 
 
 def test_workers_do_not_change_a_bit():
-    """All shards in one pool, or in two."""
+    """All shards in the memory of one worker, or of two."""
     model, told = model_of("cuda", 3), []
     for edges in ((0, 3), (0, 1, 3)):
         engine = build("serial", model.recipe(ROWS))
@@ -155,12 +155,12 @@ def test_a_run_goes_on_to_the_same_bits(tmp_path):
 
 @pytest.fixture
 def home():
-    """(model, shards, own parts, a place) with columns that are elsewhere in one of the shards."""
+    """(model, shards, their columns, a state of jumps) with columns that are elsewhere in one of the shards."""
     model = model_of("cuda", 2)
     engine = build("serial", model.recipe(ROWS))
     state = model.begin(engine, ENTRIES)
     own = [np.array([0, 1, 2, 3]), np.array([2, -1, 0, 3])]
-    yield model, engine._shards, own, place(model, state)
+    yield model, engine._shards, own, jump_state(model, state)
     engine.close()
 
 
@@ -198,13 +198,13 @@ def left_as(shards, expected):
 @pytest.mark.parametrize("gone", [[1], [2, 0], []])
 def test_launches_are_those_of_the_cpu(home, gone):
     model, shards, own, here = home
-    gone, terms = np.array(gone, np.int64), Terms(rng.normal(size=(2, D)), np.array([0.3, -1.0]))
+    gone, terms = np.array(gone, np.int64), AtomDraws(rng.normal(size=(2, D)), np.array([0.3, -1.0]))
     kept = here.without(gone)
     pool = LookedAt(ROWS[:40] - model.likelihood.centre, np.ones((len(kept), 40)), np.arange(40), 1.0)
-    others = of_columns(here.statistics, kept)
+    others = select_columns(here.statistics, kept)
     old, new = (
         launch(model, here.state, pool, others, one)[0]
-        for one in (Terms(rng.normal(size=(len(gone), D)), np.zeros(len(gone))), terms)
+        for one in (AtomDraws(rng.normal(size=(len(gone), D)), np.zeros(len(gone))), terms)
     )
     launches = Launches(gone, old, new, key(1, "entries"))
     device, host = model.kernel, model.kernel.host

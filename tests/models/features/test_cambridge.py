@@ -17,7 +17,7 @@ from unbounded.models.features import start as feature_start
 from unbounded.models.features.hybrid import HybridFeatures
 from unbounded.models.features.linear_gaussian import LinearGaussian
 from unbounded.models.features.measures import BetaBernoulli
-from unbounded.models.features.state import FeatureShards
+from unbounded.models.features.state import FeatureRecipe
 from unbounded.round import rounds
 from unbounded.setup import Setup
 
@@ -32,7 +32,7 @@ def check(X, init, rule, n_shards, noise, n_rounds, seed=0, turned=False):
     turned: where the background is not even, a feature and its negative (used where it is not) say the same.
     """
     likelihood = LinearGaussian().bind(describe(X))
-    engine = build("serial", FeatureShards(X, likelihood, n_shards, binary=True))
+    engine = build("serial", FeatureRecipe(X, likelihood, n_shards, binary=True))
     model = HybridFeatures(
         Setup(BetaBernoulli(), likelihood, len(X), n_shards, seed, n_rounds=n_rounds, sweeps=5), rule=rule
     )

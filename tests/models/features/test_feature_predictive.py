@@ -18,7 +18,7 @@ from unbounded.models.features.measure import FeatureHyper
 from unbounded.models.features.measures import BetaBernoulli, BetaNegativeBinomial, GammaPoisson
 from unbounded.models.features.poisson_factors import Background, PoissonFactors
 from unbounded.models.features.predictive import Cells, Draw
-from unbounded.models.features.state import FeatureShards
+from unbounded.models.features.state import FeatureRecipe
 from unbounded.setup import Setup
 
 D, N_ROWS, COPIES, R = 3, 50, 4000, 0.7
@@ -143,7 +143,7 @@ def test_held_out_cells_by_hand(likelihood):
     X = REAL if likelihood.name == "linear_gaussian" else COUNTS
     bound = likelihood.bind(describe(X))
     model = HybridFeatures(Setup(BetaBernoulli(), bound, 20, 3, 4))
-    engine = build("serial", FeatureShards(X, bound, 3, binary=True))
+    engine = build("serial", FeatureRecipe(X, bound, 3, binary=True))
     state = model.begin(engine, (rng.random((20, 4)) < 0.5).astype(int))
     for _ in range(5):
         message = model.global_step(state)

@@ -11,7 +11,7 @@ from unbounded.instantiation import Ghosts, Rule, as_published, classify
 from unbounded.models.features.jump import Jumps, jump
 from unbounded.models.features.model import Features
 from unbounded.models.features.operations import Mobile
-from unbounded.models.features.state import FeaturePart, FeatureRound, FeatureState
+from unbounded.models.features.state import FeatureRound, FeatureShare, FeatureState
 from unbounded.randomness import generator
 
 
@@ -72,5 +72,5 @@ class HybridFeatures(Features):
             mine = private[owner[private] == p] if len(private) else private
             if len(mine):
                 columns = np.append(columns, state.at(live[mine], p))
-            own.append(FeaturePart(columns, plan.lone == p, bool(plan.open[p]), loadings[mine]))
+            own.append(FeatureShare(columns, plan.lone == p, bool(plan.open[p]), loadings[mine]))
         return Message(message, own)

@@ -55,7 +55,7 @@ from unbounded.models.features.operations import (
     sweep_mobile,
     visit_mobile,
 )
-from unbounded.models.features.state import FeatureShard, FeatureTask
+from unbounded.models.features.state import FeaturePart, FeatureShard
 from unbounded.models.features.summaries import select_columns, summary
 
 FREE_SLOTS, MORE_SLOTS = 4, 16
@@ -83,11 +83,11 @@ Workspaces = dict[tuple[int, ...], Workspace]  # by size
 class CompiledFeatures(HostMoves):
     lanes: int | None = None  # rows per block; None: what the cache holds
 
-    def steps(self, tasks: Iterator[tuple[FeatureShard, FeatureTask]]) -> Iterator[Summary]:
+    def steps(self, pairs: Iterator[tuple[FeatureShard, FeaturePart]]) -> Iterator[Summary]:
         """Several shards by one compiled call: between calls threads wait for each other, and Python for its memory."""
         workspaces: Workspaces = {}
-        some: list[tuple[FeatureShard, FeatureTask, Prepared]] = []
-        for shard, part in tasks:
+        some: list[tuple[FeatureShard, FeaturePart, Prepared]] = []
+        for shard, part in pairs:
             tail = self.prepare(shard, part, workspaces)
             if some and not (tail.workspace is some[0][2].workspace and part.alike(some[0][1])):
                 yield from self._sweep_all(some)
@@ -98,7 +98,7 @@ class CompiledFeatures(HostMoves):
                 some = []
         yield from self._sweep_all(some)
 
-    def _sweep_all(self, some: list[tuple[FeatureShard, FeatureTask, Prepared]]) -> Iterator[Summary]:
+    def _sweep_all(self, some: list[tuple[FeatureShard, FeaturePart, Prepared]]) -> Iterator[Summary]:
         done = 0
         while done < len(some):
             rest = some[done:]
@@ -110,7 +110,7 @@ class CompiledFeatures(HostMoves):
                 yield self.statistics(*rest[count][:2], self._with_more_slots(*rest[count], row))
                 done += 1
 
-    def _sweep(self, part: FeatureTask, shards: list[OneShard], workspace: Workspace, row: int) -> tuple[int, int]:
+    def _sweep(self, part: FeaturePart, shards: list[OneShard], workspace: Workspace, row: int) -> tuple[int, int]:
         """How many shards are done, and at which row of the next there were too few free slots."""
         padded = tuple(shards + (SOME - len(shards)) * shards[:1])  # so that there is one number to compile for
         stopped: tuple[int, int] = sweep_some(
@@ -118,27 +118,27 @@ class CompiledFeatures(HostMoves):
         )
         return stopped
 
-    def prepare(self, shard: FeatureShard, part: FeatureTask, workspaces: Workspaces | None = None) -> Prepared:
+    def prepare(self, shard: FeatureShard, part: FeaturePart, workspaces: Workspaces | None = None) -> Prepared:
         """Arrange the shard's columns, redraw its missing values, and have a slot for each of its private atoms.
 
         Where nothing is missing, columns are arranged by the sweep: Python does as little as it can for every shard.
         """
-        free = FREE_SLOTS if part.part.open else 0
+        free = FREE_SLOTS if part.share.open else 0
         if len(shard.holes):
             arrange(self.setup.likelihood, shard, part, free)
             return self.begin(shard, part, workspaces)
         before = shard.Z if shard.Z.flags.c_contiguous else np.ascontiguousarray(shard.Z)
-        shard.Z = np.empty((len(part.part.sources) + free, before.shape[1]), before.dtype)
+        shard.Z = np.empty((len(part.share.sources) + free, before.shape[1]), before.dtype)
         return self.begin(shard, part, workspaces, before)
 
     def begin(
-        self, shard: FeatureShard, part: FeatureTask, workspaces: Workspaces | None = None, before: Array | None = None
+        self, shard: FeatureShard, part: FeaturePart, workspaces: Workspaces | None = None, before: Array | None = None
     ) -> Prepared:
         """Before the first row; `before`: the Z whose columns are to be arranged, if they are not yet."""
         n, d = shard.data.shape
         columns = len(shard.Z)
         size = columns, columns - part.finite.shared, self.lanes or lanes_for(n, d + 2 * columns)
-        if workspaces is None or (self.setup.likelihood.keeps_loadings and len(part.part.loadings)):
+        if workspaces is None or (self.setup.likelihood.keeps_loadings and len(part.share.loadings)):
             workspace = self._workspace(part, *size)  # of its own: loadings of private atoms are part of it
         elif size in workspaces:
             workspace = workspaces[size]
@@ -146,17 +146,17 @@ class CompiledFeatures(HostMoves):
             workspace = workspaces[size] = self._workspace(part, *size)
         return self._prepared(shard, part, workspace, before)
 
-    def _prepared(self, shard: FeatureShard, part: FeatureTask, workspace: Workspace, before: Array | None) -> Prepared:
+    def _prepared(self, shard: FeatureShard, part: FeaturePart, workspace: Workspace, before: Array | None) -> Prepared:
         columns, d = len(shard.Z), shard.data.shape[1]
         products = np.zeros((columns, columns if self.setup.likelihood.gram else 0))
         sums = Sums(products, np.zeros((columns, d)), np.zeros(d))
         data = shard.data.view()
         data.flags.writeable = False  # always, so that the sweep is compiled once
-        old = OldColumns(shard.Z if before is None else before, part.part.sources, before is not None)
-        rows = ShardRows(data, shard.Z, len(part.part.sources), shard.first, old)
+        old = OldColumns(shard.Z if before is None else before, part.share.sources, before is not None)
+        rows = ShardRows(data, shard.Z, len(part.share.sources), shard.first, old)
         return Prepared(OneShard(rows, sums, np.empty_like(workspace.private.members)), workspace)
 
-    def _workspace(self, part: FeatureTask, columns: int, slots: int, lanes: int) -> Workspace:
+    def _workspace(self, part: FeaturePart, columns: int, slots: int, lanes: int) -> Workspace:
         likelihood, spec, d = self.setup.likelihood, part.finite.spec, part.round.loadings.shape[1]
         dtype = likelihood.precision(spec)
         z, pull = np.empty(columns * lanes, dtype), np.empty(columns * lanes, dtype)
@@ -164,20 +164,20 @@ class CompiledFeatures(HostMoves):
         born, busy = np.zeros(self.setup.sweeps * lanes, np.int16), np.zeros(lanes + 1, np.bool_)
         ladder = np.empty(2 if self.setup.measure.binary else LARGEST + 1)
         work = Work(z, pull, scratch, born, busy, ladder, np.empty((4, slots), np.int64))
-        tail = likelihood.tail(part.round.scales, slots, lanes, spec, part.part.loadings)
+        tail = likelihood.tail(part.round.scales, slots, lanes, spec, part.share.loadings)
         return Workspace(Private(tail, np.zeros(slots, np.int64)), work)
 
-    def sweep(self, shard: FeatureShard, part: FeatureTask, tail: Prepared) -> Prepared:
+    def sweep(self, shard: FeatureShard, part: FeaturePart, tail: Prepared) -> Prepared:
         """All L sweeps over the shard's rows; where slots run out, there are more from that block on."""
         done, row = self._sweep(part, [tail.one], tail.workspace, 0)
         return tail if done else self._with_more_slots(shard, part, tail, row)
 
-    def _with_more_slots(self, shard: FeatureShard, part: FeatureTask, tail: Prepared, row: int) -> Prepared:
+    def _with_more_slots(self, shard: FeatureShard, part: FeaturePart, tail: Prepared, row: int) -> Prepared:
         """Sweep from this row on, with more slots."""
         while True:
             private = tail.workspace.private
             if self.setup.likelihood.keeps_loadings:
-                part = part._replace(part=part.part._replace(loadings=private.tail.loadings))
+                part = part._replace(share=part.share._replace(loadings=private.tail.loadings))
             used, more = len(shard.Z), len(private.members) + MORE_SLOTS
             shard.Z = np.concatenate([shard.Z, np.zeros((more, shard.Z.shape[1]), shard.Z.dtype)])
             columns = len(shard.Z)
@@ -190,7 +190,7 @@ class CompiledFeatures(HostMoves):
             if complete:
                 return tail
 
-    def statistics(self, shard: FeatureShard, part: FeatureTask, tail: Prepared) -> Summary:
+    def statistics(self, shard: FeatureShard, part: FeaturePart, tail: Prepared) -> Summary:
         """What the shard reports of its Z, from which free slots are gone."""
         n_shared, members, sums = len(part.round.loadings), tail.one.members, tail.one.sums
         if not members.all():
@@ -201,15 +201,15 @@ class CompiledFeatures(HostMoves):
             sums = select_columns(sums, kept)
         return summary(self.setup, shard, shard.Z, n_shared, sums)
 
-    def predictive(self, atoms: FeatureTask, X: FeatureShard) -> Array:
+    def predictive(self, atoms: FeaturePart, X: FeatureShard) -> Array:
         """[n, K]: entries of new rows after sweeps over these atoms, all of them mobile, from those that X has."""
         self.sweep(X, atoms, self.prepare(X, atoms))
         return X.Z[: len(atoms.finite.mobile.order)].T.copy()
 
 
-def arrange(likelihood: FeatureBound, shard: FeatureShard, part: FeatureTask, free: int) -> None:
+def arrange(likelihood: FeatureBound, shard: FeatureShard, part: FeaturePart, free: int) -> None:
     """The columns of Z for this round, with free slots, and missing values drawn anew given them."""
-    shard.Z = shard.columns(part.part.sources, len(part.part.sources) + free)
+    shard.Z = shard.columns(part.share.sources, len(part.share.sources) + free)
     if len(shard.holes):
         loadings = part.loadings
         columns = shard.Z[: len(loadings)]

@@ -10,10 +10,10 @@ from unbounded.gpu.device import check, kind_of
 from unbounded.models.features.column_moves import Flip, Launches, Proposal
 from unbounded.models.features.kernel import CompiledFeatures
 from unbounded.models.features.reference import ReferenceFeatures
-from unbounded.models.features.state import FeatureSetup, FeatureShard, FeatureTask
+from unbounded.models.features.state import FeaturePart, FeatureSetup, FeatureShard
 
 
-class FeatureKernel(Kernel[FeatureShard, FeatureTask, Any, FeatureTask], Protocol):
+class FeatureKernel(Kernel[FeatureShard, FeaturePart, Any, FeaturePart], Protocol):
     """A kernel of features also carries out jumps (column_moves.py), on shards with the columns of Z that the sampler
     speaks of: [occupied atoms], -1 where the shard has none.
 
@@ -23,7 +23,7 @@ class FeatureKernel(Kernel[FeatureShard, FeatureTask, Any, FeatureTask], Protoco
     shard: ClassVar[type[FeatureShard]]  # the type of its shards
     whole: ClassVar[bool]  # whether it takes all shards of a worker at once
 
-    def steps(self, tasks: Iterator[tuple[FeatureShard, FeatureTask]]) -> Iterator[Summary | Summaries]:
+    def steps(self, pairs: Iterator[tuple[FeatureShard, FeaturePart]]) -> Iterator[Summary | Summaries]:
         """The whole local step of shards, one after another or together: what each of them reports, in their order."""
 
     def find(self, pairs: Pairs, launches: Launches) -> Iterator[Summary | Summaries]:

@@ -1,8 +1,8 @@
-"""What jumps are made of: where they are, a pool of rows to ask first, and launches (docs/features.md, "Jumps").
+"""What jumps are made of: their state, a random pool of rows to ask first, and launches (docs/features.md, "Jumps").
 
-A launch knows the loadings and weights of some columns, and all other columns, but not the entries of its own. It says
-how probable these are: rows are independent, and log odds are linear in a row and in its other entries. The loadings of
-the other columns are those that are expected beside the launch's own, found with a random pool of rows.
+A launch is given loadings and weights of some columns, and all other columns, but not the entries of its own. It says
+how probable each of these is: rows are independent, and log odds are linear in a row's data and in its other entries.
+The loadings of the other columns are set to their expectation given the launch's own, found with the pool.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from unbounded.models.features.model import Features
 from unbounded.models.features.state import FeatureShard, FeatureState
 from unbounded.rows import boundaries
 
-STEPS = 3  # in which the loadings of other columns learn what those of a launch take from them
-SURE = 20.0  # nats
-FEW = 10.0  # uses of a column in the pool that count as much as what all rows have on average
-FITTING, HOT = 14, 4.0  # steps of EM, and by how much the noise is larger at first
-TRIES = 3  # of EM, from other directions
+STEPS = 3  # iterations between the loadings of the other columns and the expected entries of a launch
+SURE = 20.0  # nats: the first stage of a decision is never surer than this
+FEW = 10.0  # rows of the pool: the average over all of them counts as much as this many rows that use a column
+FITTING, HOT = 14, 4.0  # steps of EM, and the factor of the noise in the first one
+TRIES = 3  # of EM, from different directions
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a chain of jumps is: the statistics of occupied atoms and, after them, of always-on columns."""
+class JumpState:
+    """Current statistics during a sequence of jumps."""
 
     model: Features
     state: FeatureState
-    statistics: FeatureStatistics
+    statistics: FeatureStatistics  # of occupied atoms and, after them, of always-on columns
     entries: float  # log factors of the entries of Z
 
     @property
@@ -44,7 +44,7 @@ class Place:
         return len(self.statistics.members) - self.state.fixed
 
     def without(self, gone: Array) -> Array:
-        """Columns that stay, always-on ones included."""
+        """The other columns, always-on ones included."""
         stays = np.ones(len(self.statistics.members), bool)
         stays[gone] = False
         return stays.nonzero()[0]
@@ -62,27 +62,28 @@ class Place:
         return float(prior + self.entries + model.likelihood.log_joint(state.scales, self.statistics))
 
 
-def place(model: Features, state: FeatureState) -> Place:
-    return Place(model, state, model.everything(state), state.table.entries)
+def jump_state(model: Features, state: FeatureState) -> JumpState:
+    return JumpState(model, state, model.everything(state), state.table.entries)
 
 
-class Terms(NamedTuple):
-    """Loadings and weights of some columns."""
+class AtomDraws(NamedTuple):
+    """Loadings and weights that were drawn for some columns."""
 
     loadings: Array  # [k, D]
     weights: Array  # [k]
 
 
 class Pool(NamedTuple):
-    """Random rows at the driver, around the centre, and their columns of Z, always-on ones last."""
+    """Random rows at the driver, centred, and their columns of Z, always-on ones last."""
 
     rows: Array
     Z: Array
-    chosen: Array  # their numbers
-    share: float  # rows of the data for each of them
+    chosen: Array  # numbers of the rows
+    share: float  # how many rows of the data each of them stands for
 
     def half(self, which: int) -> Pool:
-        """Every other row: what is found with one half is judged by the other, unless they are all, or the only one."""
+        """Every other row, so that what one half suggests is judged by the other; the pool itself if it is all of the
+        data, or one row."""
         if self.share == 1.0 or len(self.rows) < 2:
             return self
         rows, chosen = self.rows[which::2], self.chosen[which::2]
@@ -90,7 +91,7 @@ class Pool(NamedTuple):
 
 
 class Guide(NamedTuple):
-    """Around which loadings, and from which laws of weights, new columns are drawn."""
+    """The law that loadings and weights of new columns are drawn from: Gaussian loadings, and shapes of weights."""
 
     loadings: Array  # [k, D]
     variances: Array  # [k]
@@ -100,7 +101,7 @@ class Guide(NamedTuple):
 # ---- at the driver
 
 
-def of_columns(statistics: FeatureStatistics, kept: Array) -> FeatureStatistics:
+def select_columns(statistics: FeatureStatistics, kept: Array) -> FeatureStatistics:
     """The statistics of some columns."""
     return statistics._replace(
         members=statistics.members[kept],
@@ -119,17 +120,20 @@ def fetch(model: Features, state: FeatureState, engine: Engine, chosen: Array) -
     return Pool(rows - model.likelihood.centre, Z.astype(float), chosen, model.n_rows / len(chosen))
 
 
-def promise(gain: float, doubt: float) -> float:
-    """Log ratio of a first decision, by the gain that the pool suggests: the opposite for the way back.
+def first_stage_log_ratio(gain: float, doubt: float) -> float:
+    """First-stage (delayed acceptance) log ratio, capped at +-SURE; the second stage corrects it.
 
-    Never more than what settles it: a gain of a hundred thousand nats is known to a few percent only, and what the
-    first decision counted too much, the second one takes back.
+    It changes its sign with the gain that the pool suggests, as it must for the reverse move. A gain of a hundred
+    thousand nats is known to a few percent only: without the cap the second stage would have to correct by thousands.
     """
     return math.copysign(min(max(abs(gain) - doubt, 0.0), SURE), gain)
 
 
-def launch(model: Features, state: FeatureState, pool: Pool, kept: FeatureStatistics, own: Terms) -> tuple[Odds, float]:
-    """What these loadings and weights say of entries, and the log likelihood of all rows that the pool suggests."""
+def launch(
+    model: Features, state: FeatureState, pool: Pool, kept: FeatureStatistics, own: AtomDraws
+) -> tuple[Odds, float]:
+    """(odds of the entries of columns with these loadings and weights, log likelihood of all rows, estimated by the
+    pool)."""
     likelihood, noise = model.likelihood, state.scales.noise
     patterns, log_prior = _patterns(model, state, own.weights)
     slopes = own.loadings / noise
@@ -147,13 +151,13 @@ def launch(model: Features, state: FeatureState, pool: Pool, kept: FeatureStatis
 
 
 def _beside(Z: Array, inside: Array) -> Array:
-    """[columns, k]: entries that are expected in rows that use a column. The pool says little of those that few use."""
+    """[columns, k]: expected entries of rows that use each column, shrunk to the average where few of the pool do."""
     middle = inside.mean(axis=0)
     return np.asarray(middle + Z @ (inside - middle) / (Z.sum(axis=1, keepdims=True) + FEW))
 
 
 def _patterns(model: Features, state: FeatureState, weights: Array) -> tuple[Array, Array]:
-    """Entries of a row that are considered, and their log probabilities a priori."""
+    """Patterns of a row's entries up to the truncation limit, and their prior log probabilities."""
     k = len(weights)
     law = model.measure.law(state.hyper, model.n_rows)
     entries = range(n_values(model.measure, k))
@@ -165,7 +169,7 @@ def _patterns(model: Features, state: FeatureState, weights: Array) -> tuple[Arr
 
 
 def fit(model: Features, state: FeatureState, pool: Pool, size: int, rng: np.random.Generator) -> Guide:
-    """So many 0/1 columns that explain the pool beside those that it has, by EM; the best of some tries."""
+    """Fit `size` more 0/1 columns to the pool by EM, beside those that it has; the best of several tries."""
     known = _known(state.scales, pool)
     found = max((_Fit(state.scales, pool, known, size, rng) for _ in range(TRIES)), key=lambda one: one.score)
     m = len(pool.rows)
@@ -175,11 +179,11 @@ def fit(model: Features, state: FeatureState, pool: Pool, size: int, rng: np.ran
 
 
 class _Known(NamedTuple):
-    """What all regressions on the pool's columns have in common, and what these leave of its rows."""
+    """What all regressions on the pool's columns have in common."""
 
     products: Array
     sums: Array
-    rest: Array
+    rest: Array  # residuals of its rows
 
 
 def _known(scales: Any, pool: Pool) -> _Known:
@@ -188,13 +192,13 @@ def _known(scales: Any, pool: Pool) -> _Known:
 
 
 def _solved(scales: Any, products: Array, sums: Array) -> Array:
-    """Loadings with these products of their columns, which are overwritten, and sums of rows."""
+    """Ridge estimate of loadings from products of columns, which are overwritten, and sums of rows."""
     products.ravel()[:: len(products) + 1] += scales.noise / scales.loading  # the diagonal
     return np.asarray(np.linalg.solve(products, sums))
 
 
 class _Fit:
-    """EM for new columns, each 0 or 1, with the loadings of all: from random directions, with less and less noise."""
+    """EM for new 0/1 columns and the loadings of all columns: from random directions, with decreasing noise."""
 
     def __init__(self, scales: Any, pool: Pool, known: _Known, size: int, rng: np.random.Generator):
         self.pool, self.known, self.scales = pool, known, scales
@@ -214,10 +218,12 @@ class _Fit:
             log_chances, log_total = self._expect(rest, noise)
             chances = np.exp(log_chances)
             self.inside, second = chances.T @ self.patterns, (self.patterns.T * chances.sum(axis=1)) @ self.patterns
-        self.score = float(log_total.sum() - 0.5 * np.sum(rest**2) / noise)  # the log likelihood, with that noise
+        self.score = float(
+            log_total.sum() - 0.5 * np.sum(rest**2) / noise
+        )  # log likelihood with the noise of the last step
 
     def _regress(self, second: Array) -> Array:
-        """Loadings of the pool's columns and of the new ones; second: expected products of these."""
+        """Loadings of the pool's columns and of the new ones; second: expected products of the new columns."""
         Z, inside, known = self.pool.Z, self.inside, self.known
         kept, size = Z.shape[0], len(Z) + inside.shape[1]
         products = np.empty((size, size))
@@ -228,7 +234,7 @@ class _Fit:
         return _solved(self.scales, products, np.concatenate([known.sums, inside.T @ self.pool.rows]))
 
     def _expect(self, rest: Array, noise: float) -> tuple[Array, Array]:
-        """Log probabilities of patterns, and logs of what they were divided by."""
+        """(log probabilities of patterns, the log normaliser of each row)."""
         slopes, share = self.loadings / noise, self.inside.sum(axis=0) / len(self.inside)
         share = np.minimum(np.maximum(share, 1e-3), 1.0 - 1e-3)
         cost = self.patterns @ np.log(share / (1.0 - share)) + np.log1p(-share).sum()

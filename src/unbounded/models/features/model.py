@@ -21,11 +21,11 @@ from unbounded.models.features.measure import FeatureHyper, FeatureMeasure
 from unbounded.models.features.operations import Finite, Keys, Mobile
 from unbounded.models.features.state import (
     ColumnTable,
+    FeaturePart,
+    FeatureRecipe,
     FeatureRound,
     FeatureShard,
-    FeatureShards,
     FeatureState,
-    FeatureTask,
     all_shared,
     upper_triangle,
 )
@@ -49,8 +49,8 @@ class Features(Built[FeatureMeasure, FeatureBound, int]):
     def n_rows(self) -> int:
         return self.setup.extent
 
-    def recipe(self, X: Any) -> FeatureShards:
-        return FeatureShards(X, self.likelihood, self.n_shards, self.measure.binary, self.kernel.shard)
+    def recipe(self, X: Any) -> FeatureRecipe:
+        return FeatureRecipe(X, self.likelihood, self.n_shards, self.measure.binary, self.kernel.shard)
 
     def begin(
         self, engine: Engine, Z: Array, hyper: FeatureHyper | None = None, scales: Any = None, round_: int = 0
@@ -116,7 +116,7 @@ class Features(Built[FeatureMeasure, FeatureBound, int]):
         return BatchStep(steps, self.kernel.whole)
 
     def steps(self, pairs: Pairs, shared: FeatureRound) -> Iterator[Summary | Summaries]:
-        return self.kernel.steps((shard, FeatureTask(shared, own)) for shard, own in pairs)
+        return self.kernel.steps((shard, FeaturePart(shared, own)) for shard, own in pairs)
 
     # ---- gather
 

@@ -29,7 +29,7 @@ from unbounded.models.features.likelihood import FeatureBound
 from unbounded.models.features.measure import FeatureHyper, FeatureMeasure
 from unbounded.models.features.model import Features
 from unbounded.models.features.operations import Mobile
-from unbounded.models.features.state import FeatureShard, FeatureState, FeatureTask, all_shared
+from unbounded.models.features.state import FeaturePart, FeatureShard, FeatureState, all_shared
 from unbounded.randomness import generator
 from unbounded.rows import boundaries
 from unbounded.setup import Setup
@@ -183,8 +183,8 @@ def _annealed(draw: Draw, X: Array, first: int, powers: Array, purpose: str) -> 
         scales, loadings, factor = draw.likelihood.tempered(draw.scales, draw.loadings, float(power))
         shard.data = rows if factor == 1.0 else rows * factor
         mobile = Mobile(rng.permutation(draw.size), draw.weights)
-        task = FeatureTask(model.closed_round(step, mobile, scales, loadings, draw.hyper), all_shared(loadings))
-        yield model.kernel.predictive(task, shard)
+        part = FeaturePart(model.closed_round(step, mobile, scales, loadings, draw.hyper), all_shared(loadings))
+        yield model.kernel.predictive(part, shard)
 
 
 # ---- densities

@@ -22,7 +22,7 @@ from unbounded.models.features.column_moves import HostMoves
 from unbounded.models.features.kernel import arrange
 from unbounded.models.features.laws import LARGEST, new_count
 from unbounded.models.features.operations import Sums, entry_number
-from unbounded.models.features.state import FeatureShard, FeatureTask
+from unbounded.models.features.state import FeaturePart, FeatureShard
 from unbounded.models.features.summaries import select_columns, summary
 from unbounded.randomness import uniforms
 
@@ -51,16 +51,16 @@ class Tail(NamedTuple):
 
 @dataclass(frozen=True)
 class ReferenceFeatures(HostMoves):
-    def steps(self, tasks: Iterator[tuple[FeatureShard, FeatureTask]]) -> Iterator[Summary]:
-        for shard, part in tasks:
+    def steps(self, pairs: Iterator[tuple[FeatureShard, FeaturePart]]) -> Iterator[Summary]:
+        for shard, part in pairs:
             yield self.statistics(shard, part, self.sweep(shard, part, self.prepare(shard, part)))
 
-    def prepare(self, shard: FeatureShard, part: FeatureTask) -> Tail:
+    def prepare(self, shard: FeatureShard, part: FeaturePart) -> Tail:
         arrange(self.setup.likelihood, shard, part, 0)
         kind = PoissonRows if self.setup.likelihood.keeps_loadings else GaussianRows
         return Tail(kind(shard, part))
 
-    def sweep(self, shard: FeatureShard, part: FeatureTask, tail: Tail) -> Tail:
+    def sweep(self, shard: FeatureShard, part: FeaturePart, tail: Tail) -> Tail:
         visits = _Visits(shard.Z.astype(np.int64), tail.rows, part, self.setup.measure.binary)
         for s in range(self.setup.sweeps):
             for i in range(shard.Z.shape[1]):
@@ -68,14 +68,14 @@ class ReferenceFeatures(HostMoves):
         shard.Z = visits.Z.astype(shard.Z.dtype)
         return tail
 
-    def statistics(self, shard: FeatureShard, part: FeatureTask, tail: Tail) -> Summary:
+    def statistics(self, shard: FeatureShard, part: FeaturePart, tail: Tail) -> Summary:
         n_shared = len(part.round.loadings)
         sums = tail.rows.sums(shard.Z.astype(np.int64), int(part.round.keys.split))
         kept = np.concatenate([np.arange(n_shared), n_shared + np.flatnonzero(shard.Z[n_shared:].any(axis=1))])
         shard.Z = shard.Z[kept]
         return summary(self.setup, shard, shard.Z, n_shared, select_columns(sums, kept))
 
-    def predictive(self, atoms: FeatureTask, X: FeatureShard) -> Array:
+    def predictive(self, atoms: FeaturePart, X: FeatureShard) -> Array:
         """[n, K]: entries of new rows after sweeps over these atoms, all of them mobile, from those that X has."""
         self.sweep(X, atoms, self.prepare(X, atoms))
         return X.Z[: len(atoms.finite.mobile.order)].T.copy()
@@ -106,7 +106,7 @@ def _uniform(key: Any, counter: int) -> float:
 class _Visits:
     """One row after the other. Z: [columns, n], of which columns from `shared` on are private, or free."""
 
-    def __init__(self, Z: Array, rows: ReferenceRows, part: FeatureTask, binary: bool):
+    def __init__(self, Z: Array, rows: ReferenceRows, part: FeaturePart, binary: bool):
         self.Z, self.rows, self.binary = Z, rows, binary
         self.law, self.keys = part.law, part.round.keys
         self.mobile, self.shared = part.finite.mobile, part.finite.shared
@@ -200,7 +200,7 @@ class GaussianRows:
 
     pairs: ClassVar[bool] = True
 
-    def __init__(self, shard: FeatureShard, part: FeatureTask):
+    def __init__(self, shard: FeatureShard, part: FeaturePart):
         self.data, self.loadings = shard.data.astype(float), part.round.loadings
         self.centre = shard.centre
         self.noise, self.prior = part.round.scales.noise, part.round.scales.loading
@@ -234,7 +234,7 @@ class PoissonRows:
 
     pairs: ClassVar[bool] = False
 
-    def __init__(self, shard: FeatureShard, part: FeatureTask):
+    def __init__(self, shard: FeatureShard, part: FeaturePart):
         self.data, self.first, self.spec = shard.data, shard.first, part.finite.spec
         self.loadings = part.loadings
 

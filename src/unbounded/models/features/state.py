@@ -81,7 +81,7 @@ def chosen_columns(Z: Array, sources: Array, size: int | None = None) -> Array:
 
 
 @dataclass(frozen=True)
-class FeatureShards:
+class FeatureRecipe:
     """The recipe: rows cut into P contiguous shards; binary: entries of Z are 0 or 1; shard: the type of shards."""
 
     X: Any
@@ -187,7 +187,7 @@ class FeatureRound(NamedTuple):
     keys: Keys
 
 
-class FeaturePart(NamedTuple):
+class FeatureShare(NamedTuple):
     """What one shard needs to know of a round besides."""
 
     sources: Array  # old column of each of the shard's columns, -1 where there is none
@@ -196,30 +196,30 @@ class FeaturePart(NamedTuple):
     loadings: Array  # of the shard's private atoms
 
 
-class FeatureTask(NamedTuple):
+class FeaturePart(NamedTuple):
     """What one shard has to do in a round, as kernels take it."""
 
     round: FeatureRound
-    part: FeaturePart
+    share: FeatureShare
 
     @property
     def finite(self) -> Finite:
-        return self.round.finite[self.part.lone]
+        return self.round.finite[self.share.lone]
 
     @property
     def law(self) -> Any:
-        return self.round.laws[self.part.open]
+        return self.round.laws[self.share.open]
 
-    def alike(self, other: FeatureTask) -> bool:
+    def alike(self, other: FeaturePart) -> bool:
         """Whether two shards of a round have the same finite part and the same law."""
-        return (self.part.lone, self.part.open) == (other.part.lone, other.part.open)
+        return (self.share.lone, self.share.open) == (other.share.lone, other.share.open)
 
     @property
     def loadings(self) -> Array:
         """Loadings of all the shard's columns, where private ones have some."""
-        return np.concatenate([self.round.loadings, self.part.loadings])
+        return np.concatenate([self.round.loadings, self.share.loadings])
 
 
-def all_shared(loadings: Array) -> FeaturePart:
+def all_shared(loadings: Array) -> FeatureShare:
     """The part of every shard when there are no private atoms and none may be born: old columns stay as they are."""
-    return FeaturePart(np.arange(len(loadings)), False, False, loadings[:0])
+    return FeatureShare(np.arange(len(loadings)), False, False, loadings[:0])

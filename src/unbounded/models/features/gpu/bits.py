@@ -1,9 +1,9 @@
-"""Rows with 0/1 entries of many columns, which are the bits of one integer: sweeps over them, and sums over rows.
+"""Sweeps over rows whose 0/1 entries are the bits of one integer, and sums over such rows.
 
-Rows of many shards lie in one pool, column by column; blocks of rows never cross from one shard to the next. A sweep
-keeps of every row what its entries are pulled by, one number a column, in the registers of one thread. Sums over rows
-are sums of whole numbers, which are exact in any order: values are cut into digits of eleven bits, which matrix units
-multiply by zeros and ones.
+The rows of many shards lie one after another, stored column by column; a block of rows never crosses from one shard to
+the next. During a sweep, the registers of one thread hold the pull on each entry of a row: its log odds given the data
+and the row's other entries, but for a constant. Sums over rows are sums of integers, which are exact in any order:
+values are split into digits of eleven bits, and tensor cores multiply these by zeros and ones.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from unbounded.gpu.device import serial_if_interpreted
 from unbounded.gpu.draws import key_at, stream, uniform
 
 MOST_COLUMNS = 62
-LEAST = 16  # of what matrix units multiply
-ROWS, WARPS = 128, 4  # rows of a block of a sweep: one for each thread
-CHUNK, TILE = 1024, 64  # rows that are added up by one program, columns of values at once
-SLACK = 0.01  # nats by which a birth may be judged wrongly here
+LEAST = 16  # the narrowest matrix that tensor cores take
+ROWS, WARPS = 128, 4  # rows in a block of a sweep: one for each thread
+CHUNK, TILE = 1024, 64  # rows that one program adds up, and columns of data that it adds up at a time
+SLACK = 0.01  # nats: how far off the device may be when it refuses a birth
 DIGIT = tl.constexpr(2048.0)
 
 
@@ -31,49 +31,39 @@ def padded(size: int) -> int:
     return max(LEAST, triton.next_power_of_2(size))
 
 
-class PoolRows(NamedTuple):
-    """Rows of a pool: cells [D, n], bits [n] now and after the sweeps, and (shard, first row, end) of every block."""
+class PackedRows(NamedTuple):
+    """The rows of some shards with their entries as bits; blocks of rows are (shard, first row, end)."""
 
-    cells: Any
-    bits: Any
-    moved: Any
-    blocks: Any
+    cells: Any  # [D, n]
+    bits: Any  # [n] of the current Z
+    next_bits: Any  # [n] of the Z that a kernel makes
+    blocks: Any  # [blocks, 3]
     n: int
     width: int
 
 
 class MobileColumns(NamedTuple):
-    """Columns that may move, and all that shards share; sizes: of both, of sweeps.
+    """The C columns that shards share, of which the first are mobile; K: the padded number of mobile ones."""
 
-    sources: [P, C] the old place of every column, -1 where there is none; order: in which columns move; scaled: [D, K]
-    loadings over noise; gram: [C, K] their products, zero where a column meets itself; odds: [K] log odds of an entry
-    that nothing pulls; loadings: [C, D].
-    """
-
-    sizes: Any
-    sources: Any
-    order: Any
-    scaled: Any
-    gram: Any
-    odds: Any
-    loadings: Any
+    sizes: Any  # the numbers of mobile columns, of shared columns, and of sweeps
+    sources: Any  # [P, C] which old column each of them was, -1: none
+    order: Any  # in which mobile columns are updated
+    scaled: Any  # [D, K] loadings over the variance of the noise
+    gram: Any  # [C, K] products of these with loadings, zero for a column with itself
+    odds: Any  # [K] log odds of an entry that has no pull
+    loadings: Any  # [C, D]
 
 
 class Births(NamedTuple):
-    """Which rows propose new atoms that may be accepted.
+    """What it takes to tell which rows propose new atoms that could be accepted."""
 
-    keys: of entries, of visits and of births, of every sweep; offsets: [P] what makes a row's place its number; none,
-    single: [P] chance that a row proposes none, at most one; numbers: chance that a new entry is 1, variance of the
-    noise and with a new atom; shards that are for the host: `away` from the start, `proposed` because of a birth.
-    """
-
-    keys: Any
-    offsets: Any
-    none: Any
-    single: Any
-    numbers: Any
-    away: Any
-    proposed: Any
+    keys: Any  # [sweeps, 3] of entries, of visits, of births
+    offsets: Any  # [P] number of a row less its position here
+    none: Any  # [P] chance that a row proposes no atom
+    single: Any  # [P] chance that it proposes at most one
+    numbers: Any  # chance that a new entry is 1, variance of the noise, the same with a new atom, SLACK
+    away: Any  # [P] shards that the host sweeps in any case
+    proposed: Any  # [P] where a shard is marked that the host has to sweep because of a birth
 
 
 @triton.jit
@@ -94,7 +84,7 @@ def _of_column(pull, ks, k):
 
 @triton.jit
 def _explained(pull, columns, z, ks, KINDS: tl.constexpr, K: tl.constexpr):
-    """The pull on every column, less what the columns that a row has explain."""
+    """The pull on every column, less what the row's entries already explain."""
     for c in range(tl.load(columns.sizes + 1)):
         g = tl.load(columns.gram + c * K + ks)
         pull -= g[:, None] * bit(z, c).to(KINDS)[None, :]
@@ -103,7 +93,7 @@ def _explained(pull, columns, z, ks, KINDS: tl.constexpr, K: tl.constexpr):
 
 @triton.jit
 def _pair(pull, columns, z, j, k, u, K: tl.constexpr):
-    """Two columns drawn together."""
+    """Draw the entries of two columns together."""
     ks = tl.arange(0, K)
     gj, gk = tl.load(columns.gram + j * K + ks), tl.load(columns.gram + k * K + ks)
     cross = tl.load(columns.gram + j * K + k)
@@ -125,7 +115,7 @@ def _pair(pull, columns, z, j, k, u, K: tl.constexpr):
 
 @triton.jit
 def _mark_births(rows, columns, births, z, at, ok, p, s):
-    """Mark the shard where a row proposes an atom that the host may accept."""
+    """Mark the shard if one of its rows proposes an atom that could be accepted."""
     number = at + tl.load(births.offsets + p)
     u = uniform(key_at(births.keys, 3 * s + 2), number)
     proposes = ok & (u >= tl.load(births.none + p))
@@ -176,7 +166,7 @@ def _sweep_block(rows, columns, births, b, KINDS: tl.constexpr, K: tl.constexpr,
             e = tl.exp(tl.minimum(-odds, 80.0)).to(tl.float64)
             z = _with_bit(z, k, uniform(stream(own, k), number) * (1.0 + e) < 1.0)
         _mark_births(rows, columns, births, z, at, ok, p, s)
-    tl.store(rows.moved + at, z, mask=ok)
+    tl.store(rows.next_bits + at, z, mask=ok)
 
 
 @triton.jit
@@ -188,8 +178,8 @@ def _sweep(rows, columns, births, K: tl.constexpr, ROWS: tl.constexpr, DOUBLE: t
 
 
 @serial_if_interpreted
-def sweep(rows: PoolRows, columns: MobileColumns, births: Births) -> None:
-    """All sweeps over all rows of shards that are not for the host."""
+def sweep(rows: PackedRows, columns: MobileColumns, births: Births) -> None:
+    """All sweeps over the rows of all shards but those that the host sweeps in any case."""
     double = columns.scaled.dtype == torch.float64
     if len(rows.blocks):
         _sweep[(len(rows.blocks),)](rows, columns, births, columns.scaled.shape[1], ROWS, double, num_warps=WARPS)
@@ -199,9 +189,9 @@ def sweep(rows: PoolRows, columns: MobileColumns, births: Births) -> None:
 
 
 class Chunks(NamedTuple):
-    """Rows that one program adds up: (shard, first row, end); chunks of a shard follow each other."""
+    """Rows that one program adds up; the chunks of a shard follow one another."""
 
-    bounds: Any
+    bounds: Any  # [chunks, 3] (shard, first row, end)
     chunks: Any  # [P + 1] where those of a shard begin
     n_sets: int
 
@@ -225,7 +215,7 @@ def _add(rows, chunks, units, out, D: tl.constexpr, C: tl.constexpr, ROWS: tl.co
     products = tl.zeros((C, C), tl.float32)
     for start in range(begin, end, ROWS):
         at = start + tl.arange(0, ROWS)
-        z = tl.load(rows.moved + at, mask=at < end, other=0)
+        z = tl.load(rows.next_bits + at, mask=at < end, other=0)
         z = ((z[None, :] >> cs[:, None].to(tl.int64)) & 1).to(tl.float16)
         there = (ds < rows.width)[:, None] & (at < end)[None, :]
         x = tl.load(rows.cells + ds[:, None].to(tl.int64) * rows.n + at[None, :], mask=there, other=0.0)
@@ -253,11 +243,11 @@ def _add(rows, chunks, units, out, D: tl.constexpr, C: tl.constexpr, ROWS: tl.co
 
 
 @serial_if_interpreted
-def sums(rows: PoolRows, chunks: Chunks, units: Any, n_columns: int) -> Any:
-    """[P, (D + C) C], where C is `padded(n_columns)`: of every shard, sums of values over the rows that have a column,
-    and after these the numbers of rows that have two.
+def sums(rows: PackedRows, chunks: Chunks, units: Any, n_columns: int) -> Any:
+    """[P, (D + C) C], with C = `padded(n_columns)`: by shard, sums of the data over the rows that use each column, and
+    after them how many rows use each pair of columns.
 
-    units: [P, D]; values are up to 1024 of them.
+    units: [P, D]; values are at most 1024 units.
     """
     wide = padded(n_columns)
     parts = torch.empty((len(chunks.bounds), (rows.width + wide) * wide), dtype=torch.float64, device=units.device)

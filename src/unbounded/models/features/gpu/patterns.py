@@ -1,7 +1,7 @@
-"""Some 0/1 columns of every row drawn anew at once, from log odds of all patterns in which a row may have them.
+"""Some 0/1 columns are replaced by new ones, drawn jointly for each row from the log odds of all patterns of entries.
 
-Log odds are linear in a row's values and in its other columns. The probability of what is drawn,
-and of what it replaces, is known exactly; everything is in double precision.
+Log odds are linear in a row's data and in its other entries. The probabilities of the new entries and of those that
+they replace are known exactly; everything is in double precision.
 """
 
 from __future__ import annotations
@@ -14,39 +14,33 @@ import triton.language as tl
 
 from unbounded.gpu.device import serial_if_interpreted
 from unbounded.gpu.draws import key_at, uniform
-from unbounded.models.features.gpu.bits import PoolRows, bit
+from unbounded.models.features.gpu.bits import PackedRows, bit
 
-ALWAYS = -2  # the source of a column that every row has
+ALWAYS = -2  # the source of a column of ones
 
 
 class Odds(NamedTuple):
-    """Of the patterns of K columns: slopes [D, K] of values, pull [C, K] of other columns, patterns [J, K], cost [J].
+    """Log odds of the patterns of K columns. The first column is the highest digit of a pattern's number."""
 
-    The first of the columns is the highest digit of a pattern's number.
-    """
-
-    slopes: Any
-    pull: Any
-    patterns: Any
-    cost: Any
+    slopes: Any  # [D, K] of the data
+    pull: Any  # [C, K] of other columns
+    patterns: Any  # [J, K]
+    cost: Any  # [J]
 
 
 class Replacement(NamedTuple):
-    """Columns that stay, go and come; sizes: how many stay, always-on ones among them, go, come; and patterns of both.
+    """Which columns are kept, and which are removed."""
 
-    stay, gone: [P, columns] the old place of every column, -1 where there is none.
-    """
-
-    sizes: Any
-    stay: Any
-    gone: Any
-    key: Any
-    offsets: Any
+    sizes: Any  # numbers of kept columns, always-on ones among them, removed and new columns, patterns of either
+    stay: Any  # [P, kept] the old column, -1: zeros
+    gone: Any  # [P, removed]
+    key: Any  # of the new entries
+    offsets: Any  # [P] number of a row less its position here
 
 
 @triton.jit
 def _linear(rows, at, ok, law, z, n_others, K: tl.constexpr, ROWS: tl.constexpr):
-    """[K, rows]: what each column gains in log odds by itself."""
+    """[K, rows]: the log odds of each column by itself."""
     ks = tl.arange(0, K)
     total = tl.zeros((K, ROWS), tl.float64)
     for d in range(rows.width):
@@ -77,7 +71,7 @@ def _log_total(law, linear, n_patterns, K: tl.constexpr, ROWS: tl.constexpr):
 
 @triton.jit
 def _before(change, p, old, law, linear, K: tl.constexpr, ROWS: tl.constexpr):
-    """Log probability of the entries that are replaced."""
+    """Log probability of the removed entries."""
     n_gone, n_patterns = tl.load(change.sizes + 2), tl.load(change.sizes + 4)
     now = old * 0
     for i in range(n_gone):
@@ -91,7 +85,7 @@ def _before(change, p, old, law, linear, K: tl.constexpr, ROWS: tl.constexpr):
 
 @triton.jit
 def _after(change, p, at, law, linear, K: tl.constexpr, ROWS: tl.constexpr):
-    """(pattern that is drawn, its log probability)."""
+    """(the drawn pattern, its log probability)."""
     n_patterns = tl.load(change.sizes + 5)
     log_total = _log_total(law, linear, n_patterns, K, ROWS)
     u = uniform(key_at(change.key, 0), at + tl.load(change.offsets + p))
@@ -128,16 +122,16 @@ def _draw(rows, change, old_law, new_law, out, OLD: tl.constexpr, NEW: tl.conste
     new = (z & ((one << free) - 1)) | (((one << n_always) - 1) << (free + n_new))
     for i in range(n_new):
         new |= ((drawn >> (n_new - 1 - i)) & 1) << (free + i)
-    tl.store(rows.moved + at, new, mask=ok)
+    tl.store(rows.next_bits + at, new, mask=ok)
     tl.store(out + 2 * b, tl.sum(tl.where(ok, log_old, 0.0), 0))
     tl.store(out + 2 * b + 1, tl.sum(tl.where(ok, log_new, 0.0), 0))
 
 
 @serial_if_interpreted
-def draw(rows: PoolRows, change: Replacement, old: Odds, new: Odds, n_rows: int) -> Any:
-    """[blocks, 2]: log probabilities of the entries that are replaced and of those that replace them, summed over rows.
+def draw(rows: PackedRows, change: Replacement, old: Odds, new: Odds, n_rows: int) -> Any:
+    """[blocks, 2]: log probabilities of the removed and of the new entries, summed over rows; n_rows: of a block.
 
-    `moved` has columns that stay, then new ones, then always-on ones. n_rows: of a block.
+    The columns of the next Z are those that are kept, then new ones, then always-on ones.
     """
     out = torch.empty((len(rows.blocks), 2), dtype=torch.float64, device=rows.bits.device)
     if len(rows.blocks):

@@ -17,7 +17,7 @@ from unbounded.models.features.beta_bernoulli import BetaBernoulli, FiniteBetaBe
 from unbounded.models.features.measure import FeatureHyper
 from unbounded.models.features.model import Features
 from unbounded.models.features.operations import Mobile
-from unbounded.models.features.state import FeaturePart, FeatureState
+from unbounded.models.features.state import FeatureShare, FeatureState
 from unbounded.randomness import generator
 
 
@@ -66,4 +66,4 @@ class FiniteFeatures(Features):
         mobile = Mobile(rng("order").permutation(self.size), weights)
         message = self.closed_round(state.round, mobile, scales, shared, hyper)
         sources = np.concatenate([live, np.full(unused, -1), always])
-        return Message(message, [FeaturePart(sources, False, False, loadings[:0])] * self.n_shards)
+        return Message(message, [FeatureShare(sources, False, False, loadings[:0])] * self.n_shards)
