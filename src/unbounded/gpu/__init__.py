@@ -1,1 +1,1 @@
-"""The toolbox of GPUs: what `compiled/` is for CPUs. It knows no statistics, and imports torch only when it is used."""
+"""The toolbox for GPUs, as `compiled/` is for CPUs. It knows no statistics, and imports torch only when it is used."""

@@ -1,7 +1,7 @@
 """Sums over sets of rows in a fixed order: a program adds up a chunk of rows, and chunks are added one after another.
 
-No sum depends on which program was faster. Sets are any structure with `n_sets`, and with `chunks` [n_sets + 1]: where
-the chunks of each set begin.
+No sum depends on which program was faster. A structure of sets has `n_sets` and `chunks` [n_sets + 1], where the chunks
+of each set begin.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import triton.language as tl
 
 @triton.jit
 def _gather(parts, sets, out, width, WIDTH: tl.constexpr):
-    """The chunks of a set, some at a time."""
+    """Add the chunks of a set, several at a time."""
     SOME: tl.constexpr = 16
     m = tl.program_id(0)
     js = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)

@@ -1,6 +1,6 @@
-"""Which device computes: a name becomes a device of torch, or one sentence says why there is none.
+"""The device that computes: a name becomes a torch device, or one sentence says why it cannot.
 
-Where TRITON_INTERPRET=1 is set, "cuda" is Triton's interpreter on the CPU: slow, and the same code. Tests run it.
+Where TRITON_INTERPRET=1 is set, "cuda" is Triton's interpreter on the CPU, as in tests: the same code, but slow.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Launcher = TypeVar("Launcher", bound=Callable[..., Any])
 
 
 def kind_of(name: str) -> str:
-    """The kernel, by its name in a model's list, that runs on this device: that of "cuda:1" is "cuda"."""
+    """The name, in a model's list of kernels, of the one that runs on this device: "cuda" for "cuda:1"."""
     return name.split(":")[0]
 
 
@@ -41,7 +41,7 @@ def missing() -> str | None:
 
 
 def check(name: Any, kinds: Iterable[str]) -> None:
-    """Refuse a device that is not there, or for which the model has no kernel."""
+    """Refuse a device that does not exist, or for which the model has no kernel."""
     kinds = sorted(kinds)
     if not isinstance(name, str) or kind_of(name) not in kinds or (":" in name and kind_of(name) != CUDA):
         more = ", or a GPU by number, such as 'cuda:1'" if CUDA in kinds else ""
@@ -51,14 +51,14 @@ def check(name: Any, kinds: Iterable[str]) -> None:
 
 
 def resolve(name: str, kinds: Iterable[str]) -> str:
-    """The device that "auto" means here: a GPU if there is one, and a kernel for it."""
+    """The device that "auto" stands for here: a GPU if there is one and the model has a kernel for it."""
     if name != AUTO:
         return name
     return "cpu" if CUDA not in kinds or missing() or interpreted() else CUDA
 
 
 def torch_device(name: str) -> Any:
-    """The device as torch knows it; an error says in one sentence why there is none."""
+    """The torch device of this name; an error says in one sentence why there is none."""
     problem = missing()
     if problem:
         raise ValueError(problem)
@@ -75,7 +75,7 @@ def torch_device(name: str) -> Any:
 
 
 def serial_if_interpreted(function: Launcher) -> Launcher:
-    """For functions that start kernels: the interpreter runs one at a time, whatever the number of threads."""
+    """For functions that launch kernels: the interpreter runs one at a time, whatever the number of threads."""
     if not interpreted():
         return function
 

@@ -18,7 +18,7 @@ def mix(word):
 
 @triton.jit
 def key_at(keys, i):
-    """The i-th of some keys, which travel as signed numbers."""
+    """The i-th key of an array of signed integers with the same bits."""
     return tl.load(keys + i).to(tl.uint64, bitcast=True)
 
 
@@ -31,5 +31,5 @@ def uniform(key, counter):
 
 @triton.jit
 def stream(key, counter):
-    """A key of its own for (key, counter)."""
+    """The key of a stream of its own for (key, counter)."""
     return mix(key + tl.cast(counter, tl.uint64) * GOLDEN + 1)

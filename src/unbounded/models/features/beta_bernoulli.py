@@ -34,7 +34,7 @@ class BernoulliLaw(NamedTuple):
     first: float  # probability that the entry of a new atom is 1
 
     def log_entry(self, others: float, weight: float, z: int) -> float:
-        """Log probability of an entry, up to a constant, as the reference kernel asks for it (laws.py)."""
+        """Log probability of an entry, up to a constant, for the reference kernel (laws.py)."""
         return z * (weight if others < 0.0 else math.log(others / (self.n - 1.0 - others + self.c)))
 
     def draw_weight(self, others: float, z: int, key: np.uint64) -> float:
@@ -104,7 +104,7 @@ class BetaBernoulli(FeatureMeasure):
 
 @dataclass(frozen=True)
 class FiniteBetaBernoulli:
-    """`size` atoms with weights b ~ Beta(alpha c / size, c): what tends to the process as size grows.
+    """`size` atoms with weights b ~ Beta(alpha c / size, c): the process is the limit of large sizes.
 
     A column with m entries among n rows then has the rate alpha c B(m, n - m + c) (Griffiths and Ghahramani 2011; with
     c, Ghahramani et al. 2007). Counts are those of all atoms, unused ones included.
@@ -125,7 +125,7 @@ class FiniteBetaBernoulli:
         return value
 
     def update(self, hyper: FeatureHyper, counts: Array, n: int, rng: np.random.Generator) -> FeatureHyper:
-        """Move sampled hyper-parameters given Z, one after the other, by slices of u = x / (1 + x)."""
+        """Update sampled hyper-parameters given Z, one after the other, by slice sampling of u = x / (1 + x)."""
         for name, prior in (("c", self.limit.concentration), ("alpha", self.limit.mass)):
             if isinstance(prior, Gamma):
                 now = hyper._asdict()

@@ -36,7 +36,7 @@ class NegativeBinomialLaw(NamedTuple):
     r: float
 
     def log_entry(self, others: float, weight: float, z: int) -> float:
-        """Log probability of an entry, up to a constant, as the reference kernel asks for it (laws.py)."""
+        """Log probability of an entry, up to a constant, for the reference kernel (laws.py)."""
         return z * weight + math.lgamma(self.r + z) - math.lgamma(z + 1.0)
 
     def draw_weight(self, others: float, z: int, key: np.uint64) -> float:
@@ -138,7 +138,7 @@ def _entry_ceiling(law, others, weight, z):
 
 @implements(tail_weight, NegativeBinomialLaw)
 def _tail_weight(law, others, z, key):
-    """The probability is drawn given the whole column, this entry included: its tails are too heavy to sum up."""
+    """The probability, drawn given the whole column, this entry included: tails are too heavy to be summed."""
     return log_beta(others + z, law.c + law.n * law.r, key)
 
 

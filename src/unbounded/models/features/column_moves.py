@@ -28,13 +28,13 @@ _CHUNK = 4096  # rows
 
 
 class Odds(NamedTuple):
-    """What a launch says of the entries of its columns in a row."""
+    """The log odds of patterns of entries in a row, by a launch: linear in the row and in its other entries."""
 
     slopes: Array  # [k, D]
     offset: Array  # [k]
-    pull: Array  # [kept columns, k]
+    pull: Array  # [kept columns, k] subtracted where a row uses these
     patterns: Array  # [J, k] entries
-    cost: Array  # [J]
+    cost: Array  # [J] added to each pattern
 
 
 class Launches(NamedTuple):
@@ -78,7 +78,7 @@ class HostMoves:
             yield self._find(shard, launches, sources)
 
     def apply(self, pairs: Pairs, launches: Launches) -> Iterator[Summary]:
-        """Draw the same columns once more and keep them: state that is set aside would be in no checkpoint."""
+        """Draw the same columns again and keep them: candidates set aside would be state that no checkpoint has."""
         for shard, sources in pairs:
             drawn = drawn_columns(self.setup, shard, launches, sources).drawn
             stay = shard.columns(np.delete(sources, launches.gone))
@@ -129,7 +129,7 @@ def with_fixed(likelihood: FeatureBound, Z: Array) -> Array:
 
 
 def n_values(measure: FeatureMeasure, n_columns: int) -> int:
-    """How many values of an entry are enumerated in patterns of so many columns."""
+    """Number of values that are enumerated per entry, in patterns of this many columns."""
     return 2 if measure.binary else LARGEST[n_columns] + 1
 
 

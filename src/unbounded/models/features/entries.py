@@ -1,4 +1,4 @@
-"""How entries of Z are drawn, given what the law and the likelihood say of them."""
+"""Draws of entries of Z, from their law and the likelihood."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ NEGLIGIBLE = 45.0  # nats
 
 
 class Quadratic(NamedTuple):
-    """A log likelihood pull z - curve z^2 / 2 of one entry that is zero now."""
+    """The log likelihood pull z - curve z^2 / 2 of an entry z that is zero now."""
 
     pull: float
     curve: float
 
 
 class Entry(NamedTuple):
-    """An entry that is drawn anew."""
+    """An entry that is to be redrawn."""
 
     r: int
     column: int
     value: int
-    others: float  # the sum of its column in other rows; -1: its column is mobile
+    others: float  # the column's count in other rows; -1: the column is mobile
     weight: float
 
 
@@ -38,9 +38,9 @@ def _quadratic_shift(spec, tail, r, column, step):
 
 @jit
 def draw_entry(law, spec, tail, entry, u, ladder):
-    """Draw an entry from p(z) L(z), the support cut where what is left does not matter.
+    """Draw an entry from p(z) L(z), truncated where the remaining mass is negligible.
 
-    In a mobile column, steps of the log likelihood never grow, so that the last one bounds all that follow.
+    In a mobile column the log likelihood is concave in z, so that its last step bounds all that follow.
     """
     best = ladder[0] = 0.0
     before = log_change(spec, tail, entry.r, entry.column, -float(entry.value))
@@ -93,9 +93,10 @@ def binary_column(column, pull, weight, curve, key, row, busy):
 
 @jit
 def draw_pair(first, second, pull, other, curve, key, row, busy):
-    """Draw two columns of 0/1 entries together, of which `curve` is what both at once lose.
+    """Draw two columns of 0/1 entries jointly; pull, other: log odds of each entry while the other one is 0; curve: by
+    how much the log odds of both together are below the sum of these.
 
-    pull, other: log odds of each while the other is out. Alone, an entry that another one cancels could never go.
+    Joint updates are needed because two entries that cancel cannot be changed separately.
     """
     one, none = first.dtype.type(1), first.dtype.type(0)
     cross = first.dtype.type(curve)
@@ -117,7 +118,7 @@ def draw_pair(first, second, pull, other, curve, key, row, busy):
 
 @inline
 def count_column(law, column, pull, weight, curve, key, row, work):
-    """Entries are 0, 1, 2, ..., one by one."""
+    """Draw a column of counts, one entry after another."""
     for r in range(column.size):
         if not work.busy[r]:
             quadratic = Quadratic(float(pull[r]), curve)

@@ -33,7 +33,7 @@ class PoissonLaw(NamedTuple):
     first: float  # probability that the entry of a new atom is 1
 
     def log_entry(self, others: float, weight: float, z: int) -> float:
-        """Log probability of an entry, up to a constant, as the reference kernel asks for it (laws.py)."""
+        """Log probability of an entry, up to a constant, for the reference kernel (laws.py)."""
         if others < 0.0:
             return z * weight - math.lgamma(z + 1.0)
         return math.lgamma(others + z) - z * math.log(self.c + self.n) - math.lgamma(z + 1.0)

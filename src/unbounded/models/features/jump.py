@@ -53,7 +53,7 @@ FITS = (
     *((1, 4), (2, 4), (3, 2), (3, 4), (4, 3), (4, 4), (5, 4), (6, 4), (7, 4), (8, 4)),
 )
 CHANCES = 0.15, 0.1, 0.08, 0.07, *12 * (0.05,)
-RARE = 0.02  # share of the rows; an atom in fewer is as likely to be replaced as one that has as many
+RARE = 0.02  # share of the rows: atoms that fewer rows use are replaced as often as if so many did
 MOST = 4  # atoms that absorb another one
 LIKELY, UNLIKELY = 0.9, 0.03  # chance that an atom is among them, if its loadings suggest it or not
 ALIKE = 0.3  # cosine of loadings
@@ -62,11 +62,8 @@ STRICT = 10.0  # how strongly atoms with larger cosines are preferred for being 
 SPREADS = 8  # standard deviations of proposed loadings, each half of the one before
 FACTORS = (2.0, 1.5, 3.0)  # by which loadings grow while counts shrink
 BROAD = 0.2  # both shapes of a broad law of weights
-MANY_ROWS, EARLY = (
-    10_000,
-    (50, 8),
-)  # first rounds, all with jumps: how many, up to this many rows and beyond
-EVERY, EVERY_ROWS = (24, 64), 1_200_000  # later rounds from one with jumps to the next: limits, and times the rows
+MANY_ROWS, EARLY = 10_000, (50, 8)  # first rounds, all with jumps: with up to so many rows, and with more
+EVERY, EVERY_ROWS = (24, 64), 1_200_000  # later: rounds between jumps (least, most), and these rounds times the rows
 FIRST = 2  # times as many proposals in the first round, before columns of noise have taken anything over
 TINY = 0.02  # nats a row: an atom that gains less than this counts as useless
 
@@ -79,7 +76,7 @@ class Jumps:
     """
 
     early: int | None = None  # how many of the first rounds have jumps; all of them do
-    every: int | None = None  # in the end, one of so many rounds has jumps; gaps double until then
+    every: int | None = None  # later, one in so many rounds has jumps; gaps double until then
     tries: int = 4  # proposals in such a round; more in the first one
     folds: int = 3  # proposed folds; counts have no folds, and as many more tries instead
     pool: int = 1000  # rows that the driver sees: one half to find columns with, the other to judge them by

@@ -1,16 +1,17 @@
 """The kernel of features on the CPU: all sweeps over a shard's rows, compiled, and what the shard reports.
 
-The columns of a shard's Z: first those that all shards share (mobile ones, then frozen ones), then one slot for
-each of the shard's private atoms, then free slots for new ones, of which there are more when they run out. Rows go
-through in blocks that stay in cache, all sweeps of a block one after another. A block of rows is Z in lanes,
-`z[column, row]`.
+The columns of a shard's Z: first those that all shards share (mobile ones, then frozen ones), then one slot for each of
+the shard's private atoms, then free slots for new ones; when they run out, more are added. Rows are processed in blocks
+that stay in cache, with all sweeps over a block before the next one. A block has its part of Z in lanes: each row of
+`z[column, row]` is a column.
 
-While the shard has no private atom and no row of the block proposes one (births are drawn ahead), a sweep is the
-vectorised update of the mobile columns and nothing else. Otherwise rows are visited one by one, over the private
-columns and new ones. Whether a row waits for its visit with its mobile columns as well is up to the likelihood: it may
-depend on the row's private entries, which do not move before the visit, so that every step is a Gibbs step.
+While the shard has no private atom and no row of the block proposes one (births are drawn in advance), a sweep is a
+vectorised update of the mobile columns and nothing else. Otherwise rows are also visited one by one, to update their
+private entries and to propose new atoms. The likelihood decides whether a row's mobile entries are updated in its
+visit, too. That may depend on the row's private entries, which do not change before the visit: every step is a Gibbs
+step.
 
-A *law* is what the measure says of an entry (laws.py), a *spec* what the likelihood says of the data (operations.py).
+The measure gives entries their *law* (laws.py), and a *spec* is the likelihood's finite part (operations.py).
 """
 
 from __future__ import annotations
@@ -59,11 +60,11 @@ from unbounded.models.features.state import FeaturePart, FeatureShard
 from unbounded.models.features.summaries import select_columns, summary
 
 FREE_SLOTS, MORE_SLOTS = 4, 16
-SOME = 4  # shards that one compiled call is given at most
+SOME = 4  # most shards in one compiled call
 
 
 class Workspace(NamedTuple):
-    """What shards of one size can share, one after another: the state of private atoms, and scratch memory."""
+    """Memory that shards of one size use in turn: the state of private atoms, and scratch memory."""
 
     private: Private
     work: Work
@@ -84,7 +85,7 @@ class CompiledFeatures(HostMoves):
     lanes: int | None = None  # rows per block; None: what the cache holds
 
     def steps(self, pairs: Iterator[tuple[FeatureShard, FeaturePart]]) -> Iterator[Summary]:
-        """Several shards by one compiled call: between calls threads wait for each other, and Python for its memory."""
+        """Several shards in one compiled call: between calls, threads wait for each other."""
         workspaces: Workspaces = {}
         some: list[tuple[FeatureShard, FeaturePart, Prepared]] = []
         for shard, part in pairs:
@@ -111,17 +112,17 @@ class CompiledFeatures(HostMoves):
                 done += 1
 
     def _sweep(self, part: FeaturePart, shards: list[OneShard], workspace: Workspace, row: int) -> tuple[int, int]:
-        """How many shards are done, and at which row of the next there were too few free slots."""
-        padded = tuple(shards + (SOME - len(shards)) * shards[:1])  # so that there is one number to compile for
+        """(how many shards are done, the row of the next one at which slots ran out)."""
+        padded = tuple(shards + (SOME - len(shards)) * shards[:1])  # so that only one number is compiled for
         stopped: tuple[int, int] = sweep_some(
             part.law, part.finite, workspace.private, padded, len(shards), row, part.round.keys, workspace.work
         )
         return stopped
 
     def prepare(self, shard: FeatureShard, part: FeaturePart, workspaces: Workspaces | None = None) -> Prepared:
-        """Arrange the shard's columns, redraw its missing values, and have a slot for each of its private atoms.
+        """Arrange the shard's columns, redraw its missing values, and make a slot for each of its private atoms.
 
-        Where nothing is missing, columns are arranged by the sweep: Python does as little as it can for every shard.
+        Where nothing is missing, the compiled sweep arranges the columns, which leaves less to Python.
         """
         free = FREE_SLOTS if part.share.open else 0
         if len(shard.holes):
@@ -134,7 +135,7 @@ class CompiledFeatures(HostMoves):
     def begin(
         self, shard: FeatureShard, part: FeaturePart, workspaces: Workspaces | None = None, before: Array | None = None
     ) -> Prepared:
-        """Before the first row; `before`: the Z whose columns are to be arranged, if they are not yet."""
+        """Prepare the first row; `before`: the Z whose columns are still to be arranged, if there is one."""
         n, d = shard.data.shape
         columns = len(shard.Z)
         size = columns, columns - part.finite.shared, self.lanes or lanes_for(n, d + 2 * columns)
@@ -168,7 +169,7 @@ class CompiledFeatures(HostMoves):
         return Workspace(Private(tail, np.zeros(slots, np.int64)), work)
 
     def sweep(self, shard: FeatureShard, part: FeaturePart, tail: Prepared) -> Prepared:
-        """All L sweeps over the shard's rows; where slots run out, there are more from that block on."""
+        """All L sweeps over the shard's rows; where slots run out, more are added from that block on."""
         done, row = self._sweep(part, [tail.one], tail.workspace, 0)
         return tail if done else self._with_more_slots(shard, part, tail, row)
 
@@ -191,7 +192,7 @@ class CompiledFeatures(HostMoves):
                 return tail
 
     def statistics(self, shard: FeatureShard, part: FeaturePart, tail: Prepared) -> Summary:
-        """What the shard reports of its Z, from which free slots are gone."""
+        """What the shard reports of its Z, after free slots are removed."""
         n_shared, members, sums = len(part.round.loadings), tail.one.members, tail.one.sums
         if not members.all():
             kept: Any = slice(0, n_shared)
@@ -202,13 +203,13 @@ class CompiledFeatures(HostMoves):
         return summary(self.setup, shard, shard.Z, n_shared, sums)
 
     def predictive(self, atoms: FeaturePart, X: FeatureShard) -> Array:
-        """[n, K]: entries of new rows after sweeps over these atoms, all of them mobile, from those that X has."""
+        """[n, K]: entries of the new rows X after sweeps over these atoms, all mobile, that begin at its Z."""
         self.sweep(X, atoms, self.prepare(X, atoms))
         return X.Z[: len(atoms.finite.mobile.order)].T.copy()
 
 
 def arrange(likelihood: FeatureBound, shard: FeatureShard, part: FeaturePart, free: int) -> None:
-    """The columns of Z for this round, with free slots, and missing values drawn anew given them."""
+    """Arrange the columns of Z for this round, with free slots, and redraw missing values given them."""
     shard.Z = shard.columns(part.share.sources, len(part.share.sources) + free)
     if len(shard.holes):
         loadings = part.loadings
@@ -232,9 +233,9 @@ def lanes_for(rows: int, width: int) -> int:
 
 @jit
 def sweep_some(law, finite, private, shards, count, row, keys, work):
-    """`sweep` over so many shards, of the first from this row on.
+    """`sweep` over `count` shards; the first one begins at `row`.
 
-    Returns how many are done and, where that is not all of them, the row at which the next has too few slots.
+    Returns how many shards are done and, if not all, the row of the next one at which slots ran out.
     """
     for i in range(count):
         one = shards[i]
@@ -252,9 +253,9 @@ def sweep_some(law, finite, private, shards, count, row, keys, work):
 
 @jit
 def sweep(law, finite, private, part, begin, keys, work, sums):
-    """All sweeps over the rows begin .. n of a shard, block by block, with the statistics of the blocks that are done.
+    """All sweeps over the rows begin .. n of a shard, block by block, and statistics of the blocks that are done.
 
-    Returns n, or the first row of the block for which there were too few free slots.
+    Returns n, or the first row of the block at which slots ran out.
     """
     columns, n = part.Z.shape
     lanes = work.busy.size - 1
@@ -287,7 +288,7 @@ def sweep(law, finite, private, part, begin, keys, work, sums):
 
 @inline
 def _arrange(old, Z):
-    """The columns of Z for this round; those that were nowhere, and free slots, are empty."""
+    """Copy the columns of Z for this round; new ones and free slots are empty."""
     for k in range(Z.shape[0]):
         source = old.sources[k] if k < old.sources.size else -1
         for i in range(Z.shape[1] if source < 0 else 0):
@@ -323,7 +324,7 @@ def _load(Z, start, z):
 
 @inline
 def _store(z, usable, shared, Z, start):
-    """Put the columns back that may have changed."""
+    """Write back the columns that may have changed."""
     for k in range(z.shape[0]):
         if k < usable or k >= shared:
             for r in range(z.shape[1]):
@@ -332,7 +333,7 @@ def _store(z, usable, shared, Z, start):
 
 @inline
 def _find_busy(spec, rows, busy):
-    """Mark the rows with private entries, where their mobile columns have to wait."""
+    """Mark rows with private entries, where their mobile entries have to wait for the visit."""
     z = rows.z
     busy[:] = False
     if mobile_waits(spec):
@@ -364,7 +365,7 @@ def _visit_rows(law, spec, private, rows, mobile, draws, work):
 
 @inline
 def _visit(law, spec, private, rows, r, mobile, draws, work):
-    """Gibbs over the private columns of a row, then a Metropolis step that replaces those only it uses."""
+    """Gibbs updates of a row's private entries, then a Metropolis step that replaces atoms only this row uses."""
     members, z, shared = private.members, rows.z, rows.shared
     any_private = False
     for slot in range(members.size):

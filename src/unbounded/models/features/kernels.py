@@ -30,7 +30,7 @@ class FeatureKernel(Kernel[FeatureShard, FeaturePart, Any, FeaturePart], Protoco
         """Draw new columns; their statistics, and log probabilities of the removed and the new entries. Z stays."""
 
     def apply(self, pairs: Pairs, launches: Launches) -> Iterator[Summary | Summaries]:
-        """Draw the same columns once more and keep them; what shards report of the new Z, all columns shared."""
+        """Draw the same columns again and keep them; what shards report of the new Z, all columns shared."""
 
     def fold(self, pairs: Pairs, proposal: Proposal, keep: bool = False) -> Iterator[Summary | Summaries]:
         """What shards report of Z after a fold, and the counts of its coins; keep: that is their Z from here on."""

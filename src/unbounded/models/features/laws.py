@@ -1,7 +1,7 @@
-"""What a measure says of an entry of Z, as compiled code asks for it: the operations of a *law*.
+"""The law that a measure gives to an entry of Z, in compiled code: its operations.
 
-A law is a NamedTuple beside its measure, with at least `rate` (of new atoms for a row) and `first` (the probability
-that the entry of a new atom is 1). The implementation is chosen while compiling, by the type of the law.
+A law is a NamedTuple in the file of its measure, with at least `rate` (of new atoms for a row) and `first` (the
+probability that the entry of a new atom is 1). The implementation is chosen while compiling, by the type of the law.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ def is_binary(law: Any) -> Any:
 
 
 def entry_ratio(law: Any, others: float, weight: float, z: int) -> Any:
-    """p(z + 1) / p(z) of an entry; others < 0: of a mobile column, else of a private one with so much in other rows."""
+    """p(z + 1) / p(z) of an entry; others: the column's count in other rows; negative for a mobile column."""
 
 
 def entry_ceiling(law: Any, others: float, weight: float, z: int) -> Any:
-    """No entry_ratio at z or beyond is larger."""
+    """An upper bound of `entry_ratio` at z and beyond."""
 
 
 def tail_weight(law: Any, others: float, z: int, key: Any) -> Any:
@@ -56,7 +56,7 @@ def new_count(law, u):
 
 @jit
 def _births(law, u):
-    """How many new atoms a row proposes: Poisson(rate) by its distribution function."""
+    """How many new atoms a row proposes: a draw of Poisson(rate) by inversion."""
     p = math.exp(-law.rate)
     count = 0
     aim = u - p
@@ -69,7 +69,7 @@ def _births(law, u):
 
 @jit
 def draw_births(law, sweeps, size, key, row, born):
-    """Births of every sweep over a block, drawn ahead; returns their number."""
+    """Draw the births of every sweep over a block in advance; returns their number."""
     total = 0
     if law.rate <= 0.0:
         born[: sweeps * size] = 0

@@ -1,7 +1,7 @@
-"""What likelihoods of feature models share: rows are built from all the atoms they use, so atoms are not independent.
+"""What likelihoods of feature models share: a row is built from all the atoms it uses, so atoms are not independent.
 
 A feature model explains row i by sum_k Z_ik theta_k, theta_k being atom k's *loadings*. Statistics are those of the
-whole Z: how much of each atom there is (`members`), and what the likelihood adds (`products`, `sums`, `rest`).
+whole Z: the sum of each column (`members`), and what the likelihood needs besides (`products`, `sums`, `rest`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class FeatureStatistics(NamedTuple):
     members: Array  # [K] sum of Z
     products: Array  # [K, K] Z'Z, or [K, 0] where it is not needed
     sums: Array  # [K, D]
-    rest: Array  # [D] or empty: what belongs to no atom
+    rest: Array  # [D] or empty: the part of the data that no atom explains
     square: float  # sum of squares of the data
     n_rows: int
 
@@ -32,14 +32,14 @@ class Loadings(NamedTuple):
 
     mean: Array  # [K, D]
     covariance: Array  # [K, K]
-    spread: float  # variance a priori
+    spread: float  # prior variance
 
 
 class FeatureBound(ABC):
     """A feature likelihood with its prior, bound to columns."""
 
     columns: Columns
-    centre: Array  # [D] where sums and squares of the data are taken from
+    centre: Array  # [D] subtracted from the data in sums and squares
     counts: ClassVar[bool] = False  # data are counts
 
     @cached_property
@@ -59,7 +59,7 @@ class FeatureBound(ABC):
 
     @abstractmethod
     def start(self) -> Any:
-        """Scales to start from: a NamedTuple of what is sampled beside the loadings."""
+        """Initial scales: a NamedTuple of the parameters that are sampled besides loadings."""
 
     @abstractmethod
     def pack(self, scales: Any) -> Array: ...
@@ -89,7 +89,7 @@ class FeatureBound(ABC):
 
     @abstractmethod
     def spec(self, scales: Any, loadings: Array, usable: int, dtype: str) -> Any:
-        """The finite part as compiled code takes it: loadings of the shared atoms, of which the first `usable` move."""
+        """The finite part for compiled code: loadings of the shared atoms, the first `usable` of which are mobile."""
 
     @abstractmethod
     def precision(self, spec: Any) -> np.dtype[Any]:
@@ -120,7 +120,7 @@ class FeatureBound(ABC):
 
     @abstractmethod
     def gains(self, scales: Any, base: Array, added: Array) -> tuple[Array, Array, Array]:
-        """(origin, slope, cost): adding to the expectation `base` gains (x - origin) . slope - cost in log density."""
+        """(origin, slope, cost): with `added` to the mean `base`, log density gains (x - origin) . slope - cost."""
 
     @abstractmethod
     def tempered(self, scales: Any, loadings: Array, power: float) -> tuple[Any, Array, float]:
@@ -128,8 +128,8 @@ class FeatureBound(ABC):
 
     @abstractmethod
     def with_new(self, scales: Any, entries: Array, rng: np.random.Generator) -> Any:
-        """Scales for a row that has these entries of atoms that no other row uses: their loadings integrated out, or
-        drawn where that cannot be done."""
+        """Scales for a row with these entries of atoms that no other row uses. Their loadings are integrated out, or
+        drawn where that is not possible."""
 
     @abstractmethod
     def simulate(self, Z: Array, scales: Any, rng: np.random.Generator, loadings: Array | None = None) -> Array:

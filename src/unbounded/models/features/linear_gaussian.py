@@ -23,9 +23,9 @@ from unbounded.models.features.linear_gaussian_compiled import NARROW, LinearGau
 from unbounded.priors import InverseGamma
 
 FLOAT32_TOLERANCE = 0.02  # nats
-FINEST = 1e-4  # of the data's spread: the error of the one cell that a default prior of the noise is worth
-EVEN = 0.01  # of the data's spread: the same for differences between columns of the intercept
-WIDE = 10.0  # standard deviations of the level of the intercept
+FINEST = 1e-4  # of the data's spread: the default prior of the noise counts as one cell with this error
+EVEN = 0.01  # of the data's spread: the same for the spread of the intercept over columns
+WIDE = 10.0  # prior standard deviation of the intercept's level, in units of the data's size
 
 
 class Scales(NamedTuple):
@@ -120,7 +120,7 @@ class LinearGaussianAtZero(LinearGaussian):
 
 
 def _warn_of_constant_columns(columns: Columns) -> None:
-    """Columns share their noise, and a constant one has none."""
+    """Columns share the variance of the noise, and a constant one has none."""
     constant = np.flatnonzero((columns.low == columns.high) & (columns.n_rows - columns.holes > 1))
     if len(constant) and len(constant) < columns.size:
         some = ", ".join(str(c) for c in constant[:8]) + ", ..." * (len(constant) > 8)
@@ -132,7 +132,7 @@ def _warn_of_constant_columns(columns: Columns) -> None:
 
 
 def _warn_of_far_rows(columns: Columns) -> None:
-    """Rows share their noise, and a few far ones would make it as wide as they are far away."""
+    """Rows share the variance of the noise, and a few distant ones would make it as large as their distance."""
     far = np.flatnonzero(columns.centre != columns.mean)  # mutant: far said
     if len(far):
         column = int(far[0])
@@ -146,7 +146,7 @@ def _warn_of_far_rows(columns: Columns) -> None:
 
 
 def _solved(lower: Array, right: Array, transposed: bool = False) -> Array:
-    """L^-1 B, or (transposed) L'^-1 B, of NumPy's Cholesky factor. SciPy takes longer to check than to solve."""
+    """L^-1 B, or (transposed) L'^-1 B, for NumPy's Cholesky factor. SciPy's checks take longer than solving."""
     if not right.size:
         return right
     value: Array = dtrtrs(lower.T, right, lower=0, trans=0 if transposed else 1)[0]
@@ -156,7 +156,7 @@ def _solved(lower: Array, right: Array, transposed: bool = False) -> Array:
 @dataclass(frozen=True)
 class BoundLinearGaussian(FeatureBound):
     columns: Columns
-    centre: Array  # of the arithmetic, not of a prior: where sums are taken from, and what a cast to float32 leaves out
+    centre: Array  # of the arithmetic, not of a prior: subtracted in sums, and before a cast to float32
     noise: float | InverseGamma
     loading: float | InverseGamma
     intercept: Intercept | float  # a number: variance of the always-on atom's loadings, around zero; 0: none
@@ -171,7 +171,7 @@ class BoundLinearGaussian(FeatureBound):
     # ---- scales
 
     def start(self) -> Scales:
-        first = self.spread**2  # all noise: features that explain it are found, those that it made up would stay
+        first = self.spread**2  # everything is noise at first: real features are found, but spurious ones would stay
         level, base = float(self.columns.mean.mean()), float(self.columns.mean.var()) + self.spread**2
         return Scales(
             first if isinstance(self.noise, InverseGamma) else self.noise**2,
@@ -206,13 +206,13 @@ class BoundLinearGaussian(FeatureBound):
         return prior
 
     def _base(self, scales: Scales) -> tuple[Array, float]:
-        """Mean (around the centre) and variance of the intercept."""
+        """Prior mean (less the centre) and variance of the intercept."""
         if isinstance(self.intercept, Intercept):
             return scales.level - self.centre, scales.base  # mutant: intercept level
         return -self.centre, self.intercept
 
     def _pulls(self, scales: Scales, statistics: FeatureStatistics) -> Array:
-        """What data and prior say of the loadings: precision times mean."""
+        """Posterior precision times posterior mean of the loadings."""
         value: Array = statistics.sums / scales.noise
         if self.fixed:
             mean, variance = self._base(scales)
@@ -289,9 +289,9 @@ class BoundLinearGaussian(FeatureBound):
         )  # fmt: skip
 
     def _float32_error(self, scales: Scales, A: Array, products: Array) -> float:
-        """Rounding error (nats) of log odds of 0/1 entries, at most: what the data say, and features that are there.
+        """Bound of the rounding error (nats) of log odds of 0/1 entries, from the data and from other features.
 
-        What is drawn for a hole may lie outside of what was seen: as far as all features and eight times the noise.
+        Imputed values may lie outside the range of the data: by all features and eight times the noise.
         """
         reach = np.maximum(np.abs(self.columns.low - self.centre), np.abs(self.columns.high - self.centre))
         drawn = np.abs(A).sum(0) + 8.0 * math.sqrt(scales.noise)
@@ -350,4 +350,4 @@ class BoundLinearGaussian(FeatureBound):
         return value
 
     def check(self, X: Array) -> None:
-        """Any finite rows will do."""
+        """Any finite rows are possible."""

@@ -1,7 +1,7 @@
-"""Linear Gaussian factors, compiled (linear_gaussian.py): what the kernel asks of them.
+"""The compiled operations of linear Gaussian factors (linear_gaussian.py).
 
 Given the shard's other rows, the loadings of its private atoms are Gaussian with mean `a` and covariance `V` (the same
-for all columns), which change by rank one when a row comes or goes.
+for all columns), which get a rank-one update when a row is added or removed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from unbounded.models.features.operations import (
 )
 
 NARROW = 24  # mobile columns up to which BLAS is faster with rows first
-REFRESH = 256  # rank-one changes after which V and a are computed afresh
+REFRESH = 256  # rank-one updates after which V and a are computed afresh
 
 
 class LinearGaussianSpec(NamedTuple):
@@ -56,9 +56,9 @@ class LinearGaussianTail(NamedTuple):
     zz: Array  # [slots, slots] products of entries
     h: Array  # [slots, D] entries times residuals / noise
     residual: Array  # [D] of the visited row, without its private atoms
-    error: Array  # [D] the same minus what its private atoms expect
+    error: Array  # [D] the same less the expected contribution of its private atoms
     Vz: Array  # [slots]
-    numbers: Array  # variance that private atoms add, squared error, changes since the last refresh
+    numbers: Array  # variance added by private atoms, squared error, updates since the last refresh
     norms: Array  # [slots] squared lengths of a
     odds: Array  # [2, slots] of the search for rows that may change
     block: Array  # flat: rows x D
@@ -71,18 +71,18 @@ def _mobile_waits(spec):
 
 
 def _block(data: Any, start: int, size: int, centre: Any, scratch: Any) -> Any:
-    """Rows of the data in the precision of the vectorised part: themselves, or the copy that `_copy_block` has made."""
+    """Rows of the data in the precision of the vectorised part: as they are, or as `_copy_block` copied them."""
 
 
 def _copy_block(data: Any, start: int, size: int, centre: Any, scratch: Any) -> Any:
-    """A copy around the centre, where one is needed.
+    """Make a centred copy, where one is needed.
 
-    What is cast to another precision is centred first: far from zero, single precision would keep nothing of it.
+    Data are centred before they are cast to single precision, which would keep too few digits of them far from zero.
     """
 
 
 def _centred(data: Any, centre: Any, scratch: Any) -> Any:
-    """Whether a block is a copy around the centre."""
+    """Whether a block is a centred copy."""
 
 
 def _whole(data: Any, scratch: Any) -> bool:
@@ -173,7 +173,7 @@ def _prepare(spec, tail, rows, usable, work):
 
 @jit
 def _explain(gram, k, z, usable, out):
-    """Subtract what the mobile columns explain of column k's pull, four at a time."""
+    """Subtract from column k's pull what the mobile columns explain, four at a time."""
     size = z.shape[1]
     fours = usable - usable % 4
     for j in range(0, fours, 4):
@@ -188,9 +188,9 @@ def _explain(gram, k, z, usable, out):
 
 @implements(sweep_mobile, LinearGaussianSpec)
 def _sweep_mobile(spec, law, tail, rows, mobile, key, work):
-    """Gram form: what an entry gains is its pull minus what the other mobile columns explain already.
+    """In Gram form: the gain of an entry is its pull less what the other mobile columns already explain.
 
-    0/1 columns go in pairs, neighbours in the random order.
+    0/1 columns are drawn in pairs of neighbours in the random order.
     """
     z, order, weights = rows.z, mobile.order, mobile.weights
     size, usable = z.shape[1], order.size
@@ -282,7 +282,7 @@ def _rank_one(tail, noise, z, r, shared, sign):
 
 @jit
 def _refresh(tail, noise, loading):
-    """V and a from what is known of the rows."""
+    """Compute V and a afresh from sums over rows."""
     slots, V = tail.Vz.size, tail.V
     for k in range(slots):
         for j in range(slots):
@@ -308,7 +308,7 @@ def _any_private(z, r, shared):
 
 @implements(next_visit, LinearGaussianSpec)
 def _next_visit(spec, law, private, rows, r, draws, work):
-    """A row without private entries stays so if each of its private columns says no while all others are out."""
+    """A row without private entries keeps none if each private column would be 0 with all the others at 0."""
     tail, members, z = private.tail, private.members, rows.z
     size, slots = z.shape[1], members.size
     if not is_binary(law):
@@ -353,7 +353,7 @@ def _begin_visit(spec, private, rows, r):
 
 @implements(open_slot, LinearGaussianSpec)
 def _open_slot(spec, tail, slot, key):
-    """A new atom knows nothing yet: its loadings have their prior."""
+    """The loadings of a new atom have their prior."""
     tail.V[slot, :] = 0.0
     tail.V[:, slot] = 0.0
     tail.V[slot, slot] = spec.loading
@@ -384,7 +384,7 @@ def _visit_mobile(spec, law, tail, rows, r, mobile, key, work):
 
 @implements(log_change, LinearGaussianSpec)
 def _log_change(spec, tail, r, column, step):
-    """For a private column only: mobile ones have a quadratic of their own."""
+    """For private columns only: mobile ones have `Quadratic`."""
     if step == 0.0:
         return 0.0
     k = column - spec.loadings.shape[0]
@@ -449,8 +449,8 @@ def _collect(spec, tail, rows, key, sums, work):
 
 
 def _add_rows(spec: Any, tail: Any, rows: Any, z: Any, out: Any, work: Any) -> None:
-    """Rows times entries: in double precision also where lanes have single precision, since what a sum of a million
-    rows loses is nats of their density."""
+    """Rows times entries, in double precision even where lanes are in single precision: the error of a sum of a million
+    rows would cost nats of their density."""
 
 
 @overload(_add_rows, **OVERLOAD)

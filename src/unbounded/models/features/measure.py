@@ -1,4 +1,4 @@
-"""Completely random measures for features: what all of them share (docs/features.md).
+"""Completely random measures for features: what they have in common (docs/features.md).
 
 Z is a matrix of counts without empty columns; the count m_k of an atom is the sum of its column. alpha: mass, c:
 concentration. Columns are independent, and p(Z | alpha, c) = alpha^K exp(-alpha g(c, n)) prod_k exp(atom(c, n, m_k)) up
@@ -39,7 +39,7 @@ class FeatureMeasure(ABC):
             if not isinstance(value, Gamma) and not (isinstance(value, Real) and 0 < float(value) < math.inf):
                 raise ValueError(f"the {name} must be a positive number or a Gamma prior, got {value!r}.")
 
-    # ---- what each of them says
+    # ---- what each of them defines
 
     @abstractmethod
     def expected(self, c: float, n: float) -> float:
@@ -51,7 +51,7 @@ class FeatureMeasure(ABC):
 
     @abstractmethod
     def log_entries(self, Z: Array) -> float:
-        """Log of the factors that entries contribute whatever the weights are."""
+        """Log of the factors of entries that do not depend on weights."""
 
     @abstractmethod
     def own_ghosts(self, hyper: FeatureHyper, counts: Array, n: int, total: int, rng: np.random.Generator) -> Array:
@@ -59,23 +59,23 @@ class FeatureMeasure(ABC):
 
     @abstractmethod
     def ghost_counts(self, hyper: FeatureHyper, n: int, total: int, size: int, rng: np.random.Generator) -> Array:
-        """Ghosts of atoms that only ghosts hold, given that they have some."""
+        """Ghosts of atoms that only ghosts use, given that each has at least one."""
 
     @abstractmethod
     def weight_shapes(self, hyper: FeatureHyper, amounts: Array, n: float) -> tuple[Array, Array]:
-        """The law of weights given how much rows and ghosts, n in all, use of each atom, as `draw_weights` takes it."""
+        """Parameters of the law of weights, for `draw_weights`; amounts: how often n rows and ghosts use each atom."""
 
     @abstractmethod
     def draw_weights(self, first: Array, second: Array, rng: np.random.Generator) -> Array:
-        """Weights as kernels take them. The smaller first and second, the broader their law."""
+        """Weights as kernels take them. The smaller the parameters, the broader their law."""
 
     @abstractmethod
     def log_weight_density(self, weights: Array, first: Array, second: Array) -> Array:
-        """Log density of what `draw_weights` draws."""
+        """Log density of `draw_weights`."""
 
     @abstractmethod
     def law(self, hyper: FeatureHyper, n: float, open_: bool = True) -> Any:
-        """Entries of private and new atoms, n counting rows and ghosts."""
+        """The law of entries of private and new atoms; n: rows and ghosts."""
 
     @abstractmethod
     def later_entries(self, hyper: FeatureHyper, first: Array, i: Array, n: int, rng: np.random.Generator) -> Array:
@@ -130,7 +130,7 @@ class FeatureMeasure(ABC):
         return len(counts) * math.log(alpha) - alpha * self.expected(c, n) + atoms
 
     def update(self, hyper: FeatureHyper, counts: Array, n: int, rng: np.random.Generator) -> FeatureHyper:
-        """Move the sampled hyper-parameters given Z, ghosts integrated out: alpha is gamma; c by slice sampling.
+        """Update the sampled hyper-parameters given Z, ghosts integrated out: alpha is gamma; c by slice sampling.
 
         Examples
         --------
@@ -172,11 +172,11 @@ class FeatureMeasure(ABC):
         return own, self.ghost_counts(hyper, n, total, size, rng)
 
     def expected_atoms(self, hyper: FeatureHyper, n: int) -> float:
-        """How many atoms n rows use."""
+        """The expected number of atoms that n rows use."""
         return hyper.alpha * self.expected(hyper.c, n)
 
     def simulate(self, hyper: FeatureHyper, n: int, rng: np.random.Generator) -> Array:
-        """Z from the prior: Poisson many atoms, each with the first row that uses it, then the rows after that one.
+        """Z from the prior: a Poisson number of atoms; for each, the first row that uses it, then all later rows.
 
         Examples
         --------
@@ -190,7 +190,7 @@ class FeatureMeasure(ABC):
         return self.later_entries(hyper, first, i, n, rng)
 
     def log_weights(self, hyper: FeatureHyper, amounts: Array, n: float, rng: np.random.Generator) -> Array:
-        """Weights of mobile atoms, as kernels take them; amounts: how much rows and ghosts, n in all, use of each."""
+        """Weights of mobile atoms, as kernels take them; amounts: how often n rows and ghosts use each of them."""
         return self.draw_weights(*self.weight_shapes(hyper, amounts, n), rng)
 
     def restore(self, values: Array) -> FeatureHyper:
@@ -210,7 +210,7 @@ class FeatureMeasure(ABC):
 
 
 def draws_by_ratio(u: Array, first: float, ratio: Any) -> Array:
-    """Draws of t = 1, 2, ... by their distribution function, with P(1) = first and P(t + 1) = ratio(t) P(t)."""
+    """Draws of t = 1, 2, ... by inversion, with P(1) = first and P(t + 1) = ratio(t) P(t)."""
     out = np.ones(len(u), np.int64)
     p, t = first, 1
     left = u - p

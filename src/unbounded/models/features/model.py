@@ -1,6 +1,6 @@
-"""Feature models: what the hybrid sampler and its rivals share when every row has a count of every atom.
+"""Feature models, in which every row has a count of every atom: what the hybrid sampler and its rivals share.
 
-A round is described in docs/features.md ("A round"); what it passes around is in state.py.
+A round is described in docs/features.md ("A round"); its data structures are in state.py.
 """
 
 from __future__ import annotations
@@ -77,15 +77,15 @@ class Features(Built[FeatureMeasure, FeatureBound, int]):
     def closed_round(
         self, round_: int, mobile: Mobile, scales: Any, loadings: Array, hyper: FeatureHyper
     ) -> FeatureRound:
-        """A round without private atoms in which none is born: all columns are shared, and the first ones may move."""
+        """A round without private atoms and without births: all columns are shared, and the first ones are mobile."""
         finite = self.finite(mobile, scales, loadings)
         closed = self.measure.law(hyper, self.n_rows, open_=False)
         return FeatureRound(round_, (finite,), (closed, closed), scales, loadings, hyper, self.keys(round_))
 
     def finite(self, mobile: Mobile, scales: Any, loadings: Array) -> Finite:
-        """Loadings are those of all shared columns, of which the first ones are mobile.
+        """The finite part; loadings: of all shared columns, mobile ones first.
 
-        What single precision loses grows with the entries, and counts have no largest one: they are never in it.
+        Counts are always computed in double precision: the error of single precision grows with them without bound.
         """
         dtype = self.setup.dtype if self.measure.binary else "float64"  # mutant: precision of counts
         spec = self.likelihood.spec(scales, loadings, len(mobile.order), dtype)
@@ -112,7 +112,7 @@ class Features(Built[FeatureMeasure, FeatureBound, int]):
         return self.together(self.steps)
 
     def together(self, steps: Steps) -> BatchStep:
-        """A step on shards as the kernel takes them."""
+        """A step on one shard after another, or on all of a worker's, as the kernel prefers."""
         return BatchStep(steps, self.kernel.whole)
 
     def steps(self, pairs: Pairs, shared: FeatureRound) -> Iterator[Summary | Summaries]:
@@ -125,7 +125,7 @@ class Features(Built[FeatureMeasure, FeatureBound, int]):
         return self.assemble(state.round + 1, done.hyper, done.scales, gathered)
 
     def assemble(self, round_: int, hyper: FeatureHyper, scales: Any, gathered: Gathered) -> FeatureState:
-        """The state with the Z that shards reported on."""
+        """The state after shards have reported on their Z."""
         shared, private = gathered.shared, gathered.private
         n_private = np.array([len(p["members"]) for p in private])
         private = [part for part in private if len(part["members"])]

@@ -1,8 +1,8 @@
-"""The compiled contract of a feature likelihood: what the kernel asks of it, and the structures that it is asked with.
+"""The compiled contract of a feature likelihood: the operations that the kernel calls, and their structures.
 
 A *spec* is the finite part as compiled code takes it, a NamedTuple with at least `loadings` [shared, D]; a *tail* is
-what the likelihood knows of a shard's private atoms. The implementation of an operation is chosen while compiling, by
-the type of the spec (docs/features.md).
+what the likelihood keeps about a shard's private atoms. The implementation of an operation is chosen while compiling,
+by the type of the spec (docs/features.md).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ class OldColumns(NamedTuple):
     """Where the columns of a round's Z come from."""
 
     Z: Array  # before the round
-    sources: Array  # its column for each of those that are used, -1: none
-    pending: bool  # whether they are still to be copied from there
+    sources: Array  # the old column of each new one, -1: none
+    pending: bool  # whether they are still to be copied
 
 
 class ShardRows(NamedTuple):
@@ -34,12 +34,12 @@ class ShardRows(NamedTuple):
 class Mobile(NamedTuple):
     """The columns that may move: the first ones of Z."""
 
-    order: Array  # in which they are updated, random and independent of the state
+    order: Array  # of updates; random and independent of the state
     weights: Array
 
 
 class Finite(NamedTuple):
-    """The finite part, as one shard may use it."""
+    """The finite part, as far as a shard may use it."""
 
     spec: Any
     mobile: Mobile
@@ -54,7 +54,7 @@ class Private(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Statistics, added up block by block."""
+    """Statistics, accumulated block by block."""
 
     products: Array  # [columns, columns] or [columns, 0]
     sums: Array  # [columns, D]
@@ -62,7 +62,7 @@ class Sums(NamedTuple):
 
 
 class OneShard(NamedTuple):
-    """One of several shards: its rows, their statistics, and the members of its private atoms in the end."""
+    """One of several shards: its rows, their statistics, and the final members of its private atoms."""
 
     rows: ShardRows
     sums: Sums
@@ -90,7 +90,7 @@ class RowBlock(NamedTuple):
 
 
 class SweepDraws(NamedTuple):
-    """What is random in one sweep over a block."""
+    """The random numbers of one sweep over a block."""
 
     entry: Any  # key of the mobile entries
     visits: Any  # key of the visits
@@ -98,7 +98,7 @@ class SweepDraws(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What a block writes besides Z."""
+    """Memory that a block writes besides Z."""
 
     z: Array  # flat: columns x rows, floats
     pull: Array  # flat: columns x rows
@@ -106,7 +106,7 @@ class Work(NamedTuple):
     born: Array  # [sweeps x rows] proposed births
     busy: Array  # [rows] whether the row's mobile columns wait for its visit; last: whether any row's do
     ladder: Array
-    slots: Array  # [4, slots] of a visit: private columns in their order, singles, their entries, and proposed atoms
+    slots: Array  # [4, slots] of a visit: private columns in random order, singles, their entries, proposed atoms
 
 
 @inline
@@ -120,15 +120,15 @@ def mobile_waits(spec: Any) -> Any:
 
 
 def reset(spec: Any, tail: Any) -> None:
-    """Before the first row of a shard: forget private atoms of others, as far as `fill` would not."""
+    """Before the first row of a shard: clear what the last shard has left in the tail and `fill` does not overwrite."""
 
 
 def fill(spec: Any, tail: Any, part: ShardRows, shared: int, work: Work) -> None:
-    """Before the first block: what the shard's rows say of its private atoms."""
+    """Before the first block: compute the tail from the shard's rows."""
 
 
 def prepare(spec: Any, tail: Any, rows: RowBlock, usable: int, work: Work) -> None:
-    """Before the sweeps over a block: what the update of the first `usable` columns needs of its rows."""
+    """Before the sweeps over a block: prepare its rows for updates of the first `usable` columns."""
 
 
 def sweep_mobile(spec: Any, law: Any, tail: Any, rows: RowBlock, mobile: Mobile, key: Any, work: Work) -> None:
@@ -136,31 +136,31 @@ def sweep_mobile(spec: Any, law: Any, tail: Any, rows: RowBlock, mobile: Mobile,
 
 
 def next_visit(spec: Any, law: Any, private: Private, rows: RowBlock, r: int, draws: SweepDraws, work: Work) -> Any:
-    """The first row from r on whose visit may change something; r itself is never wrong."""
+    """The first row from r on whose visit may change something; returning r is always correct."""
 
 
 def begin_visit(spec: Any, private: Private, rows: RowBlock, r: int) -> None:
-    """Take row r of the block out of what its private atoms know of the data."""
+    """Remove row r of the block from the tail."""
 
 
 def visit_mobile(spec: Any, law: Any, tail: Any, rows: RowBlock, r: int, mobile: Mobile, key: Any, work: Work) -> None:
-    """Update the mobile columns of the visited row, whose private entries matter to them."""
+    """Update the mobile columns of the visited row, given its private entries."""
 
 
 def log_change(spec: Any, tail: Any, r: int, column: int, step: float) -> Any:
-    """Log likelihood of the visited row after its entry in a column changed by `step`, minus the present one."""
+    """The change in log likelihood of the visited row if its entry in a column changes by `step`."""
 
 
 def apply(spec: Any, tail: Any, r: int, column: int, step: float) -> None:
-    """Apply the same change to what the spec keeps of the visited row."""
+    """Make that change, in what the tail keeps about the visited row."""
 
 
 def open_slot(spec: Any, tail: Any, slot: int, key: Any) -> None:
-    """Make a slot a new atom without members."""
+    """Put a new atom without members into a slot."""
 
 
 def end_visit(spec: Any, tail: Any, rows: RowBlock, r: int) -> None:
-    """Add the visited row back to what its private atoms know of the data."""
+    """Add the visited row to the tail again."""
 
 
 def collect(spec: Any, tail: Any, rows: RowBlock, key: Any, sums: Sums, work: Work) -> None:

@@ -1,4 +1,4 @@
-"""Passes over the rows of a shard that jumps are made of, compiled; launch.py has them in NumPy, for few rows."""
+"""Compiled passes over the rows of a shard, for jumps; column_moves.py does the same in NumPy where rows are few."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from unbounded.compiled.lanes import lane_exp, lane_log
 from unbounded.compiled.products import multiply
 
 ALWAYS = -2
-FEW_CELLS = 2**14  # of a shard's rows, up to which nothing is compiled for a pass over them
-CHUNK, LANES = 4096, 256  # rows whose products are taken together, and rows whose patterns are weighed together
+FEW_CELLS = 2**14  # size of a shard's data up to which NumPy does this: nothing is compiled for so little
+CHUNK, LANES = 4096, 256  # rows of one matrix product, and rows whose patterns are weighed at once
 
 
 class PassRows(NamedTuple):
-    """Columns of Z beside rows, read-only data and the number of the first row."""
+    """A shard's rows, and which columns of its Z a pass is about."""
 
-    data: Array  # [n, D]
+    data: Array  # [n, D], read-only
     Z: Array  # [columns, n]
-    stay: Array  # which of them stay, -1: one that no row here uses; or ALWAYS, which is on
-    gone: Array  # which go
-    first: int
+    stay: Array  # columns that are kept; -1: zeros, ALWAYS: ones
+    gone: Array  # columns to remove; -1: zeros
+    first: int  # number of the first row
 
 
 class PackedOdds(NamedTuple):
-    """What a launch says of patterns of entries (`launch.Odds`)."""
+    """`column_moves.Odds`, as compiled code takes them."""
 
     slopes: Array
     offset: Array
@@ -51,7 +51,7 @@ class EntryLimits(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """What a chunk of rows needs."""
+    """Memory for a chunk of rows."""
 
     block: Array  # flat: rows x D
     others: Array  # flat: columns that stay x rows
@@ -64,7 +64,7 @@ class Scratch(NamedTuple):
 
 
 class DrawnColumns(NamedTuple):
-    """The entries that were drawn, log probabilities of what goes and of what comes, and statistics of the latter."""
+    """New columns, log probabilities of the removed and the new entries, and statistics of the new ones."""
 
     drawn: Array  # [k, n]
     log_q: Array  # [2]
@@ -74,7 +74,7 @@ class DrawnColumns(NamedTuple):
 
 
 def draw_columns(given: PassRows, old: PackedOdds, new: PackedOdds, key: Any, limits: EntryLimits) -> DrawnColumns:
-    """Entries of new columns."""
+    """Draw the entries of new columns."""
     (n, d), stay, k = given.data.shape, len(given.stay), len(new.slopes)
     rows, both = min(CHUNK, n), max(k, len(old.slopes))
     most = max(len(old.cost), len(new.cost))
@@ -90,14 +90,14 @@ def draw_columns(given: PassRows, old: PackedOdds, new: PackedOdds, key: Any, li
 
 
 def pass_rows(shard: Any, stay: Array, gone: Array) -> PassRows:
-    """The rows of a shard, always of the same types, so that passes are compiled once."""
+    """The rows of a shard, always with the same types, so that passes are compiled once."""
     data = shard.data.view()
     data.flags.writeable = False
     return PassRows(data, np.ascontiguousarray(shard.Z), stay, gone, shard.first)
 
 
 def packed_odds(odds: Any) -> PackedOdds:
-    """In the order that compiled code takes."""
+    """Odds with the types and the layout that compiled code takes."""
     return PackedOdds(*(np.ascontiguousarray(part, float) for part in odds))
 
 
@@ -182,7 +182,7 @@ def _add_product(a, b, flat, out):
 
 @jit
 def _linear(odds, block, others, scratch):
-    """linear[k, r]: what an entry 1 of column k gains in row r beside the columns that stay."""
+    """linear[k, r]: log odds of an entry of column k in row r, given the columns that are kept."""
     k, rows = odds.slopes.shape[0], block.shape[0]
     linear = scratch.linear[: k * rows].reshape(k, rows)
     multiply(odds.slopes, block.T, scratch.product)
@@ -197,7 +197,7 @@ def _linear(odds, block, others, scratch):
 
 @jit
 def _weigh(odds, rows, begin, size, scratch):
-    """values: log weights of the patterns of some rows; top: the largest; total: the sum of all by the largest."""
+    """values: log weights of the patterns of some rows; top: the largest; total: the sum over the largest."""
     values, top, total, k = scratch.values, scratch.top, scratch.total, odds.slopes.shape[0]
     for p in range(odds.cost.size):
         for r in range(size):
@@ -218,7 +218,7 @@ def _weigh(odds, rows, begin, size, scratch):
 
 @jit
 def _log_old(odds, Z, gone, start, rows, limits, scratch, log_q):
-    """Add the log probability of the entries that go."""
+    """Add the log probability of the removed entries."""
     base, more = limits.old, limits.more
     for begin in range(0, rows, LANES):
         size = min(LANES, rows - begin)
@@ -238,7 +238,7 @@ def _log_old(odds, Z, gone, start, rows, limits, scratch, log_q):
 
 @jit
 def _draw_more(key, first, start, limits, entries, found):
-    """Counts that are the largest of their patterns may be more: a geometric number."""
+    """Add a geometric excess to entries at the truncation limit."""
     base, more = limits.new, limits.more
     one, chance = math.log1p(-math.exp(more)), math.exp(more)
     for c in range(entries.shape[0]):

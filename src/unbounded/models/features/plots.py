@@ -70,7 +70,7 @@ def _lines(components: Array, labels: Sequence[str], name: str, look: dict[str, 
 def assignments(Z: Array, max_lines: int = 600) -> Figure:
     """A picture of Z, or of its posterior mean: a column for each feature, most used first, and rows sorted by them.
 
-    Neighbours in this order are much alike: when there are more rows than `max_lines`, a line is the mean of several.
+    Neighbours in this order are similar: when there are more rows than `max_lines`, a line is the mean of several.
     """
     Z = np.asarray(Z)
     Z = Z[:, np.argsort(-Z.mean(0), kind="stable")]

@@ -4,9 +4,9 @@ Draws are compared by what a feature contributes to the data, the matrix z_k A_k
 feature j of another leaves |z_k A_k - w_j B_j|^2 unexplained, so the best matching of two draws has the largest sum of
 (z_k . w_j)(A_k . B_j): an assignment problem. All draws are matched with one of them, the reference.
 
-Where there is an intercept, it takes whatever all rows have: contributions are compared around their means, and a
-feature with the opposite loadings, which the other rows use, is the same feature flipped: z A = t A + (t - z)(-A)
-for any number t, which is 1 where entries are 0 or 1. Draws are flipped as the reference is.
+An intercept absorbs whatever all rows have in common: contributions are compared after their means are subtracted, and
+a feature that the other rows use, with the opposite loadings, is the same feature flipped: z A = t A + (t - z)(-A) for
+any number t, which is 1 where entries are 0 or 1. Features of draws are flipped as the reference has them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class FeatureDraw(NamedTuple):
     loadings: Array  # [K, D]
     log_joint: float
     always: Array = np.empty((0, 0))  # [1, D] those of the intercept, if there is one
-    tops: Array | None = None  # t of features that are flipped, and 0
+    tops: Array | None = None  # t of each feature that is flipped, 0: it is not
 
     @classmethod
     def of(cls, snapshot: Arrays, log_joint: float) -> Self:
@@ -38,12 +38,12 @@ class FeatureDraw(NamedTuple):
 
     @property
     def Z(self) -> Array:
-        """[n, K], made whenever it is asked for: of many draws, one is in memory at a time."""
+        """[n, K], unpacked on demand, so that only one of many draws is in memory at a time."""
         Z = unpacked_entries(self.entries) if isinstance(self.entries, Mapping) else self.entries
         return Z if self.tops is None else np.where(self.tops > 0, self.tops - Z.astype(np.int32), Z)
 
     def flipped(self, tops: Array) -> FeatureDraw:
-        """The same with some features used in the other rows: t - z times, 0 if it stays."""
+        """The draw with entries t - z of the features whose t is not 0."""
         if not tops.any():
             return self
         loadings = np.where(tops[:, None] > 0, -self.loadings, self.loadings)
@@ -58,7 +58,7 @@ class Estimate(NamedTuple):
     shared: Array  # [K] the share of the draws that have the feature
     assignments: Array  # [n, K] posterior mean of Z: draws that do not have the feature count as 0
     matches: list[Array]  # for each draw, which component each of its atoms is; -1: none of them
-    tops: list[Array]  # for each draw, t of those of its atoms that are flipped, and 0
+    tops: list[Array]  # for each draw, t of each of its atoms that is flipped, 0: it is not
 
 
 def point_estimate(draws: Sequence[FeatureDraw]) -> Estimate:
@@ -80,9 +80,9 @@ def point_estimate(draws: Sequence[FeatureDraw]) -> Estimate:
     kept = kept[np.argsort(-usage[kept], kind="stable")]
     place = np.full(size + 1, -1)
     place[kept] = np.arange(len(kept))
-    matches = [place[own] for own in matches]  # the last place, -1, is also that of no match
+    matches = [place[own] for own in matches]  # index -1, the last one, also serves those without a match
     means = components[kept] / found[kept, None]
-    # Around the means, although they were summed around the reference, which is near them.
+    # Deviations from the means, although sums are of differences to the reference, which is near them.
     spread = squares[kept] / found[kept, None] - (means - reference.loadings[kept]) ** 2
     deviations = np.sqrt(np.maximum(spread, 0.0))
     return Estimate(means, deviations, found[kept] / len(draws), _mean(draws, matches, len(kept)), matches, tops)
@@ -96,7 +96,7 @@ def _reference(draws: Sequence[FeatureDraw]) -> FeatureDraw:
 
 
 def match(reference: FeatureDraw, draw: FeatureDraw) -> tuple[Array, Array]:
-    """(which feature of the reference each feature of the draw is, -1: none of them; how to flip it)."""
+    """(which feature of the reference each feature of the draw is, -1: none; t if it has to be flipped, else 0)."""
     shared, entries = np.zeros((len(reference.loadings), len(draw.loadings))), (reference.Z, draw.Z)
     for start in range(0, len(entries[0]), _BLOCK):
         first, other = (Z[start : start + _BLOCK].astype(float) for Z in entries)

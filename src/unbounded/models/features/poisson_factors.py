@@ -1,8 +1,8 @@
 """Poisson factors for count data: x_id ~ Poisson(b_d + sum_k Z_ik theta_kd), theta_kd ~ Gamma (docs/features.md).
 
 Loadings cannot be integrated out row by row: they are kept for every atom, private ones too, and only the weights of
-the tail are collapsed. At the end of a local step every count is split over the background and the row's atoms; given
-the parts, loadings are gamma again.
+the tail are collapsed. At the end of a local step every count is split between the background and the row's atoms;
+given the parts, loadings are gamma distributed.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class BoundPoissonFactors(FeatureBound):
         return np.maximum(rng.standard_gamma(self.shape, (size, self.columns.size)), 1e-200) / self.rate
 
     def log_joint(self, scales: Background, statistics: FeatureStatistics) -> float:
-        """Log density of the parts of the counts and of the background given Z, up to what no atom changes."""
+        """Log density of the parts of the counts and of the background given Z, up to a constant of the data."""
         size = len(statistics.members)
         a, exposure = self.shape, self.rate + statistics.members[:, None]
         atoms = gammaln(a + statistics.sums) - (a + statistics.sums) * np.log(exposure)

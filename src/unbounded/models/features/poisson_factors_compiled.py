@@ -1,4 +1,4 @@
-"""Poisson factors, compiled (poisson_factors.py): what the kernel asks of them."""
+"""The compiled operations of Poisson factors (poisson_factors.py)."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _prepare(spec, tail, rows, usable, work):
 
 @implements(sweep_mobile, PoissonFactorsSpec)
 def _sweep_mobile(spec, law, tail, rows, mobile, key, work):
-    """Update the mobile columns of all rows of a block; private entries are part of the rates."""
+    """Update the mobile columns of all rows of a block, with private entries as part of the rates."""
     z, order, weights, first = rows.z, mobile.order, mobile.weights, rows.first
     size, d = z.shape[1], spec.background.size
     rates, counts = tail.rates[: d * size].reshape(d, size), tail.counts[: d * size].reshape(d, size)
@@ -179,7 +179,7 @@ def _open_slot(spec, tail, slot, key):
 
 @implements(collect, PoissonFactorsSpec)
 def _collect(spec, tail, rows, key, sums, work):
-    """Split every count over the background and the row's atoms."""
+    """Split every count between the background and the row's atoms."""
     z, total, rest = rows.z, sums.sums, sums.rest
     columns, size = z.shape
     d, shared = rest.size, spec.loadings.shape[0]

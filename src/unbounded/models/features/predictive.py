@@ -1,13 +1,13 @@
-"""What a draw of a feature model says of rows it has not seen, and of cells that were hidden from it.
+"""Predictions of a draw of a feature model, for new rows and for cells that were hidden from the fit.
 
-A draw knows its atoms' loadings, the scales, and how much of each atom the n training rows use, from which weights are
-drawn. A new row's entries z are then independent a priori, and its posterior p(z | x) is
+A draw has its atoms' loadings, the scales, and the members of each atom among the n training rows, from which weights
+are drawn. A new row's entries z are then independent a priori, and its posterior p(z | x) is
 - summed over all 2^K patterns where entries are 0 or 1 and atoms are few;
-- otherwise sampled: the chain's own sweep with all atoms mobile and births closed, the likelihood raised from the power
-  0, where the sweep is a draw from the prior, to 1. Along the way annealed importance sampling (Neal 2001) estimates
-  p(x): unbiased, whatever the number of steps.
-Missing entries count for nothing. In the sweeps they are redrawn first, at the same power: the entries of a row with
-many holes, which hardly move once those are imputed, start out from the prior and not from anywhere.
+- otherwise sampled, by the chain's own sweep with all atoms mobile and without births. The likelihood is raised to a
+  power that grows from 0, where the sweep is a draw from the prior, to 1, and annealed importance sampling (Neal 2001)
+  estimates p(x) on the way: unbiased, whatever the number of steps.
+Missing values do not count. In the sweeps they are redrawn first, at the same power: entries of a row with many missing
+values hardly change once these are imputed, and should start from the prior.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from unbounded.setup import Setup
 
 MOST_SUMMED = 10  # atoms up to which all patterns are summed
 STEPS, SWEEPS_PER_STEP = 30, 3  # powers of the annealing, and sweeps at each of them
-SWEEPS = 10  # draws of a row's entries after it
-_NOTHING = 1e-12  # a power at which the likelihood says nothing
+SWEEPS = 10  # draws of a row's entries after the annealing
+_NOTHING = 1e-12  # a power at which the likelihood has no effect
 _CELLS = 2**16
 _ROWS = 256
 _PATTERN_CELLS = 2**21
@@ -45,7 +45,7 @@ _PATTERN_CELLS = 2**21
 
 @dataclass(frozen=True)
 class Draw:
-    """A snapshot, ready to explain new rows; the last `fixed` loadings are always on."""
+    """A snapshot, ready for predictions; the last `fixed` loadings are those of always-on columns."""
 
     measure: FeatureMeasure
     likelihood: FeatureBound
@@ -164,7 +164,7 @@ def _summed_mean(draw: Draw, X: Array) -> Array:
 
 
 def _ladder(steps: int) -> Array:
-    """Powers from almost 0 to 1, close to each other where the likelihood is still weak."""
+    """Powers from almost 0 to 1, closest to each other near 0."""
     value: Array = np.maximum((np.arange(steps + 1) / steps) ** 4, _NOTHING)
     return value
 
@@ -191,10 +191,10 @@ def _annealed(draw: Draw, X: Array, first: int, powers: Array, purpose: str) -> 
 
 
 def log_density(draw: Draw, X: Array, first: int = 0) -> Array:
-    """[n]: log p(x | draw), atoms that only the new row would use included.
+    """[n]: log p(x | draw), with atoms that only the new row would use.
 
-    Rows without new atoms, and rows with some: the two cases have known probabilities. In the second, how many there
-    are is drawn; their loadings are integrated out where the likelihood can do that, and drawn where it cannot.
+    That a row has no such atoms, and that it has some, are two cases of known probability. In the second, their number
+    is drawn; their loadings are integrated out where the likelihood can do that, and drawn where it cannot.
     """
     none = -draw.new_law.rate  # mutant: new atoms
     with_new = _with_new_atoms(draw, generator(draw.seed, "new atoms", first))
@@ -204,14 +204,14 @@ def log_density(draw: Draw, X: Array, first: int = 0) -> Array:
 
 
 def _with_new_atoms(draw: Draw, rng: np.random.Generator) -> Draw:
-    """The draw as a row sees it that uses at least one atom of its own."""
+    """The draw for a row that uses at least one atom of its own."""
     law = draw.new_law
     entries = np.array([new_count(law, u) for u in rng.random(_at_least_one(law.rate, rng))], dtype=float)
     return replace(draw, scales=draw.likelihood.with_new(draw.scales, entries, rng))
 
 
 def _at_least_one(rate: float, rng: np.random.Generator) -> int:
-    """A Poisson number that is not zero, by its distribution function."""
+    """A Poisson number given that it is not zero, by inversion."""
     u, count = rng.random() * -math.expm1(-rate), 1
     p = rate * math.exp(-rate)
     while u > p and count < 1000:
@@ -221,7 +221,7 @@ def _at_least_one(rate: float, rng: np.random.Generator) -> int:
 
 
 def _log_known(draw: Draw, X: Array, first: int) -> Array:
-    """[n]: log p(x | draw) without atoms of the row's own."""
+    """[n]: log p(x | draw) of rows without atoms of their own."""
     if draw.summed:
         return np.concatenate([logsumexp(logs, axis=1) for _, _, logs in _log_joint(draw, X)])
     powers, total = _ladder(STEPS), np.zeros(len(X))
@@ -244,7 +244,7 @@ def simulate(draw: Draw, n: int, rng: np.random.Generator) -> Array:
 
 
 def _with_own(draw: Draw, Z: Array, rng: np.random.Generator) -> Array:
-    """Rows with these entries; a new atom is a column that one row uses, which is why rows come in small blocks."""
+    """Rows with these entries and atoms of their own. Each of these is another column: hence small blocks of rows."""
     law, likelihood = draw.new_law, draw.likelihood
     users = np.repeat(np.arange(len(Z)), rng.poisson(law.rate, len(Z)))
     own = np.zeros((len(Z), len(users)))
@@ -258,7 +258,7 @@ def _with_own(draw: Draw, Z: Array, rng: np.random.Generator) -> Array:
 
 
 class Cells(NamedTuple):
-    """Cells of the training rows, sorted by row, and what they hold."""
+    """Cells of the training rows, sorted by row, and their values."""
 
     rows: Array
     columns: Array

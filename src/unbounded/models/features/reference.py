@@ -1,9 +1,9 @@
 """The kernel of features in plain NumPy, slow and obvious: one row and one entry after the other (device="reference").
 
-It takes the same random numbers from the same keys as the compiled kernel. Nothing is kept up to date: what a shard's
-other rows say of its private atoms is computed afresh at every visit, and every entry is drawn from the density of its
-whole row. Sweeps go over all rows of the shard, one after another; the compiled kernel makes all its sweeps over a
-block of rows before it goes on to the next, so the two agree where the shard is one block, or with one sweep.
+It uses the same random numbers from the same keys as the compiled kernel. Nothing is updated incrementally: the law of
+a private atom given the shard's other rows is computed afresh at every visit, and every entry is drawn from the density
+of its whole row. A sweep goes over all rows of the shard; the compiled kernel finishes all sweeps over a block of rows
+before it goes on to the next, so the two agree if the shard is a single block, or if there is a single sweep.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _NEGLIGIBLE = 45.0  # nats
 
 
 class ReferenceRows(Protocol):
-    """What a likelihood says of a shard's rows, the loadings of shared atoms given."""
+    """The likelihood of a shard's rows, given the loadings of shared atoms."""
 
     pairs: ClassVar[bool]  # mobile 0/1 entries are drawn two at a time, unless the row has private ones
 
     def density(self, Z: Array, i: int) -> LogDensity:
-        """Of row i, given the entries Z [columns, n] of all other rows."""
+        """The log density of row i, given the entries Z [columns, n] of all other rows."""
 
     def open_slot(self, slot: int, key: int) -> None:
         """Make a slot a new atom."""
@@ -76,7 +76,7 @@ class ReferenceFeatures(HostMoves):
         return summary(self.setup, shard, shard.Z, n_shared, select_columns(sums, kept))
 
     def predictive(self, atoms: FeaturePart, X: FeatureShard) -> Array:
-        """[n, K]: entries of new rows after sweeps over these atoms, all of them mobile, from those that X has."""
+        """[n, K]: entries of the new rows X after sweeps over these atoms, all mobile, that begin at its Z."""
         self.sweep(X, atoms, self.prepare(X, atoms))
         return X.Z[: len(atoms.finite.mobile.order)].T.copy()
 
@@ -104,7 +104,7 @@ def _uniform(key: Any, counter: int) -> float:
 
 
 class _Visits:
-    """One row after the other. Z: [columns, n], of which columns from `shared` on are private, or free."""
+    """Visits of one row after the other. Z: [columns, n]; columns from `shared` on are private, or free."""
 
     def __init__(self, Z: Array, rows: ReferenceRows, part: FeaturePart, binary: bool):
         self.Z, self.rows, self.binary = Z, rows, binary
@@ -112,7 +112,7 @@ class _Visits:
         self.mobile, self.shared = part.finite.mobile, part.finite.shared
 
     def visit(self, i: int, row: int, s: int) -> None:
-        """Everything that happens to row i, which is number `row` among all, in sweep s."""
+        """All updates of row i, which is number `row` among all rows, in sweep s."""
         self._mobile(i, row, _stream(self.keys.entry, s))
         own = _stream(_stream(self.keys.tail, s), row)
         born = _births(self.law.rate, _uniform(_stream(self.keys.birth, s), row))
@@ -153,7 +153,7 @@ class _Visits:
         self.Z[[j, k], i] = cases[min(int(np.searchsorted(total, u * total[-1], side="right")), 3)]
 
     def _draw(self, density: LogDensity, i: int, column: int, others: float, weight: float, u: float) -> int:
-        """An entry by its distribution function, cut off where hardly any mass is left."""
+        """Draw an entry by inversion, truncated where the remaining mass is negligible."""
         z, logs, value = self.Z[:, i].copy(), [], 0
         while value <= (1 if self.binary else LARGEST):
             z[column] = value
@@ -165,7 +165,7 @@ class _Visits:
         return min(int(np.searchsorted(total, u * total[-1], side="right")), len(logs) - 1)
 
     def _replace(self, i: int, singles: Array, born: int, key: int) -> None:
-        """Propose new atoms in place of those that only row i uses; accept by the ratio of its densities."""
+        """Propose new atoms in place of those that only row i uses; accept by the ratio of the row's densities."""
         used = set(np.flatnonzero(self.Z[self.shared :].any(axis=1)))
         free = [slot for slot in range(len(self.Z) - self.shared + born) if slot not in used][:born]
         self.Z = np.concatenate([self.Z, np.zeros((born, self.Z.shape[1]), np.int64)])
@@ -254,7 +254,7 @@ class PoissonRows:
         self.loadings[column] = np.exp(np.maximum(logs, -460.0)) / self.spec.rate
 
     def sums(self, Z: Array, key: int) -> Sums:
-        """Split every count over the background and the row's atoms."""
+        """Split every count between the background and the row's atoms."""
         d = self.data.shape[1]
         sums, rest = np.zeros((len(Z), d)), np.zeros(d)
         known = min(len(Z), len(self.loadings))  # free slots may have none

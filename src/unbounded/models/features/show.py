@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from unbounded.models.features.estimator import FeatureEstimator
 
 _TILES, _BARS, _COLUMNS = 60, 6, 60
-NOISE = "sigma_x"  # the scalar of likelihoods that have some
+NOISE = "sigma_x"  # the scalar of likelihoods with noise
 
 
 def summary(estimator: FeatureEstimator) -> list[str]:
@@ -36,7 +36,7 @@ def summary(estimator: FeatureEstimator) -> list[str]:
 
 
 def _noise(values: Array) -> str:
-    """The posterior of a standard deviation, which may be of any size."""
+    """The posterior of the noise in words, whatever its order of magnitude."""
     low, high = np.quantile(values, [0.05, 0.95])
     return f"standard deviation {values.mean():.4g}, 90% interval {low:.4g} to {high:.4g}"
 
@@ -71,7 +71,7 @@ def show(run: WholeDraws, at_hand: Mapping[str, Any]) -> Shown:
 
 
 def _words(found: _Features) -> list[str]:
-    """What the fit has found, and how sure it is."""
+    """The findings in words, with their uncertainty."""
     if not len(found.components):
         return ["No feature is in at least half of the whole draws."]
     said = [f"A row uses {found.usage.sum():.2f} of them on average, feature 0 most often ({found.usage[0]:.2f})."]
@@ -157,7 +157,7 @@ def _bars(found: _Features, k: int) -> str:
 
 
 def _loadings(found: _Features) -> str:
-    """All features as lines of one picture."""
+    """All features as rows of one picture."""
     K, D = found.components.shape
     frame = Frame(
         Range(-0.5, D - 0.5, "column", svg.ticks(-0.5, D - 0.5, 6, whole=True)),

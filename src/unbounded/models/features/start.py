@@ -1,9 +1,9 @@
-"""Where a chain of features starts (docs/features.md, "The start"). It never affects exactness, only the wait.
+"""Where a chain of features starts (docs/features.md, "The start"): it affects the burn-in, never exactness.
 
-The default samples a pilot of up to a thousand rows first, with the model itself, and then lets all rows choose among
-its atoms. Chains with jumps find the same from any start, only later: the pilot's rounds are short. Without jumps
-growing an atom from a single row is a 1-in-n event and the start decides, so that there are several pilots, the most
-probable of which goes on with four times as many rows.
+By default a pilot chain of the same model is run on up to a thousand rows, and then all rows choose among its atoms.
+With jumps this only saves time, since the pilot's rounds are short: chains get there from any start. Without jumps, an
+atom has to grow from a single row, which is a 1-in-n event, and the start matters: several pilots are run, and the most
+probable one goes on with four times as many rows.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def begin(model: Features, engine: Engine, X: Any, init: Any, notify: Notify = n
 
 
 def check(init: Any, n_rows: int, binary: bool) -> None:
-    """Refuse a start that is neither a name nor a matrix of counts."""
+    """Refuse a start that is neither a known name nor a matrix of counts."""
     if isinstance(init, str):
         if init not in NAMES:
             raise ValueError(f"init must be one of {NAMES} or a matrix Z, got {init!r}.")
@@ -75,9 +75,9 @@ def _from_prior(model: Features, engine: Engine) -> FeatureState:
 
 
 def _grown(model: Features, engine: Engine, X: Any, notify: Notify) -> FeatureState:
-    """A chain of a few rows, and all rows choose among its atoms.
+    """Run pilots, and let all rows choose among the atoms of the most probable one.
 
-    Where there are no jumps: several chains, the most probable of which goes on with more rows first.
+    Where there are no jumps, there are several pilots, and the best one goes on with more rows first.
     """
     rng = generator(model.seed, "start")
     most = max(PILOT_ROWS[0], min(PILOT_ROWS[1], PILOT_CELLS // X.shape[1]))
@@ -108,7 +108,7 @@ class _Pilot:
         setup = replace(model.setup, extent=n, n_shards=1, sweeps=2, seed=seed, device=few)
         self.model = HybridFeatures(setup)
         self.engine = Serial(self.model.recipe(X))
-        # An intercept is a feature that all rows have: another one would stay for long.
+        # An intercept is a feature that all rows have: a second one would be hard to get rid of.
         self.state = self.model.begin(self.engine, np.ones((n, 1 - model.likelihood.fixed), np.int64))
 
     def run(self, n_rounds: int, notify: Notify, before: int, total: int) -> float:
@@ -120,7 +120,7 @@ class _Pilot:
         return self.model.assignments(self.state, self.engine)
 
     def atoms(self) -> _Atoms:
-        """Those that more than two rows use."""
+        """The atoms that more than two rows use."""
         state = self.state
         kept = state.occupied[state.table.members[state.occupied] > 2]
         statistics = self.model.statistics(state, np.concatenate([kept, state.always]))
@@ -129,7 +129,7 @@ class _Pilot:
 
 
 class _Atoms(NamedTuple):
-    """What a pilot found."""
+    """The atoms of a pilot."""
 
     members: Array
     n_rows: int  # of the pilot
@@ -153,6 +153,6 @@ def _settle(model: Features, engine: Engine, found: _Atoms) -> FeatureState:
 
 
 def _clear(shard: FeatureShard, n_atoms: int, n_shared: int) -> None:
-    """No row uses an atom, but for the always-on ones."""
+    """Set Z to zero, but for always-on columns."""
     shard.Z = np.zeros((n_shared, shard.Z.shape[1]), shard.Z.dtype)
     shard.Z[n_atoms:] = 1

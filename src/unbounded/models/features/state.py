@@ -1,4 +1,4 @@
-"""What a feature model is made of: its shards, the state between rounds, and the message of a round to the shards."""
+"""The data structures of a feature model: shards, the state between rounds, and the message of a round."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from unbounded.setup import Setup
 
 FeatureSetup = Setup[FeatureMeasure, FeatureBound, int]
 
-FEW = 64  # columns, up to which the places of a triangle are remembered
-PATTERN = 4  # columns up to which a fold has a coin for every pattern of use (fold.py); beyond: none, some, all
+FEW = 64  # columns up to which the indices of a triangle are cached
+PATTERN = 4  # columns up to which a fold has a coin for each pattern of use (fold.py); beyond: for none, some, all
 
 
 class FeatureShard:
@@ -54,7 +54,7 @@ class FeatureShard:
         return chosen_columns(self.current(), sources, size)
 
     def entries(self, sources: Array, chosen: Array) -> Array:
-        """The same of some rows."""
+        """The same for some of the rows."""
         return chosen_columns(self.current()[:, chosen], sources)
 
     def arrays(self) -> dict[str, Array]:
@@ -82,12 +82,12 @@ def chosen_columns(Z: Array, sources: Array, size: int | None = None) -> Array:
 
 @dataclass(frozen=True)
 class FeatureRecipe:
-    """The recipe: rows cut into P contiguous shards; binary: entries of Z are 0 or 1; shard: the type of shards."""
+    """How to make P shards of contiguous rows."""
 
     X: Any
     likelihood: FeatureBound
     n_shards: int
-    binary: bool = False
+    binary: bool = False  # whether entries of Z are 0 or 1
     shard: type[FeatureShard] = FeatureShard
 
     @property
@@ -112,7 +112,7 @@ class ColumnTable(NamedTuple):
     products: Array  # [K, K], or [K, 0] where the likelihood does not need it
     sums: Array
     owner: Array  # the only shard that uses a column, or -1 when several or none do
-    rest: Array  # statistics that belong to no atom
+    rest: Array  # statistics of what no atom explains
     square: float  # sum of squares of the data
     entries: float  # log factors of the entries of Z
 
@@ -148,7 +148,7 @@ class FeatureState:
         return np.arange(self.n_shared - self.fixed, self.n_shared)
 
     def at(self, columns: Array, p: int) -> Array:
-        """The columns of shard p's Z that these columns of the table are, -1 where it has none."""
+        """Where shard p has these columns of the table in its Z, -1: nowhere."""
         first = self.n_shared + int(self.n_private[:p].sum())
         shared = columns < self.n_shared
         local = np.where(shared, columns, columns - first + self.n_shared)
@@ -156,7 +156,7 @@ class FeatureState:
         return local
 
     def here(self, columns: Array) -> list[Array]:
-        """The same for every shard: one array for all that have no private columns."""
+        """The same for every shard. Shards without private columns share one array."""
         parts = [np.where(columns < self.n_shared, columns, -1)] * len(self.n_private)
         for p in np.flatnonzero(self.n_private).tolist():
             parts[p] = self.at(columns, p)
@@ -168,7 +168,7 @@ class FeatureState:
 
 
 def upper_triangle(size: int) -> tuple[Array, Array]:
-    """Which products of columns travel, since Z'Z is symmetric: (rows, columns) of its upper triangle, row by row."""
+    """(rows, columns) of the upper triangle of Z'Z, row by row: the products that shards report."""
     return _small_triangle(size) if size <= FEW else np.triu_indices(size)
 
 
@@ -176,7 +176,7 @@ _small_triangle = lru_cache(FEW)(np.triu_indices)
 
 
 class FeatureRound(NamedTuple):
-    """The finite part: what all shards need to know of a round."""
+    """What all shards need to know of a round: above all, the finite part."""
 
     round: int
     finite: Sequence[Finite]  # for shards that may move mobile columns, and for one that may move frozen ones as well
@@ -188,16 +188,16 @@ class FeatureRound(NamedTuple):
 
 
 class FeatureShare(NamedTuple):
-    """What one shard needs to know of a round besides."""
+    """What one shard needs to know of its own columns."""
 
     sources: Array  # old column of each of the shard's columns, -1 where there is none
-    lone: bool
-    open: bool
+    lone: bool  # whether the shard may move frozen columns, too
+    open: bool  # whether it may create atoms
     loadings: Array  # of the shard's private atoms
 
 
 class FeaturePart(NamedTuple):
-    """What one shard has to do in a round, as kernels take it."""
+    """What a kernel needs for the local step of a shard."""
 
     round: FeatureRound
     share: FeatureShare
@@ -216,10 +216,10 @@ class FeaturePart(NamedTuple):
 
     @property
     def loadings(self) -> Array:
-        """Loadings of all the shard's columns, where private ones have some."""
+        """Loadings of all the shard's columns, private ones included where the likelihood keeps these."""
         return np.concatenate([self.round.loadings, self.share.loadings])
 
 
 def all_shared(loadings: Array) -> FeatureShare:
-    """The part of every shard when there are no private atoms and none may be born: old columns stay as they are."""
+    """The share of every shard when there are no private atoms and none may be born: columns stay as they are."""
     return FeatureShare(np.arange(len(loadings)), False, False, loadings[:0])

@@ -42,6 +42,6 @@ def select_columns(sums: Sums, kept: Any) -> Sums:
 
 
 def candidate_summary(setup: FeatureSetup, shard: FeatureShard, Z: Array) -> Summary:
-    """What a shard would report of another Z, all columns shared, where loadings are integrated out."""
+    """What a shard would report of this Z, all columns shared, where loadings are integrated out."""
     products, sums = (few_statistics if shard.data.size <= FEW_CELLS else statistics)(Z, shard.data)
     return summary(setup, shard, Z, len(Z), Sums(products, sums, np.zeros(shard.data.shape[1])))

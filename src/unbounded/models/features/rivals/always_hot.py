@@ -1,8 +1,8 @@
 """Features on all shards at once with every atom instantiated. Not exact.
 
-By this the paper replicates the sampler of Doshi-Velez et al. (2009), approximately, as it says. Every shard creates
-atoms at the full rate while others do the same, and atoms of a round before are mobile, all of them: the published rule
-of the paper with all shards always open.
+This is how the paper replicates the sampler of Doshi-Velez et al. (2009), approximately, as it says. All shards create
+atoms at the full rate at the same time, and all atoms of the round before are mobile: the published rule of the paper
+with all shards always open.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Collapsed Gibbs sampling (Doshi-Velez and Ghahramani 2009), with a random order of a row's entries. Exact.
 
-Rows cannot be shared out: whatever the setup says, there is one shard.
+Rows cannot be distributed: there is one shard, whatever the setup says.
 """
 
 from __future__ import annotations

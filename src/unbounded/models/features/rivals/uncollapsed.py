@@ -26,7 +26,7 @@ class FiniteFeatures(Features):
     size: int = 20
 
     def __post_init__(self) -> None:
-        if not isinstance(self.measure, BetaBernoulli):  # no finite model is known that tends to another one
+        if not isinstance(self.measure, BetaBernoulli):  # no finite model with another limit is known
             raise ValueError("sampler 'uncollapsed' of features takes the beta-Bernoulli measure only.")
         if not isinstance(self.size, int | np.integer) or self.size < 1:
             raise ValueError(f"size must be an integer of at least 1, got {self.size!r}.")
@@ -46,7 +46,7 @@ class FiniteFeatures(Features):
     def begin(
         self, engine: Engine, Z: Array, hyper: FeatureHyper | None = None, scales: Any = None, round_: int = 0
     ) -> FeatureState:
-        """The state with this Z; of more columns than there are atoms, the most used ones stay."""
+        """The state with this Z, of which only the `size` most used columns are kept."""
         Z = np.asarray(Z)
         kept = np.sort(np.argsort(-(Z != 0).sum(axis=0), kind="stable")[: self.size])
         return super().begin(engine, Z[:, kept], hyper, scales, round_)

@@ -1,8 +1,8 @@
-"""Scores of rows under many atoms, in one of two forms, computed in tiles that never leave the chip.
+"""Scores of rows under many atoms, linear or quadratic, computed in tiles that never leave the chip.
 
-Linear: score = matrix . cells + bias. Quadratic: score = bias - |cells . matrix - offset|^2 / 2, several atoms in one
-product. Tensor cores see the first ten binary digits of a number, so that in single precision numbers are cut in two,
-and products are three (Markidis et al. 2018).
+Linear: score = matrix . cells + bias. Quadratic: score = bias - |cells . matrix - offset|^2 / 2, with several atoms in
+one product. Tensor cores use only the leading ten bits of a number: numbers in single precision are split in two, and
+every product is the sum of three (Markidis et al. 2018).
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ MOST_COLUMNS = 128  # of a quadratic form
 
 
 class Shape(NamedTuple):
-    """How tiles are cut, known while compiling: columns of a row, atoms of a product (0: linear), atoms of a tile."""
+    """The shape of tiles, which is known at compile time."""
 
-    columns: int
-    group: int
-    tile: int
+    columns: int  # of a row
+    group: int  # atoms in one product, 0: linear
+    tile: int  # atoms in a tile
     double: bool
 
 
 class Scored(NamedTuple):
-    """Atoms on the device, as tiles score rows under them."""
+    """The forms of atoms on the device, padded to whole tiles."""
 
     matrix: Any
-    rest: Any  # what the leading digits of the matrix leave out; in double precision the matrix once more
+    rest: Any  # the matrix less its leading bits; in double precision, the matrix itself
     offset: Any
     bias: Any
     usable: int
 
 
 class AtomForms(NamedTuple):
-    """The same as it travels: matrix [K, F] or [K, D, D], offset [K, D] or none, bias [K]."""
+    """The forms of atoms on the host."""
 
-    matrix: Array
-    offset: Array | None
-    bias: Array
+    matrix: Array  # [K, F] or [K, D, D]
+    offset: Array | None  # [K, D], None: linear
+    bias: Array  # [K]
 
 
 def shape_of(atoms: AtomForms, usable: int) -> Shape:
-    """Tiles for so many atoms."""
+    """The shape of tiles for this many usable atoms."""
     double = atoms.matrix.dtype == "float64"
     columns = max(LEAST, triton.next_power_of_2(atoms.matrix.shape[1]))
     tile = min(64, max(LEAST, triton.next_power_of_2(max(usable, 1))))
@@ -57,7 +57,7 @@ def shape_of(atoms: AtomForms, usable: int) -> Shape:
 
 
 def scored(atoms: AtomForms, usable: int, shape: Shape, device: Any) -> Scored:
-    """Atoms on the device, padded to whole tiles; those that are not usable have no weight."""
+    """Copy atoms to the device, padded to whole tiles with atoms that have no weight."""
     n_atoms = max(1, -(-usable // shape.tile)) * shape.tile
     matrix, bias = torch.from_numpy(atoms.matrix[:usable]).to(device), torch.from_numpy(atoms.bias[:usable]).to(device)
     kind = {"dtype": matrix.dtype, "device": device}
@@ -78,7 +78,7 @@ def scored(atoms: AtomForms, usable: int, shape: Shape, device: Any) -> Scored:
 
 
 def _halves(matrix: Any) -> tuple[Any, Any]:
-    """(leading digits, the rest) of single precision."""
+    """(leading bits, the rest) in single precision."""
     if matrix.dtype == torch.float64:
         return matrix, matrix
     leading = (matrix.view(torch.int32) & -8192).view(torch.float32)
@@ -87,7 +87,7 @@ def _halves(matrix: Any) -> tuple[Any, Any]:
 
 @triton.jit
 def leading(x, DOUBLE: tl.constexpr):
-    """The leading digits of numbers, which are all that tensor cores see."""
+    """The leading bits of numbers, which are all that tensor cores use."""
     if DOUBLE:
         return x
     else:
@@ -96,7 +96,7 @@ def leading(x, DOUBLE: tl.constexpr):
 
 @triton.jit
 def product(high, low, matrix, rest, at, DOUBLE: tl.constexpr):
-    """Rows, given as leading digits and the rest, times the part of a matrix that lies `at` these places."""
+    """Rows, given as leading bits and the rest, times the elements of a matrix at the offsets `at`."""
     w = tl.load(matrix + at)
     if DOUBLE:
         return tl.dot(high, w, out_dtype=tl.float64)
@@ -134,7 +134,7 @@ def linear_tile(cells, rows, ok, width, atoms, t, SHAPE: tl.constexpr, BLOCK: tl
 
 @triton.jit
 def quadratic_tile(high, low, atoms, t, room, SHAPE: tl.constexpr, BLOCK: tl.constexpr):
-    """The same, some atoms in each product; `room` [atoms, rows] is where scores wait for the others of their rows."""
+    """The same, with several atoms in each product; `room` [atoms, rows] collects the scores of a tile."""
     COLUMNS: tl.constexpr = SHAPE[0]
     GROUP: tl.constexpr = SHAPE[1]
     TILE: tl.constexpr = SHAPE[2]

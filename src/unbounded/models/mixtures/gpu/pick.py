@@ -1,7 +1,7 @@
-"""One atom for every row, drawn by its scores, in one pass and without a matrix of rows and atoms.
+"""Draws an atom for every row from the row's scores, in one pass and without a matrix of rows and atoms.
 
-Within a tile of atoms the draw inverts the distribution function, as on the CPU; from one tile to the next, the later
-one takes over by its share of the weight so far.
+Within a tile of atoms the draw is by inversion, as on the CPU; each further tile then takes over with a probability
+that is its share of the total weight so far.
 """
 
 from __future__ import annotations
@@ -21,36 +21,34 @@ OPEN, PRIVATE = 1, 2  # marks of rows: open ones, and those in atoms that shards
 
 
 class PickRows(NamedTuple):
-    """Rows on the device: cells [n, width], labels, log density under a new atom, marks; and the first row's number."""
+    """Rows on the device."""
 
-    cells: Any
-    labels: Any
-    log_new: Any
-    marks: Any
+    cells: Any  # [n, width]
+    labels: Any  # [n]
+    log_new: Any  # [n] log density under a new atom
+    marks: Any  # [n]
     n: int
     width: int
-    first: int
+    first: int  # number of the first row
 
 
 class Leaving(NamedTuple):
-    """Which rows leave the usable atoms: those that make new ones, and open ones.
+    """Which rows leave the usable atoms: those that create new ones, and open ones.
 
-    keys: of labels, of births, of opening. lone: whether each private atom has one row. shared: codes of shared atoms
-    end there. log_birth: log weight of a new atom. rate, boost: a row is open with chance rate + boost times its odds
-    of a birth.
+    A row is open with chance rate + boost times its odds of a birth.
     """
 
-    keys: Any
-    lone: Any
-    shared: int
-    log_birth: float
+    keys: Any  # of labels, of births, of opening
+    lone: Any  # whether each private atom has one row only
+    shared: int  # number of shared atoms, whose codes come first
+    log_birth: float  # log weight of a new atom
     rate: float
     boost: float
 
 
 @triton.jit
 def _drawn(scores, u, last):
-    """(largest score, sum of weights, drawn column) of each row of a tile."""
+    """(largest score, sum of weights, drawn atom) of each row of a tile."""
     top = tl.max(scores, 1)
     weights = tl.exp(scores - top[:, None])
     sums = tl.cumsum(weights, 1)
@@ -140,13 +138,13 @@ def layout_of(shape: Shape) -> KernelLayout:
 
 @cache
 def _programs(device: Any) -> int:
-    """The number of programs that keeps all of the device busy; each goes through many blocks of rows."""
+    """How many programs keep the whole device busy; each of them processes many blocks of rows."""
     return 4 * torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 2
 
 
 @serial_if_interpreted
 def pick(rows: PickRows, atoms: Scored, leaving: Leaving, turn: int, shape: Shape) -> None:
-    """Redraw labels in place: -1 is a birth. Marked rows are for the host."""
+    """Redraw labels in place, -1 for a birth, and mark the rows that the host has to look at."""
     if not rows.n:
         return
     block, warps, stages = layout_of(shape)

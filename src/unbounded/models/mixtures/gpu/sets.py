@@ -1,7 +1,7 @@
 """Rows by sets: sums over the rows of every set, and passes that cut sets in two.
 
-Rows are sorted by set, which is stable and hence always the same; a chunk of rows of one set is added up in double
-precision by one program, and chunks are added in their order. No sum depends on which program was faster.
+Rows are sorted by set; the sort is stable, so that their order is always the same. A program adds up a chunk of rows of
+one set in double precision, and chunks are added in their order: no sum depends on which program was faster.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ BLOCK, CHUNK, MOST_CHUNKS = 32, 1024, 2048
 
 
 class Sets(NamedTuple):
-    """Row numbers in the order of their sets; set m has rows starts[m] .. and chunks chunks[m] .. of them."""
+    """Rows by set."""
 
-    order: Any
-    starts: Any
-    chunks: Any
+    order: Any  # [n] row numbers, sorted by set
+    starts: Any  # [n_sets + 1] where the rows of each set begin in this order
+    chunks: Any  # [n_sets + 1] where its chunks begin among all chunks
     n_sets: int
-    chunk: int
+    chunk: int  # rows in a chunk
 
 
 class SetRows(NamedTuple):
@@ -36,7 +36,7 @@ class SetRows(NamedTuple):
 
 
 def sets_of(which: Any, n_sets: int) -> Sets:
-    """which: the set of every row; n_sets or more: the row is in none."""
+    """Sort rows by set; which: the set of each row, n_sets or more for none."""
     small = torch.uint8 if n_sets < 255 else torch.int16 if n_sets < 2**15 else torch.int32
     ordered, order = torch.sort(torch.clamp(which, max=n_sets).to(small), stable=True)
     edges = torch.arange(n_sets + 1, device=which.device, dtype=torch.int32).to(small)
@@ -53,7 +53,7 @@ def _most_chunks(sets: Sets) -> int:
 
 @triton.jit
 def _bounds(sets, pid, SETS: tl.constexpr):
-    """(set, first position, last position) of a chunk; nothing where there is no such chunk."""
+    """(set, first position, end) of a chunk; an empty range where there is no such chunk."""
     ms = tl.arange(0, SETS)
     ends = tl.load(sets.chunks + 1 + ms, mask=ms < sets.n_sets, other=2**62)
     m = tl.sum((ends <= pid).to(tl.int32), 0)
@@ -66,7 +66,7 @@ def _bounds(sets, pid, SETS: tl.constexpr):
 
 @triton.jit
 def _add_linear(rows, sets, share, out, SETS: tl.constexpr, COLUMNS: tl.constexpr, BLOCK: tl.constexpr):
-    """Sums of values of a chunk, times the rows' shares where there are some."""
+    """Sums of the values of a chunk, weighted by the rows' shares if there are any."""
     pid = tl.program_id(0)
     _, begin, end = _bounds(sets, pid, SETS)
     first = tl.program_id(1) * COLUMNS
@@ -84,7 +84,7 @@ def _add_linear(rows, sets, share, out, SETS: tl.constexpr, COLUMNS: tl.constexp
 
 @triton.jit
 def _add_products(rows, sets, share, out, SETS: tl.constexpr, COLUMNS: tl.constexpr, BLOCK: tl.constexpr):
-    """The same of all products of two columns, and after them of the columns."""
+    """The same for products of all pairs of columns, and after them for the columns."""
     pid = tl.program_id(0)
     _, begin, end = _bounds(sets, pid, SETS)
     products = tl.zeros((COLUMNS, COLUMNS), tl.float64)
@@ -125,7 +125,7 @@ def sums(rows: SetRows, sets: Sets, share: Any, quadratic: bool) -> Any:
 
 
 def _upper(padded: Any, columns: int, width: int) -> Any:
-    """Of products, those on and above the diagonal; then the columns."""
+    """Products on and above the diagonal, then the columns."""
     a, b = torch.triu_indices(width, width, device=padded.device)
     return torch.cat([padded[:, a * columns + b], padded[:, columns**2 : columns**2 + width]], 1)
 
@@ -134,7 +134,7 @@ def _upper(padded: Any, columns: int, width: int) -> Any:
 
 
 class CutForms(NamedTuple):
-    """Log odds of the second half: values . matrix . values + linear . values + constant, all of each set."""
+    """Log odds of the second half of each set: values . matrix . values + linear . values + constant."""
 
     matrix: Any  # [M, D, D], padded; None: there is nothing quadratic
     linear: Any  # [M, F]
@@ -146,19 +146,19 @@ class CutForms(NamedTuple):
 
 
 class CutLabels(NamedTuple):
-    """Labels with, by code, the half they are (-1: to be drawn), and by set the code of second halves (-1: none)."""
+    """How labels and halves belong together."""
 
-    labels: Any
-    side: Any
-    fresh: Any
-    first: int
+    labels: Any  # [n]
+    side: Any  # by label: which half it is, -1: to be drawn
+    fresh: Any  # by set: the label of its second half, -1: labels stay
+    first: int  # number of the first row
 
 
 class CutSums(NamedTuple):
-    """By position in the order of sets: the share of every row; by chunk: sums of shares and of log q."""
+    """The results of a cut."""
 
-    share: Any
-    parts: Any
+    share: Any  # [n] of every row, by its position in the order of sets
+    parts: Any  # [chunks, 2] sums of shares and of log q
 
 
 @triton.jit
