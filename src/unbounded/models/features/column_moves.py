@@ -18,8 +18,8 @@ from unbounded.contracts import Pairs, Summary
 from unbounded.models.features import passes
 from unbounded.models.features.likelihood import FeatureBound
 from unbounded.models.features.measure import FeatureMeasure
-from unbounded.models.features.state import PATTERN, FeatureSetup, FeatureShard
-from unbounded.models.features.summaries import candidate_summary
+from unbounded.models.features.operations import Sums
+from unbounded.models.features.state import PATTERN, FeatureSetup, FeatureShard, summary
 from unbounded.randomness import stream, uniforms
 
 LARGEST = (0, 31, 9, 5, 3, 2, 2, 1, 1)  # the truncation limit of entries, by the number of columns that are enumerated
@@ -114,15 +114,22 @@ class HostMoves:
         new, coin, moved = folded_columns(proposal, old, shard.first + np.arange(old.shape[1]))
         Z = with_fixed(self.setup.likelihood, new)
         counts = np.bincount(2 * coin + moved, minlength=2 ** (PATTERN + 1)).reshape(-1, 2).astype(float)
-        summary = candidate_summary(self.setup, shard, Z)
+        report = candidate_summary(self.setup, shard, Z)
         if keep:
             shard.Z = Z
-        return Summary({**summary.shared, "coins": counts}, summary.private)
+        return Summary({**report.shared, "coins": counts}, report.private)
 
 
 def with_fixed(likelihood: FeatureBound, Z: Array) -> Array:
     """Columns of Z with the always-on ones after them."""
     return np.concatenate([Z, np.ones((likelihood.fixed, Z.shape[1]), Z.dtype)])
+
+
+def candidate_summary(setup: FeatureSetup, shard: FeatureShard, Z: Array) -> Summary:
+    """What a shard would report of this Z, all columns shared, where loadings are integrated out."""
+    few = shard.data.size <= passes.FEW_CELLS
+    products, sums = (passes.few_statistics if few else passes.statistics)(Z, shard.data)
+    return summary(setup, shard, Z, len(Z), Sums(products, sums, np.zeros(shard.data.shape[1])))
 
 
 # ---- launches

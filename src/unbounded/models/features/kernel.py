@@ -56,8 +56,7 @@ from unbounded.models.features.operations import (
     sweep_mobile,
     visit_mobile,
 )
-from unbounded.models.features.state import FeaturePart, FeatureShard
-from unbounded.models.features.summaries import select_columns, summary
+from unbounded.models.features.state import FeaturePart, FeatureShard, select_columns, summary
 
 FREE_SLOTS, MORE_SLOTS = 4, 16
 SOME = 4  # most shards in one compiled call

@@ -22,8 +22,7 @@ from unbounded.models.features.column_moves import HostMoves
 from unbounded.models.features.kernel import arrange
 from unbounded.models.features.laws import LARGEST, new_count
 from unbounded.models.features.operations import Sums, entry_number
-from unbounded.models.features.state import FeaturePart, FeatureShard
-from unbounded.models.features.summaries import select_columns, summary
+from unbounded.models.features.state import FeaturePart, FeatureShard, select_columns, summary
 from unbounded.randomness import uniforms
 
 LogDensity = Callable[[Array], float]  # of a row, as a function of all its entries

@@ -1,4 +1,4 @@
-"""The data structures of a feature model: shards, the state between rounds, and the message of a round."""
+"""The data structures of a feature model: shards, the state between rounds, messages and reports."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from unbounded.arrays import Array, Arrays, packed_entries, unpacked_entries
+from unbounded.contracts import Summary
 from unbounded.models.features.likelihood import FeatureBound
 from unbounded.models.features.measure import FeatureHyper, FeatureMeasure
-from unbounded.models.features.operations import Finite, Keys
+from unbounded.models.features.operations import Finite, Keys, Sums
 from unbounded.rows import boundaries, rows_of
 from unbounded.setup import Setup
 
@@ -223,3 +224,34 @@ class FeaturePart(NamedTuple):
 def all_shared(loadings: Array) -> FeatureShare:
     """The share of every shard when there are no private atoms and none may be born: columns stay as they are."""
     return FeatureShare(np.arange(len(loadings)), False, False, loadings[:0])
+
+
+# ---- what shards report
+
+
+def summary(setup: FeatureSetup, shard: FeatureShard, Z: Array, n_shared: int, sums: Sums) -> Summary:
+    """What a shard reports of a Z with these statistics."""
+    measure, gram, products = setup.measure, setup.likelihood.gram, sums.products
+    members = np.diagonal(products).astype(np.int64) if gram and measure.binary else Z.sum(axis=1, dtype=np.int64)
+    centred = sums.sums - members[:, None] * shard.centre
+    present = (members[:n_shared] > 0).astype(np.int64)
+    s, own = slice(0, n_shared), slice(n_shared, len(Z))
+    entries = 0.0 if measure.binary else measure.log_entries(Z)
+    shared = {
+        "members": members[s], "products": products[upper_triangle(n_shared)] if gram else products[s],
+        "sums": centred[s],
+        "rest": sums.rest, "square": np.array(shard.square), "entries": np.array(entries),
+        "shards": present, "owner": present * shard.index,
+    }  # fmt: skip
+    private = {
+        "members": members[own], "cross": products[s, own] if gram else products[s],
+        "products": products[own, own] if gram else products[own], "sums": centred[own],
+    }  # fmt: skip
+    return Summary(shared, private)
+
+
+def select_columns(sums: Sums, kept: Any) -> Sums:
+    """The statistics of some columns."""
+    products = sums.products[kept]
+    products = products[:, kept] if products.shape[1] else products
+    return Sums(products, sums.sums[kept], sums.rest)
