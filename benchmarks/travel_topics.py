@@ -33,7 +33,7 @@ from unbounded.columns import describe
 from unbounded.engines import build
 from unbounded.likelihoods import Gaussian
 from unbounded.models.groups.hybrid import HybridGroups
-from unbounded.models.groups.jump import USUAL
+from unbounded.models.groups.jump import DEFAULT_JUMPS
 from unbounded.models.groups.model import HierarchicalMeasure
 from unbounded.models.groups.predictive import Draw, completion
 from unbounded.models.groups.start import begin
@@ -120,7 +120,7 @@ def start(name: str, data: Any, model: HybridGroups, engine: Any, seed: int) -> 
 def built(kind: str, seed: int, without: bool) -> tuple[Any, HybridGroups, Any]:
     data: Any = Words(seed) if kind.startswith("words") else Rows(seed)
     setup = Setup(HierarchicalMeasure(), data.likelihood, data.sizes, SHARDS, seed)
-    model = HybridGroups(setup, kind.split("-")[1], jumps=None if without else USUAL)
+    model = HybridGroups(setup, kind.split("-")[1], jumps=None if without else DEFAULT_JUMPS)
     return data, model, build("serial", model.recipe(data.rows))
 
 

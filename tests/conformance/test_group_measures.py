@@ -31,7 +31,7 @@ def test_tables_are_the_rows_of_the_top_process(measure, hyper):
     assert measure.top.log_merge(measure.top_hyper(hyper), TABLES[0], TABLES[1], 3) == pytest.approx(gain)
     own, extra = measure.ghosts(hyper, TABLES, SIZES, 7, np.random.default_rng(0))
     assert own.sum() + extra.sum() == 7
-    assert measure.usual_ghosts(SIZES) >= 1
+    assert measure.default_ghosts(SIZES) >= 1
 
 
 def test_groups_without_rows_say_nothing(measure, hyper):

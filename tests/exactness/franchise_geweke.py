@@ -23,7 +23,7 @@ from unbounded.columns import describe
 from unbounded.engines import build
 from unbounded.models.groups.hybrid import HybridGroups
 from unbounded.models.groups.model import HierarchicalMeasure
-from unbounded.models.groups.shard import GroupHyper, GroupShards
+from unbounded.models.groups.shard import GroupHyper, GroupRecipe
 from unbounded.models.groups.words.likelihood import Tokens
 from unbounded.priors import Gamma
 from unbounded.setup import Setup
@@ -184,7 +184,7 @@ def replicate(joint: Joint, likelihood: Any, seed: int) -> Array:
     """Mean moments over the rounds of one simulator that starts from a prior draw."""
     rng = np.random.default_rng([joint.seed, seed])
     draw, seats = prior_draw(joint.kind, draw_hypers(joint.kind, 1, rng)[0], rng)
-    engine = build("serial", GroupShards(draw.X.copy(), SIZES, likelihood, joint.n_shards, joint.form))
+    engine = build("serial", GroupRecipe(draw.X.copy(), SIZES, likelihood, joint.n_shards, joint.form))
     model = HybridGroups(
         Setup(
             HierarchicalMeasure(CONCENTRATION, GROUP_CONCENTRATION),

@@ -25,7 +25,7 @@ from unbounded.likelihoods import Bound, Gaussian
 from unbounded.models.groups import point_estimate as topics
 from unbounded.models.groups import reading, simulate
 from unbounded.models.groups import start as hierarchical_start
-from unbounded.models.groups.jump import USUAL
+from unbounded.models.groups.jump import DEFAULT_JUMPS
 from unbounded.models.groups.kernels import KERNELS
 from unbounded.models.groups.model import FORMS, Groups, GroupsState, HierarchicalMeasure
 from unbounded.models.groups.predictive import Draw, completion, fold_in
@@ -145,7 +145,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
 
     def _moves(self) -> dict[str, Any]:
         able = self.sampler == "hybrid" and resolve_rule(self.instantiate).exact
-        chosen = chosen_jumps(self.jumps, USUAL, able)
+        chosen = chosen_jumps(self.jumps, DEFAULT_JUMPS, able)
         return {"form": self.form} | ({"jumps": chosen} if self.sampler == "hybrid" else {})
 
     def _extent(self, X: Any) -> Array:

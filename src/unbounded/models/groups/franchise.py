@@ -96,7 +96,7 @@ class TableTail(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SeatedRows:
+class CompiledFranchise:
     """The franchise: as many lanes as a group has rows."""
 
     content: Content

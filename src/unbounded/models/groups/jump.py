@@ -30,7 +30,7 @@ from unbounded.models.mixtures.merges import merge_some
 from unbounded.models.mixtures.model import AtomTable, MixtureState
 from unbounded.randomness import RoundSeed
 
-USUAL = Jumps(share=1.0, pool=512)  # once all tables are there, cuts of all of them cost little more than one
+DEFAULT_JUMPS = Jumps(share=1.0, pool=512)  # once all tables are there, cuts of all of them cost little more than one
 FIRST = 32  # times as many merges in the first round, where topics may be random ones, and soon never alike again
 CELLS = 2**18  # of all cuts together, in a vocabulary of any size
 

@@ -23,7 +23,7 @@ from scipy.special import gammaln
 
 from unbounded.arrays import Array, Arrays
 from unbounded.contracts import Engine, Gathered, Message, Parallel, Summary
-from unbounded.instantiation import Places, Plan
+from unbounded.instantiation import Plan, Roles
 from unbounded.likelihoods.base import Bound
 from unbounded.models.groups.contents import content_of
 from unbounded.models.groups.kernels import build_kernel
@@ -35,9 +35,9 @@ from unbounded.models.groups.shard import (
     GroupKernel,
     GroupMeasure,
     GroupPart,
+    GroupRecipe,
     GroupRound,
     GroupShard,
-    GroupShards,
     GroupShare,
     Law,
     TopTables,
@@ -125,7 +125,7 @@ class HierarchicalMeasure:
 
     # ---- ghosts and weights
 
-    def usual_ghosts(self, extent: Array) -> int:
+    def default_ghosts(self, extent: Array) -> int:
         """A fixed number in the range of the number of tables, which itself is part of the state."""
         return int(np.ceil(np.log1p(extent).sum()))
 
@@ -281,8 +281,8 @@ class Groups(Built[GroupMeasure, Bound, Array]):
     def kernel(self) -> GroupKernel:
         return build_kernel(self.setup.device, self.content, self.form, self.setup.sweeps)
 
-    def recipe(self, X: Any) -> GroupShards:
-        return GroupShards(X, self.sizes, self.likelihood, self.n_shards, self.form)
+    def recipe(self, X: Any) -> GroupRecipe:
+        return GroupRecipe(X, self.sizes, self.likelihood, self.n_shards, self.form)
 
     def start(self) -> GroupHyper:
         return self.content.begin(self.measure.start())
@@ -295,13 +295,13 @@ class Groups(Built[GroupMeasure, Bound, Array]):
         codes, inverse = np.unique(np.asarray(assignments), return_inverse=True)
         labels = inverse.astype(np.int32).ravel()
         engine.map(GroupShard.put, self._cut(labels))
-        return self.begin_there(engine, len(codes), hyper, None if seats is None else self._cut(seats), round_)
+        return self.begin_from_shards(engine, len(codes), hyper, None if seats is None else self._cut(seats), round_)
 
     def _cut(self, rows: Array) -> list[Array]:
         """By shards."""
         return [rows[own[0] : own[-1]] for own in cut(self.sizes, self.n_shards)]
 
-    def begin_there(
+    def begin_from_shards(
         self, engine: Engine, n_atoms: int, hyper: GroupHyper | None = None, seats: Sequence[Array] | None = None,
         round_: int = 0,
     ) -> GroupsState:  # fmt: skip
@@ -337,11 +337,11 @@ class Groups(Built[GroupMeasure, Bound, Array]):
         return self.content.update(hyper, counts, state.table.statistics, seed.rng("eta"))
 
     def _round(
-        self, state: GroupsState, hyper: GroupHyper, chosen: Places, masses: Array, parallel: Parallel
+        self, state: GroupsState, hyper: GroupHyper, roles: Roles, masses: Array, parallel: Parallel
     ) -> tuple[GroupRound, Any]:
         """The finite part of the round and, when holes are imputed, parameters of private atoms."""
         seed = RoundSeed(self.seed, state.round)
-        drawn = self.content.instantiate(hyper, state.table, chosen, masses, seed, parallel)
+        drawn = self.content.instantiate(hyper, state.table, roles, masses, seed, parallel)
         shared, private = _split(drawn.parameters, len(masses))
         return GroupRound(state.round, hyper, self.kernel.finite(drawn.usable), len(masses), masses, shared), private
 

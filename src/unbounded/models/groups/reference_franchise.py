@@ -49,7 +49,7 @@ class SeatedTail:
 
 
 @dataclass(frozen=True)
-class ReferenceSeated:
+class ReferenceFranchise:
     """Everything is in double precision, whatever the setup says."""
 
     content: Content

@@ -20,7 +20,7 @@ from unbounded.compiled.draws import uniform
 from unbounded.compiled.jit import inline, jit
 from unbounded.compiled.lanes import lane_exp
 from unbounded.contracts import Parallel, Summary
-from unbounded.instantiation import Places
+from unbounded.instantiation import Roles
 from unbounded.likelihoods.base import Bound, Parameters
 from unbounded.likelihoods.operations import Block, clear, logits, refresh, update
 from unbounded.models.groups.shard import (
@@ -36,7 +36,7 @@ from unbounded.models.groups.shard import (
     report_direct,
     with_more_slots,
 )
-from unbounded.models.groups.tables import TableRows
+from unbounded.models.groups.tables import RowsOfTables
 from unbounded.models.labelled import labels as labelled
 from unbounded.models.labelled.gossip import Version, summed
 from unbounded.models.labelled.labels import Atoms, draw_parameters, finite_part
@@ -72,17 +72,16 @@ class RowContent:
         return form
 
     def instantiate(
-        self, hyper: GroupHyper, table: DishTable, chosen: Places, masses: Array, seed: RoundSeed, parallel: Parallel
+        self, hyper: GroupHyper, table: DishTable, roles: Roles, masses: Array, seed: RoundSeed, parallel: Parallel
     ) -> Instantiated:
         imputes = self.likelihood.imputed.size > 0
-        usable = np.concatenate([chosen.mobile, chosen.frozen]) if chosen.lone else chosen.mobile
-        drawn = np.concatenate([chosen.mobile, chosen.frozen, chosen.private]) if imputes else usable
+        drawn = np.concatenate([roles.mobile, roles.frozen, roles.private]) if imputes else roles.usable
         counts = table.counts[drawn].astype(float)
         parameters = draw_parameters(
-            self.likelihood, counts, table.statistics[drawn], chosen.n_extra, len(chosen.mobile),
+            self.likelihood, counts, table.statistics[drawn], roles.n_extra, len(roles.mobile),
             seed.rng("parameters"), parallel,
         )  # fmt: skip
-        n_usable = len(usable) + chosen.n_extra
+        n_usable = len(roles.usable) + roles.n_extra
         first = {name: value[:n_usable] for name, value in parameters.items()}
         return Instantiated(first, parameters if imputes else None)
 
@@ -104,8 +103,8 @@ class RowContent:
         ends = np.arange(n_tables + 1) * (n_terms + 1)
         return Csr(ends, np.tile(np.arange(n_terms + 1), n_tables), values)
 
-    def of_tables(self, hyper: GroupHyper) -> TableRows:
-        return TableRows(self.likelihood)
+    def of_tables(self, hyper: GroupHyper) -> RowsOfTables:
+        return RowsOfTables(self.likelihood)
 
     def sums(self, counts: Array, statistics: Array) -> Array:
         return np.column_stack([statistics, counts])
@@ -198,7 +197,7 @@ class RowTail(NamedTuple):
 
 
 @dataclass(frozen=True)
-class DirectRows:
+class CompiledDirect:
     """Rows in blocks of lanes; the tail has slots for private atoms, twice as many whenever one is missing."""
 
     content: Content

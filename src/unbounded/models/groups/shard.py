@@ -21,7 +21,7 @@ from unbounded.arrays import Array, Arrays
 from unbounded.compiled.draws import uniform
 from unbounded.compiled.jit import jit
 from unbounded.contracts import Kernel, Measure, Parallel, Summary
-from unbounded.instantiation import Places, Plan, relabel
+from unbounded.instantiation import Plan, Roles, relabel
 from unbounded.likelihoods.base import Bound, Parameters
 from unbounded.models.labelled.labels import Atoms, LabelShard, packed_labels
 from unbounded.models.mixtures.measures import PartitionMeasure
@@ -139,7 +139,7 @@ def cut(sizes: Array, n_shards: int) -> list[Array]:
 
 
 @dataclass(frozen=True)
-class GroupShards:
+class GroupRecipe:
     """The recipe: rows, group after group of these sizes, cut into P shards of whole groups."""
 
     X: Any
@@ -282,7 +282,7 @@ class GroupMeasure(Measure[GroupHyper, Array], Protocol):
     def restore(self, values: Array) -> GroupHyper:
         """Hyper-parameters from an array of them."""
 
-    def usual_ghosts(self, extent: Array) -> int:
+    def default_ghosts(self, extent: Array) -> int:
         """How many ghost tables there are unless the rule says so."""
 
     def weights(
@@ -356,7 +356,7 @@ class Content(Protocol):
         """Which of a device's kernels samples this content in this form."""
 
     def instantiate(
-        self, hyper: GroupHyper, table: DishTable, chosen: Places, masses: Array, seed: RoundSeed, parallel: Parallel
+        self, hyper: GroupHyper, table: DishTable, roles: Roles, masses: Array, seed: RoundSeed, parallel: Parallel
     ) -> Instantiated:
         """A draw of the atoms that a round instantiates; masses: their gamma beta."""
 

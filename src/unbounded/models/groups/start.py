@@ -34,7 +34,7 @@ def begin(model: Groups, engine: Engine, X: Any, init: Any, notify: Notify = not
     words = isinstance(model.content, WordContent)
     if init == "one" or (init == "few" and not words):
         engine.map(GroupShard.put, [np.zeros(1, np.int32)] * model.n_shards)
-        return model.begin_there(engine, 1)
+        return model.begin_from_shards(engine, 1)
     if isinstance(init, str):
         return grown(model, engine, X, init == "few", notify) if words else ungrouped(model, engine, X, notify)
     return scattered(model, engine, int(init))
@@ -50,7 +50,7 @@ def scattered(model: Groups, engine: Engine, n_atoms: int) -> GroupsState:
     codes = np.full(n_atoms, -1, np.int32)
     codes[used] = np.arange(len(used))
     engine.map(GroupShard.relabel, [codes] * model.n_shards)
-    return model.begin_there(engine, len(used))
+    return model.begin_from_shards(engine, len(used))
 
 
 def check(init: Any, n_rows: int) -> None:

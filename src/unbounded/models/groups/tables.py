@@ -144,7 +144,7 @@ def draw_seats(labels, offsets, masses, first, key, seats):
 
 
 @dataclass(frozen=True)
-class TableRows:
+class RowsOfTables:
     """The likelihood of tables, given that of their rows: the last term is how many these are."""
 
     rows: Bound
@@ -166,6 +166,6 @@ class TableRows:
         bias, eta = self.rows.natural(parameters)
         return np.zeros_like(bias), np.column_stack([eta, bias])
 
-    def coarse(self) -> tuple[TableRows, Array]:
+    def coarse(self) -> tuple[RowsOfTables, Array]:
         coarse, which = self.rows.coarse()
-        return TableRows(coarse), np.append(which, self.rows.n_terms)
+        return RowsOfTables(coarse), np.append(which, self.rows.n_terms)

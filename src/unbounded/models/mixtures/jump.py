@@ -92,13 +92,13 @@ class Jumps:
         return rest == 0 and (round_ < EARLY or turn % 2 == 0), rest == 0 and (round_ < EARLY or turn % 2 == 1)
 
 
-def chosen_jumps(jumps: bool | Jumps, usual: Jumps, able: bool) -> Jumps | None:
+def chosen_jumps(jumps: bool | Jumps, default: Jumps, able: bool) -> Jumps | None:
     """The jumps that an estimator's option asks for; able: whether the chosen sampler has any."""
     if not isinstance(jumps, bool | np.bool_ | Jumps):
         raise ValueError(f"jumps must be True, False or Jumps(...), got {jumps!r}.")
     if isinstance(jumps, Jumps) and not able:
         raise ValueError("jumps=Jumps(...) belongs to sampler='hybrid' with an exact rule: others have no jumps.")
-    return jumps if isinstance(jumps, Jumps) else usual if jumps else None
+    return jumps if isinstance(jumps, Jumps) else default if jumps else None
 
 
 class Edit:

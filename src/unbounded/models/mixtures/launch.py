@@ -158,7 +158,7 @@ def _em(coarse: Bound, terms: Any, runs: Runs, seeds: tuple[Array, Array], sizes
         odds = odds_of(coarse, stay, away)
         log_odds = runs.dot(terms, odds[:, :-1]) + odds[runs.sets, -1]
         if step == 0:
-            log_odds *= _decided(runs, log_odds)[runs.sets]
+            log_odds *= _sharpening(runs, log_odds)[runs.sets]
         p = expit(log_odds)
         away = Atoms(each * np.add.reduceat(p, runs.starts[:-1]), each[:, None] * runs.sums(terms, p))
         stay = Atoms(sizes - away.counts, total - away.statistics)
@@ -168,7 +168,7 @@ def _em(coarse: Bound, terms: Any, runs: Runs, seeds: tuple[Array, Array], sizes
     ) + entropy
 
 
-def _decided(runs: Runs, log_odds: Array) -> Array:
+def _sharpening(runs: Runs, log_odds: Array) -> Array:
     """What log odds given two single rows are multiplied with, so that they tell rows of a small cluster apart."""
     counts = np.diff(runs.starts)
     mean = np.add.reduceat(log_odds, runs.starts[:-1]) / counts

@@ -105,8 +105,8 @@ def _merge(pending: PendingMerges, attempt: Attempt) -> None:
     if attempt.seeds and attempt.u[2] * (edit.counts[a] + edit.counts[b]) < edit.counts[a]:
         a, b = b, a
     log_u = math.log(attempt.u[1])
-    log_way = _log_way(attempt.seeds, edit.counts[a], edit.counts[b])
-    log_ratio = -_log_ratio(edit, a, b, -gain, log_chance - attempt.log_cut) + log_way  # mutant: merge ratio
+    log_split = _log_split_probability(attempt.seeds, edit.counts[a], edit.counts[b])
+    log_ratio = -_log_ratio(edit, a, b, -gain, log_chance - attempt.log_cut) + log_split  # mutant: merge ratio
     if log_u < log_ratio and attempt.seeds:  # as far as one knows without the rows
         chosen = np.searchsorted(edit.alive, [a, b])
         pending.relabelled()
@@ -129,11 +129,11 @@ def _cut(pending: PendingMerges, attempt: Attempt) -> None:
     gain = float(halves.gains[0])
     a, b = atoms[0], edit.size
     edit.split(a, 0, halves)
-    log_way = _log_way(attempt.seeds, edit.counts[a], edit.counts[b])
+    log_split = _log_split_probability(attempt.seeds, edit.counts[a], edit.counts[b])
     if attempt.seeds:
-        log_way += float(halves.found.log_q[0])  # mutant: cut by seeds
+        log_split += float(halves.found.log_q[0])  # mutant: cut by seeds
     log_u = math.log(attempt.u[1])
-    log_ratio = _log_ratio(edit, a, b, gain, -attempt.log_cut) - log_way
+    log_ratio = _log_ratio(edit, a, b, gain, -attempt.log_cut) - log_split
     accepted = log_u < log_ratio  # but for the chance of the pair, which is hard to find
     accepted = accepted and log_u < log_ratio + Pairs(edit).log_chance(a, b, attempt.seeds > 0)  # mutant: cut pair
     pending.decide(accepted, cuts, proposal)
@@ -149,7 +149,7 @@ def _log_ratio(edit: Edit, a: int, b: int, gain: float, log_odds: float) -> floa
     return gain + log_prior + log_odds + math.log(n_whole)  # mutant: coin choice
 
 
-def _log_way(seeds: int, m: float, n: float) -> float:
+def _log_split_probability(seeds: int, m: float, n: float) -> float:
     """Log probability of a way to cut a cluster into m and n rows, against that of the same way seen from the merge.
 
     The bias of a coin is uniform, and either half may be the first. Seeds are drawn from all rows, or from the first
@@ -161,7 +161,7 @@ def _log_way(seeds: int, m: float, n: float) -> float:
     if m < seeds:
         return -math.inf
     log_order = math.log(n / (m + n))  # mutant: seeds log order
-    return _log_subsets(m, seeds) - _log_subsets(m + n, seeds) - log_order  # mutant: seeds log way
+    return _log_subsets(m, seeds) - _log_subsets(m + n, seeds) - log_order  # mutant: seeds log split
 
 
 def _log_subsets(n: float, size: int) -> float:
@@ -171,7 +171,7 @@ def _log_subsets(n: float, size: int) -> float:
 # ---- ways to cut
 
 
-class Way(NamedTuple):
+class CutProposal(NamedTuple):
     """A set cut once."""
 
     cuts: Cuts
@@ -179,16 +179,16 @@ class Way(NamedTuple):
     halves: WeighedHalves
 
 
-def _by_coin(pending: PendingMerges, attempt: Attempt, atoms: tuple[int, ...]) -> Way:
+def _by_coin(pending: PendingMerges, attempt: Attempt, atoms: tuple[int, ...]) -> CutProposal:
     model, bias = pending.model, float(attempt.u[2])
     odds = np.zeros((1, model.likelihood.n_terms + 1))
     odds[0, -1] = math.log(bias) - math.log1p(-bias)
     proposal = Proposal((), atoms)
     cuts = cuts_of([proposal], odds, _halves_key(pending, attempt))
-    return Way(cuts, proposal, halves_of(pending.edit, pending.engine, cuts, [proposal]))
+    return CutProposal(cuts, proposal, halves_of(pending.edit, pending.engine, cuts, [proposal]))
 
 
-def _by_seeds(pending: PendingMerges, attempt: Attempt, atoms: tuple[int, ...]) -> Way:
+def _by_seeds(pending: PendingMerges, attempt: Attempt, atoms: tuple[int, ...]) -> CutProposal:
     """Cut by how much rows are like the seeds, which were drawn from the first of the atoms, and how much like others.
 
     A few steps of EM over all rows come first. All of it is a function of the seeds and of the set: not of its halves.
@@ -203,7 +203,7 @@ def _by_seeds(pending: PendingMerges, attempt: Attempt, atoms: tuple[int, ...]) 
         soft = cuts_of([proposal], odds_of(likelihood, *halves))
         halves = sum_halves(edit, engine, soft, [proposal]).halves(whole)
     cuts = cuts_of([proposal], odds_of(likelihood, *halves), _halves_key(pending, attempt))
-    return Way(cuts, proposal, halves_of(edit, engine, cuts, [proposal]))
+    return CutProposal(cuts, proposal, halves_of(edit, engine, cuts, [proposal]))
 
 
 def _halves_key(pending: PendingMerges, attempt: Attempt) -> np.uint64:

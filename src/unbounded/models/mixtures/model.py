@@ -59,7 +59,7 @@ class MixtureState:
 
 
 @dataclass(frozen=True)
-class RowShards:
+class RowRecipe:
     """The recipe: rows cut into P contiguous shards."""
 
     X: Any
@@ -100,8 +100,8 @@ class Mixture(Built[MeasureT, Bound, int], Generic[MeasureT]):
         """The coarse likelihood, for first guesses (`Bound.coarse`)."""
         return self.likelihood.coarse()
 
-    def recipe(self, X: Any) -> RowShards:
-        return RowShards(X, self.likelihood, self.n_shards, self.kernel.shard)
+    def recipe(self, X: Any) -> RowRecipe:
+        return RowRecipe(X, self.likelihood, self.n_shards, self.kernel.shard)
 
     def begin(self, engine: Engine, labels: Array, hyper: Any = None, round_: int = 0) -> MixtureState:
         """The state with these labels (any integers)."""

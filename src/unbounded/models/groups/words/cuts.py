@@ -243,15 +243,15 @@ def _first_guess(
 ) -> Array:
     """[2, M, words]: words of both halves, by EM from the anchor's document and another one; the best of some tries."""
     pages = _pages(pool, sets, places, n_topics, len(pseudo))
-    halves, gains = _from_two(pages, pseudo, rng)
+    halves, gains = _seed_halves(pages, pseudo, rng)
     for _ in range(TRIES - 1):
-        others, others_gains = _from_two(pages, pseudo, rng)
+        others, others_gains = _seed_halves(pages, pseudo, rng)
         better = others_gains > gains
         halves[:, better], gains[better] = others[:, better], others_gains[better]
     return halves
 
 
-def _from_two(pages: Pages, pseudo: Array, rng: np.random.Generator) -> tuple[Array, Array]:
+def _seed_halves(pages: Pages, pseudo: Array, rng: np.random.Generator) -> tuple[Array, Array]:
     """Words of both halves, from two pages of every set, and what they gain against one topic, as far as one sees."""
     m, n_words, size = len(pages.first), len(pseudo), len(pages.sets)
     many = np.diff(np.append(pages.first, size))

@@ -68,7 +68,7 @@ class PrivateTokens(NamedTuple):
     weights: Any  # [slots]: for the current token
     within: Any  # [words]: all their tokens of each word
     alive: Any  # [2]: how many there are, and how many tokens of the group they have
-    apart: Any  # [2]: the weight of a new atom, and of all private ones for a word of base 1 that none of them has
+    unseen: Any  # [2]: weights of a new atom and of all private ones, for a word of base 1 that none of them has
 
 
 class ActiveTopics(NamedTuple):
@@ -98,7 +98,7 @@ class WordTail(NamedTuple):
 
 
 @dataclass(frozen=True)
-class DirectWords:
+class CompiledWords:
     """Words of a shard are kept sorted, too, and frequent ones have alias tables for a round."""
 
     content: WordContent
@@ -173,7 +173,7 @@ def sweep(rows, begin, finite, tail, around, keys):
     for g in range(group_of(rows.offsets, begin), rows.offsets.size - 1):
         start, end = rows.offsets[g], rows.offsets[g + 1]
         length = _enter(rows, start, end, finite, active, near)
-        alive, n_private, birth, flat = near.alive[0], near.alive[1], near.apart[0], near.apart[1]
+        alive, n_private, birth, flat = near.alive[0], near.alive[1], near.unseen[0], near.unseen[1]
         for i in range(max(begin, start), end):
             at, later = np.uint64(i), np.uint64(words[np.uint64(min(i + AHEAD, end - 1))])
             z, w = np.int64(labels[at]), np.uint64(words[at])
@@ -189,29 +189,29 @@ def sweep(rows, begin, finite, tail, around, keys):
             else:
                 _leave(finite, tail, near, z - shared, w)
                 # mutant: flat left
-                alive, n_private, birth, flat = near.alive[0], near.alive[1], near.apart[0], near.apart[1]
+                alive, n_private, birth, flat = near.alive[0], near.alive[1], near.unseen[0], near.unseen[1]
             total = 0.0
             for j in range(length):
                 k = np.uint64(topics[j])
                 prefetch(phi, later, k)
                 total += times[j] * phi[w, k]
             total -= itself  # mutant: sweep total
-            usual, base = sums[w, 0], sums[w, 1]
-            apart = (birth + flat) * base
+            prior, base = sums[w, 0], sums[w, 1]
+            private = (birth + flat) * base
             if alive > 0 and (n_private > 0 or within[w] > 0):  # mutant: sweep near
-                apart = birth * base + _weigh(finite, tail, near, w)
-            aim = uniform(keys.label, rows.first + i) * (total + usual + apart)
+                private = birth * base + _weigh(finite, tail, near, w)
+            aim = uniform(keys.label, rows.first + i) * (total + prior + private)
             if aim < own:
                 continue
             if here >= 0:
                 length = _drop(active, length, here)
             if aim < total:
                 z = _among(active, length, phi, w, z, aim - own)
-            elif apart == 0.0 or (aim < total + usual and usable > 0):
-                z = _usual(finite, w, aim - total, usual)
+            elif private == 0.0 or (aim < total + prior and usable > 0):
+                z = _draw_from_prior_part(finite, w, aim - total, prior)
             else:
-                z = shared + _join(finite, tail, near, w, aim - total - usual, uniform(keys.stick, rows.first + i))
-                alive, n_private, birth, flat = near.alive[0], near.alive[1], near.apart[0], near.apart[1]
+                z = shared + _join(finite, tail, near, w, aim - total - prior, uniform(keys.stick, rows.first + i))
+                alive, n_private, birth, flat = near.alive[0], near.alive[1], near.unseen[0], near.unseen[1]
             labels[at] = z
             if z < usable:
                 length = _add(active, length, z)
@@ -280,7 +280,7 @@ def _among(active, length, phi, w, left, aim):
 
 
 @jit
-def _usual(finite, w, aim, total):
+def _draw_from_prior_part(finite, w, aim, total):
     """The topic at `aim` of the second sum: from the word's alias table, or by a search."""
     phi, parts, masses, usable = finite.topics.phi, finite.topics.parts, finite.law.masses, finite.usable
     table = finite.aliases.row[w]
@@ -323,14 +323,14 @@ def _count_private(finite, tail, near):
             near.alive[0] += 1
             for w in range(near.within.size):
                 near.within[w] += tail.collapsed.counts[slot, w]
-    _weigh_apart(finite, tail, near)
+    _unseen_word_weights(finite, tail, near)
 
 
 @jit
-def _weigh_apart(finite, tail, near):
-    """What private atoms and a new one weigh for a word of base 1 that none of them has, in a group that has none."""
-    near.apart[0] = _birth(finite.law, tail.sticks, finite.topics.phi.shape[0])
-    near.apart[1] = _flat(tail.collapsed.totals, tail.members, tail.sticks, finite, finite.topics.phi.shape[0])
+def _unseen_word_weights(finite, tail, near):
+    """Weights of private and new atoms for a word no private atom has, in a group with none of them (base 1)."""
+    near.unseen[0] = _birth(finite.law, tail.sticks, finite.topics.phi.shape[0])
+    near.unseen[1] = _flat(tail.collapsed.totals, tail.members, tail.sticks, finite, finite.topics.phi.shape[0])
 
 
 @inline
@@ -363,7 +363,7 @@ def _leave(finite, tail, near, slot, w):
     if members[slot] == 0:
         near.alive[0] -= 1
         sticks[members.size] = log_sum(sticks[members.size], sticks[slot])  # mutant: leave sticks
-    _weigh_apart(finite, tail, near)
+    _unseen_word_weights(finite, tail, near)
 
 
 @jit
@@ -392,7 +392,7 @@ def _join(finite, tail, near, w, aim, v):
         if near.weights[slot] > 0.0 and aim >= 0.0:
             chosen = slot
             aim -= near.weights[slot]
-    if chosen < 0 or (aim >= 0.0 and near.apart[0] > 0.0):
+    if chosen < 0 or (aim >= 0.0 and near.unseen[0] > 0.0):
         chosen = 0
         while members[chosen] > 0:
             chosen += 1
@@ -407,7 +407,7 @@ def _join(finite, tail, near, w, aim, v):
     members[chosen] += 1
     tail.collapsed.counts[chosen, w] += 1.0
     tail.collapsed.totals[chosen] += 1.0
-    _weigh_apart(finite, tail, near)
+    _unseen_word_weights(finite, tail, near)
     return chosen
 
 

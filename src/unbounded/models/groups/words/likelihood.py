@@ -22,7 +22,7 @@ from unbounded.arrays import Array
 from unbounded.columns import Columns
 from unbounded.compiled.jit import implements
 from unbounded.contracts import Parallel, in_this_thread
-from unbounded.instantiation import Places
+from unbounded.instantiation import Roles
 from unbounded.likelihoods.base import Bound, Parameters
 from unbounded.likelihoods.operations import accumulate, clear, evaluate, largest, logits, screen, update, write_terms
 from unbounded.models.groups.shard import (
@@ -36,7 +36,7 @@ from unbounded.models.groups.shard import (
 )
 from unbounded.models.groups.tables import by_table
 from unbounded.models.groups.words import topics as words
-from unbounded.models.groups.words.topics import Topics, WordTable
+from unbounded.models.groups.words.topics import Topics, WordCounts
 from unbounded.models.labelled.labels import Atoms
 from unbounded.priors import Gamma, slice_within
 from unbounded.randomness import RoundSeed
@@ -289,7 +289,7 @@ def _logits(finite, spec, block, out, top):
 
 
 @dataclass(frozen=True)
-class TableWords:
+class WordsOfTables:
     """The likelihood of tables: how often they have each word. frequent: words that are enough for first guesses."""
 
     pseudo: Array  # [words]: pseudo-counts
@@ -314,7 +314,7 @@ class TableWords:
     def natural(self, parameters: Parameters) -> tuple[Array, Array]:
         return np.zeros(len(parameters["phi"])), np.log(parameters["phi"])
 
-    def coarse(self) -> tuple[TableWords, Array]:
+    def coarse(self) -> tuple[WordsOfTables, Array]:
         return replace(self, pseudo=self.pseudo[self.frequent]), self.frequent
 
 
@@ -356,14 +356,15 @@ class WordContent:
         return "words" if form == "direct" else form
 
     def instantiate(
-        self, hyper: GroupHyper, table: DishTable, chosen: Places, masses: Array, seed: RoundSeed, parallel: Parallel
+        self, hyper: GroupHyper, table: DishTable, roles: Roles, masses: Array, seed: RoundSeed, parallel: Parallel
     ) -> Instantiated:
-        none = np.full(chosen.n_extra, -1)
+        none = np.full(roles.n_extra, -1)
         # mutant: global step usable
-        usable = np.concatenate([chosen.mobile, none, chosen.frozen if chosen.lone else chosen.frozen[:0]])
-        n_mobile, dtype = len(chosen.mobile) + chosen.n_extra, np.dtype(self.dtype)
+        usable = np.concatenate([roles.mobile, none, roles.frozen if roles.lone else roles.frozen[:0]])
         likelihood = self.at(hyper)
-        topics = likelihood.topics(table.statistics, usable, masses, n_mobile, seed.key("phi"), dtype, parallel)
+        topics = likelihood.topics(
+            table.statistics, usable, masses, roles.n_mobile, seed.key("phi"), np.dtype(self.dtype), parallel
+        )
         return Instantiated(topics, None)
 
     def parameters(self, usable: Topics) -> Parameters:
@@ -382,8 +383,8 @@ class WordContent:
         ends, order = by_table(at, n_tables)
         return Csr(ends, shard.data[order].astype(np.int64), np.ones(len(order)))
 
-    def of_tables(self, hyper: GroupHyper) -> TableWords:
-        return TableWords(self.at(hyper).pseudo, self._frequent)  # mutant: of tables eta
+    def of_tables(self, hyper: GroupHyper) -> WordsOfTables:
+        return WordsOfTables(self.at(hyper).pseudo, self._frequent)  # mutant: of tables eta
 
     def sums(self, counts: Array, statistics: Any) -> Array:
         return statistics.toarray().astype(float)
@@ -397,13 +398,13 @@ class WordContent:
     def pace(self, form: str, n_rows: int) -> int:
         return int(np.clip(math.sqrt(QUICK * self.likelihood.n_terms / n_rows), 4, 20)) if form == "direct" else 1
 
-    def from_dense(self, statistics: Array) -> WordTable:
+    def from_dense(self, statistics: Array) -> WordCounts:
         return words.table(sparse.csr_matrix(statistics.astype(np.int32)))
 
-    def cut(self, statistics: WordTable, n_atoms: int) -> tuple[WordTable, WordTable]:
+    def cut(self, statistics: WordCounts, n_atoms: int) -> tuple[WordCounts, WordCounts]:
         return statistics.cut(n_atoms)
 
-    def stacked(self, parts: list[WordTable]) -> Any:
+    def stacked(self, parts: list[WordCounts]) -> Any:
         return words.matrix(parts, self.likelihood.n_terms)
 
     def predictives(self, draw: Draw, X: Any) -> Predictives:

@@ -61,7 +61,7 @@ def grown(model: Groups, engine: Engine, words: Any, few: bool = False, notify: 
     codes = np.full(len(draw.counts), -1, np.int32)
     codes[used] = np.arange(len(used))
     engine.map(GroupShard.relabel, [codes] * model.n_shards)
-    return model.begin_there(engine, len(used), hyper)
+    return model.begin_from_shards(engine, len(used), hyper)
 
 
 def _grown(

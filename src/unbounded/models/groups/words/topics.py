@@ -32,14 +32,14 @@ HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
 
 @dataclass(frozen=True)
-class WordTable:
+class WordCounts:
     """Atoms as rows, their words in order: what shards report, since adding and cutting CSR matrices takes longer."""
 
     ends: Array
     words: Array
     times: Array
 
-    def __add__(self, other: WordTable) -> WordTable:
+    def __add__(self, other: WordCounts) -> WordCounts:
         size = len(self.words) + len(other.words)
         ends, words, times = (
             np.zeros_like(self.ends),
@@ -47,32 +47,32 @@ class WordTable:
             np.empty_like(self.times, shape=size),
         )
         n = _merge(self._columns, other._columns, (ends, words, times))
-        return WordTable(ends, words[:n], times[:n])
+        return WordCounts(ends, words[:n], times[:n])
 
     @property
     def _columns(self) -> tuple[Array, Array, Array]:
         return self.ends, self.words, self.times
 
-    def cut(self, atoms: int) -> tuple[WordTable, WordTable]:
+    def cut(self, atoms: int) -> tuple[WordCounts, WordCounts]:
         """The first so many atoms, and the others."""
         end = self.ends[atoms]
-        first = WordTable(self.ends[: atoms + 1], self.words[:end], self.times[:end])
-        return first, WordTable(self.ends[atoms:] - end, self.words[end:], self.times[end:])
+        first = WordCounts(self.ends[: atoms + 1], self.words[:end], self.times[:end])
+        return first, WordCounts(self.ends[atoms:] - end, self.words[end:], self.times[end:])
 
 
-def matrix(tables: Sequence[WordTable], n_words: int) -> Any:
+def matrix(tables: Sequence[WordCounts], n_words: int) -> Any:
     """The atoms of all tables, as CSR."""
     sizes = np.concatenate([np.diff(table.ends) for table in tables])
     words, times = (np.concatenate([getattr(table, name) for table in tables]) for name in ("words", "times"))
     return sparse.csr_matrix((times, words, np.append(0, np.cumsum(sizes))), (len(sizes), n_words))
 
 
-def table(statistics: Any) -> WordTable:
+def table(statistics: Any) -> WordCounts:
     """The state of groups whose tables these rows are."""
-    return WordTable(statistics.indptr, statistics.indices, statistics.data)
+    return WordCounts(statistics.indptr, statistics.indices, statistics.data)
 
 
-def count(words: Array, labels: Array, by_word: Array, n_words: int, atoms: int) -> tuple[Array, WordTable]:
+def count(words: Array, labels: Array, by_word: Array, n_words: int, atoms: int) -> tuple[Array, WordCounts]:
     """(tokens of each atom, its words); by_word sorts the rows.
 
     Where a table of all cells is smaller than the list of the rows, it is filled instead.
@@ -86,7 +86,7 @@ def count(words: Array, labels: Array, by_word: Array, n_words: int, atoms: int)
         begin, place = np.zeros(atoms + 1, np.int32), np.empty(atoms, np.int32)
         total = _count_by_word(words, labels, by_word, begin, place, (ends, found, times))
         counts = np.diff(begin).astype(np.int64)
-    return counts, WordTable(ends, found[:total].copy(), times[:total].copy())
+    return counts, WordCounts(ends, found[:total].copy(), times[:total].copy())
 
 
 @jit
