@@ -70,14 +70,14 @@ class Words:
         self.seen, self.rest = ((np.ascontiguousarray(held[:, h].ravel()), half) for h in (0, 1))
 
     def perplexity(self, draw: Draw) -> float:
-        likelihood = self.likelihood.at(draw.hyper)
+        likelihood = self.likelihood.at(draw.hyper.content)
         return float(np.exp(-completion(likelihood, draw, self.seen, self.rest, 20, key(1, "score")).mean()))
 
     def progress(self, model: Any, state: Any, engine: Any) -> Progress:
         draw = model.draw(state)
         self.best = self.best or self.perplexity(draw)  # the first is that of the true labels
         perplexity = self.perplexity(draw) / self.best
-        phi = draw.statistics.toarray() + state.hyper.pseudo
+        phi = draw.statistics.toarray() + state.hyper.content.pseudo
         unit, true = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (phi, self.topics))
         likeness = unit @ true.T
         matched = int((likeness[linear_sum_assignment(-likeness)] >= ALIKE).sum())

@@ -8,7 +8,7 @@ from scipy import integrate
 
 from unbounded.instantiation import MEMBERS
 from unbounded.models.groups.measures import MEASURES
-from unbounded.models.groups.shard import TopTables
+from unbounded.models.groups.shard import ContentHyper, GroupHyper, TopTables
 
 SIZES = np.array([3, 0, 5])
 TABLES = np.array([4.0, 1.0, 3.0])
@@ -100,4 +100,8 @@ def test_hyper_parameters(measure):
     expected = weights @ values / weights.sum()
     error = np.sqrt(8.0 * np.var(seen, axis=0) / len(seen) + values.var(0) * (weights**2).sum() / weights.sum() ** 2)
     assert (np.abs(np.mean(seen, axis=0) - expected) < 5 * error + 1e-12).all()
-    assert measure.restore(now.array()).array().tolist() == now.array().tolist()
+    assert type(now) is measure.hyper_type
+    whole = GroupHyper(now, ContentHyper(0.3, np.array([0.5, 1.5])))
+    again = GroupHyper.of(measure, whole.array())
+    assert again.measure == now
+    np.testing.assert_equal(again.content, whole.content)

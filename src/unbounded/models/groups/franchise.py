@@ -186,7 +186,7 @@ def _n_tables(tail):
 @jit
 def _log_new_table(law, tail, slot):
     """Log weight of a new table with a private dish, or (slot = slots) a new one."""
-    mass = np.float64(tail.tables[slot]) if slot < tail.tables.size else law.alpha  # mutant: dish weights mass
+    mass = np.float64(tail.tables[slot]) if slot < tail.tables.size else law.birth  # mutant: dish weights mass
     return tail.log_rest + math.log(mass / (_n_tables(tail) + law.share))
 
 

@@ -50,12 +50,12 @@ class HybridGroups(Groups):
             ghosts, extra = as_published(tables, owner, plan).astype(np.int64), np.empty(0, np.int64)
         else:
             # mutant: global step ghosts 2
-            ghosts, extra = self.measure.ghosts(hyper, tables, self.sizes, plan.ghosts, seed.rng("ghosts"))
+            ghosts, extra = self.measure.ghosts(hyper.measure, tables, self.sizes, plan.ghosts, seed.rng("ghosts"))
         mobile, frozen, private = classify(ghosts, owner, plan)  # mutant: global step mobile 3
         tables += 0 if plan.published else ghosts  # mutant: global step tables
         shared_tables = np.concatenate([tables[mobile], extra, tables[frozen]])
         top = TopTables(shared_tables, tables[private], owner[private])
-        weights = self.measure.weights(hyper, plan, top, self.form == "franchise", seed.rng("weights"))
+        weights = self.measure.weights(hyper.measure, plan, top, self.form == "franchise", seed.rng("weights"))
         roles = Roles(live[mobile], live[frozen], live[private], len(extra), plan.lone >= 0)
         shared, parameters = self._round(state, hyper, roles, weights.masses, parallel)
         return Message(shared, self._shares(state, plan, roles, weights, parameters))

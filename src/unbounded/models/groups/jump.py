@@ -42,7 +42,7 @@ def jump(model: Groups, state: GroupsState, engine: Engine, jumps: Jumps, turn: 
         state, beta = cut_tokens(model, state, engine, beta, jumps)
         return _counted(model, state, engine, beta)
     n_tables = _sit(model, state, engine, beta)
-    likelihood = model.content.of_tables(state.hyper)
+    likelihood = model.content.of_tables(state.hyper.content)
     edges = np.append(0, np.cumsum([found.sum() for found in n_tables]))
     top: Any = TopProcess(model.measure.top, likelihood, edges, model.seed)
     tables: Any = AtTables(engine, model.content, edges)
@@ -61,19 +61,21 @@ def _weighed(model: Groups, state: GroupsState, engine: Engine) -> tuple[GroupsS
     counts, tables, statistics, owner = state.table
     table = DishTable(counts[live], tables[live], statistics[live], owner[live])
     state = GroupsState(state.round, state.hyper, table, len(live), np.zeros_like(state.n_private))
-    logs, _ = model.measure.sticks(state.hyper, table.tables.astype(float), rng)  # mutant: sit weights
+    logs, _ = model.measure.sticks(state.hyper.measure, table.tables.astype(float), rng)  # mutant: sit weights
     return state, np.exp(logs[:-1])
 
 
 def _sit(model: Groups, state: GroupsState, engine: Engine, beta: Array) -> list[Array]:
     """Seat all rows; how many tables each atom has on every shard."""
-    masses = model.measure.masses(state.hyper, beta)  # mutant: sit masses
+    masses = model.measure.masses(state.hyper.measure, beta)  # mutant: sit masses
     return engine.map(partial(seat, SeatingLaw(masses, RoundSeed(model.seed, state.round).key("seats"))))
 
 
 def _counted(model: Groups, state: GroupsState, engine: Engine, beta: Array) -> GroupsState:
     """The state with numbers of tables given beta."""
-    seating = SeatingLaw(model.measure.masses(state.hyper, beta), RoundSeed(model.seed, state.round).key("seats"))
+    seating = SeatingLaw(
+        model.measure.masses(state.hyper.measure, beta), RoundSeed(model.seed, state.round).key("seats")
+    )
     tables = np.sum(engine.map(partial(count_tables, seating)), axis=0)
     return replace(state, table=state.table._replace(tables=tables))
 
@@ -82,7 +84,7 @@ def _as_mixture(model: Groups, state: GroupsState, n_tables: Array) -> MixtureSt
     """The state of a mixture whose rows are the tables."""
     table = state.table
     sums = model.content.sums(table.counts, table.statistics)
-    hyper, private = model.measure.top_hyper(state.hyper), np.zeros_like(state.n_private)  # mutant: jump alpha
+    hyper, private = model.measure.top_hyper(state.hyper.measure), np.zeros_like(state.n_private)  # mutant: jump alpha
     return MixtureState(state.round, hyper, AtomTable(n_tables, sums, table.owner), len(sums), private)
 
 

@@ -133,7 +133,7 @@ class ReferenceFranchise:
         group = np.repeat(np.arange(len(shard.offsets) - 1), np.diff(shard.offsets))
         pairs = np.unique(np.stack([group, shard.seats, shard.labels])[:, there], axis=1)
         tables = np.bincount(pairs[2] - part.n_shared, minlength=len(tail.counts))
-        beta = np.append(tables, part.law.alpha) / (tables.sum() + part.law.share)
+        beta = np.append(tables, part.law.birth) / (tables.sum() + part.law.share)
         return beta * math.exp(part.sticks[-1])
 
     def _change_dish(

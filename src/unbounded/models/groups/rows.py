@@ -25,9 +25,9 @@ from unbounded.likelihoods.base import Bound, Parameters
 from unbounded.likelihoods.operations import Block, clear, logits, refresh, update
 from unbounded.models.groups.shard import (
     Content,
+    ContentHyper,
     DishTable,
     Draw,
-    GroupHyper,
     GroupPart,
     GroupShard,
     Instantiated,
@@ -56,23 +56,23 @@ class RowContent:
     likelihood: Bound
     dtype: str = "float64"
 
-    def at(self, hyper: GroupHyper) -> Bound:
+    def at(self, hyper: ContentHyper) -> Bound:
         return self.likelihood
 
-    def begin(self, hyper: GroupHyper) -> GroupHyper:
+    def start(self) -> ContentHyper:
+        return ContentHyper()
+
+    def update(self, hyper: ContentHyper, counts: Array, statistics: Any, rng: np.random.Generator) -> ContentHyper:
         return hyper
 
-    def update(self, hyper: GroupHyper, counts: Array, statistics: Any, rng: np.random.Generator) -> GroupHyper:
-        return hyper
-
-    def scalars(self, hyper: GroupHyper) -> dict[str, float]:
+    def scalars(self, hyper: ContentHyper) -> dict[str, float]:
         return {}
 
     def kernel(self, form: str) -> str:
         return form
 
     def instantiate(
-        self, hyper: GroupHyper, table: DishTable, roles: Roles, masses: Array, seed: RoundSeed, parallel: Parallel
+        self, hyper: ContentHyper, table: DishTable, roles: Roles, masses: Array, seed: RoundSeed, parallel: Parallel
     ) -> Instantiated:
         imputes = self.likelihood.imputed.size > 0
         drawn = np.concatenate([roles.mobile, roles.frozen, roles.private]) if imputes else roles.usable
@@ -103,7 +103,7 @@ class RowContent:
         ends = np.arange(n_tables + 1) * (n_terms + 1)
         return Csr(ends, np.tile(np.arange(n_terms + 1), n_tables), values)
 
-    def of_tables(self, hyper: GroupHyper) -> RowsOfTables:
+    def of_tables(self, hyper: ContentHyper) -> RowsOfTables:
         return RowsOfTables(self.likelihood)
 
     def sums(self, counts: Array, statistics: Array) -> Array:
@@ -436,7 +436,7 @@ def _weigh_private(specs, block, r, finite, tail, work):
                 refresh(specs, tail.collapsed, slot, block, r, end, columns, fresh)
             log_beta = law.log_gamma + sticks[slot]
             if slot == slots:
-                log_beta += math.log(law.alpha / law.share)  # mutant: move log beta
+                log_beta += math.log(law.birth / law.share)  # mutant: move log beta
             elif work.counts[finite.shared + slot] > 0:
                 log_beta = math.log(work.counts[finite.shared + slot] + math.exp(log_beta))
             weights[slot] = columns[slot, r] + log_beta

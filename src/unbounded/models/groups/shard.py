@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -170,35 +170,46 @@ class GroupRecipe:
 NO_BASE = np.empty(0)
 
 
-class GroupHyper(NamedTuple):
-    alpha: float
-    gamma: float
-    eta: float = 0.0  # concentration of the topics over words, where the likelihood has one
-    base: Array = NO_BASE  # of words, where it is learned
+class ContentHyper(NamedTuple):
+    """Hyper-parameters of a content's likelihood: words have some, other rows none."""
 
-    @classmethod
-    def of(cls, values: Array) -> GroupHyper:
-        """From what `array` wrote."""
-        alpha, gamma, eta = values[:3].tolist()
-        return cls(alpha, gamma, eta, values[3:])
+    eta: float = 0.0  # concentration of the topics over words
+    base: Array = NO_BASE  # of words, where it is learned
 
     @property
     def pseudo(self) -> Any:
         """Pseudo-counts of words: one for all of them, or one for each."""
         return self.eta * self.base if len(self.base) > 0 else self.eta
 
+
+class GroupHyper(NamedTuple):
+    """All hyper-parameters: the measure's, of its own type, and the content's."""
+
+    measure: Any
+    content: ContentHyper = ContentHyper()
+
+    @classmethod
+    def of(cls, measure: GroupMeasure | type[GroupMeasure], values: Array) -> GroupHyper:
+        """From what `array` wrote."""
+        n = len(measure.hyper_type._fields)
+        return cls(measure.hyper_type(*values[:n].tolist()), ContentHyper(float(values[n]), values[n + 1 :]))
+
     def array(self) -> Array:
-        return np.append([self.alpha, self.gamma, self.eta], self.base)
+        return np.concatenate([self.measure, [self.content.eta], self.content.base])
 
 
 class Law(NamedTuple):
-    """What a shard knows of the top process: gamma beta_k of shared atoms; its own tail has concentration `share`."""
+    """What a shard knows of the measure. Apart from its rows, an atom weighs gamma times its top weight in a group.
 
-    masses: Any  # [n_shared]
+    Top weights of private atoms are parts of the shard's tail, of which a new atom takes Beta(1, share). It weighs
+    birth / share times what is left of the tail; among tables in the tail it weighs `birth`, all else `share`.
+    """
+
+    masses: Any  # [n_shared]: gamma beta_k of shared atoms
     gamma: float
     log_gamma: float
-    alpha: float
-    share: float  # alpha / P under ghosts
+    birth: float
+    share: float  # the concentration of the tail
 
     def with_private(self, log_weights: Array) -> Array:
         """gamma beta of shared atoms and of private ones, whose log beta are given."""
@@ -269,43 +280,41 @@ class TopWeights(NamedTuple):
     sticks: list[Array]  # of every shard: log beta of private atoms (direct assignment), and of the rest of its tail
 
 
-class GroupMeasure(Measure[GroupHyper, Array], Protocol):
+class GroupMeasure(Measure[Any, Array], Protocol):
     """A measure for every group, over one that they share; counts are those of tables, extents the sizes of groups."""
+
+    described_as: ClassVar[str]  # in the description of a run
+    hyper_type: ClassVar[Any]  # of its hyper-parameters: a named tuple of numbers
 
     @property
     def top(self) -> PartitionMeasure:
         """The process of the tables, as a mixture has one of its rows: moves of whole atoms ask it."""
 
-    def top_hyper(self, hyper: GroupHyper) -> Any:
+    def top_hyper(self, hyper: Any) -> Any:
         """Its hyper-parameters."""
-
-    def restore(self, values: Array) -> GroupHyper:
-        """Hyper-parameters from an array of them."""
 
     def default_ghosts(self, extent: Array) -> int:
         """How many ghost tables there are unless the rule says so."""
 
-    def weights(
-        self, hyper: GroupHyper, plan: Plan, tables: TopTables, seated: bool, rng: np.random.Generator
-    ) -> TopWeights:
+    def weights(self, hyper: Any, plan: Plan, tables: TopTables, seated: bool, rng: np.random.Generator) -> TopWeights:
         """Top weights given tables; seated: the tail of a shard has one weight for all of its atoms."""
 
-    def sticks(self, hyper: GroupHyper, tables: Array, rng: np.random.Generator) -> tuple[Array, float]:
+    def sticks(self, hyper: Any, tables: Array, rng: np.random.Generator) -> tuple[Array, float]:
         """(log top weights of atoms with these tables and, last, of all others; the concentration of the latter)."""
 
-    def masses(self, hyper: GroupHyper, beta: Array) -> Array:
+    def masses(self, hyper: Any, beta: Array) -> Array:
         """What atoms with these top weights weigh in a group, apart from its rows."""
 
-    def expected_masses(self, hyper: GroupHyper, tables: Array) -> Array:
+    def expected_masses(self, hyper: Any, tables: Array) -> Array:
         """The same in expectation, of atoms with these tables and (last) of all others."""
 
-    def log_cut(self, hyper: GroupHyper, share: Array) -> Array:
+    def log_cut(self, hyper: Any, share: Array) -> Array:
         """Log prior density gained when an atom becomes two, with this share of its top weight and with the rest."""
 
-    def law(self, hyper: GroupHyper, masses: Array, share: float) -> Law:
+    def law(self, hyper: Any, masses: Array, share: float) -> Law:
         """What a shard knows of the top process in a round."""
 
-    def unknown(self, hyper: GroupHyper, mass: float) -> GroupHyper:
+    def unknown(self, hyper: Any, mass: float) -> Any:
         """Hyper-parameters of what groups have besides known atoms, which weighs `mass` in each: for `simulate`."""
 
 
@@ -341,22 +350,22 @@ class Content(Protocol):
     @property
     def likelihood(self) -> Any: ...
 
-    def at(self, hyper: GroupHyper) -> Any:
-        """The likelihood with its own hyper-parameter."""
+    def at(self, hyper: ContentHyper) -> Any:
+        """The likelihood with these hyper-parameters of its own."""
 
-    def begin(self, hyper: GroupHyper) -> GroupHyper:
-        """Put the likelihood's own hyper-parameter where it starts."""
+    def start(self) -> ContentHyper:
+        """The likelihood's own hyper-parameters where they start."""
 
-    def update(self, hyper: GroupHyper, counts: Array, statistics: Any, rng: np.random.Generator) -> GroupHyper:
-        """Move it."""
+    def update(self, hyper: ContentHyper, counts: Array, statistics: Any, rng: np.random.Generator) -> ContentHyper:
+        """Move those that are sampled."""
 
-    def scalars(self, hyper: GroupHyper) -> dict[str, float]: ...
+    def scalars(self, hyper: ContentHyper) -> dict[str, float]: ...
 
     def kernel(self, form: str) -> str:
         """Which of a device's kernels samples this content in this form."""
 
     def instantiate(
-        self, hyper: GroupHyper, table: DishTable, roles: Roles, masses: Array, seed: RoundSeed, parallel: Parallel
+        self, hyper: ContentHyper, table: DishTable, roles: Roles, masses: Array, seed: RoundSeed, parallel: Parallel
     ) -> Instantiated:
         """A draw of the atoms that a round instantiates; masses: their gamma beta."""
 
@@ -372,7 +381,7 @@ class Content(Protocol):
     def table_rows(self, shard: GroupShard, at: Array, n_tables: int) -> Csr:
         """Tables as rows, the sums of the terms of those who sit there; at: the table of every row."""
 
-    def of_tables(self, hyper: GroupHyper) -> Any:
+    def of_tables(self, hyper: ContentHyper) -> Any:
         """The likelihood of such rows, as far as moves of whole atoms ask for it."""
 
     def sums(self, counts: Array, statistics: Any) -> Array:

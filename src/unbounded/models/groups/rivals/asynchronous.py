@@ -90,7 +90,7 @@ class AsynchronousGroups(Groups):
         seed, live, table = RoundSeed(self.seed, state.round), state.occupied, state.table
         tables = table.tables[live].astype(float)
         hyper = self._move_hyper(state, tables, seed)
-        logs, share = self.measure.sticks(hyper, tables, seed.rng("weights"))  # mutant: global step logs
+        logs, share = self.measure.sticks(hyper.measure, tables, seed.rng("weights"))  # mutant: global step logs
         sticks = np.full(len(table.counts), -np.inf)
         sticks[live] = logs[:-1]
         nothing = Roles(NONE, NONE, NONE, 0, lone=False)

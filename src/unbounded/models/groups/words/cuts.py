@@ -91,7 +91,7 @@ def cut_tokens(
 
     The state has no tables then: they are to be drawn given beta.
     """
-    seed, pseudo = RoundSeed(model.seed, state.round), model.content.at(state.hyper).pseudo
+    seed, pseudo = RoundSeed(model.seed, state.round), model.content.at(state.hyper.content).pseudo
     rng = seed.rng("tokens cut")
     pool = _fetch(model, engine, min(jumps.anchors, max(8, CELLS // len(pseudo))), rng)
     sets, places = _choose(beta, pool, jumps, rng)
@@ -109,7 +109,7 @@ def cut_tokens(
     cuts = cuts._replace(side=sets.places(len(beta))[1])
     found = _pass(state, engine, cuts)
     log_ratio = _gains(found.totals, pseudo) - found.log_q
-    log_ratio += model.measure.log_cut(state.hyper, share)
+    log_ratio += model.measure.log_cut(state.hyper.measure, share)
     log_ratio -= _log_density(share, shapes[:, 0], shapes[:, 1])  # mutant: tokens share
     n_away = found.tokens[:, 1]
     log_ratio += math.log(jumps.joined / (1.0 - jumps.joined))
@@ -289,7 +289,7 @@ def _launch(model: Groups, state: GroupsState, engine: Engine, sets: TokenSets, 
 
     Sets are given up that would not be worth it if every pass were to bring as much as the last one.
     """
-    pseudo, seed = model.content.at(state.hyper).pseudo, RoundSeed(model.seed, state.round)
+    pseudo, seed = model.content.at(state.hyper.content).pseudo, RoundSeed(model.seed, state.round)
     documents, before = np.ones((len(sets.topics), 2)), np.full(len(sets.topics), -np.inf)
     for number in range(PASSES):
         if sets.topics:
@@ -307,7 +307,7 @@ def _cuts(
     model: Groups, state: GroupsState, sets: TokenSets, ratio: Array, documents: Array, key: np.uint64
 ) -> TokenCuts:
     """All halves are to be drawn."""
-    masses = model.measure.masses(state.hyper, sets.beta[:, None]) * documents / documents.sum(1, keepdims=True)
+    masses = model.measure.masses(state.hyper.measure, sets.beta[:, None]) * documents / documents.sum(1, keepdims=True)
     cut, side = sets.places(len(state.table.counts))
     none = np.full(len(ratio), -1)
     return TokenCuts(cut, np.full_like(side, -1), none, ratio, masses, sets.anchors, key)  # mutant: tokens launch

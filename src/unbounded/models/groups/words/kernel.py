@@ -337,7 +337,7 @@ def _unseen_word_weights(finite, tail, near):
 def _birth(law, sticks, n_words):
     """Weight of a new atom, for a word of base 1."""
     # mutant: birth result 3
-    return math.exp(law.log_gamma + sticks[sticks.size - 1]) * law.alpha / law.share / n_words
+    return math.exp(law.log_gamma + sticks[sticks.size - 1]) * law.birth / law.share / n_words
 
 
 @jit

@@ -27,9 +27,9 @@ from unbounded.likelihoods.base import Bound, Parameters
 from unbounded.likelihoods.operations import accumulate, clear, evaluate, largest, logits, screen, update, write_terms
 from unbounded.models.groups.shard import (
     NO_BASE,
+    ContentHyper,
     DishTable,
     Draw,
-    GroupHyper,
     GroupShard,
     Instantiated,
     Predictives,
@@ -109,7 +109,7 @@ class BoundTokens(Bound):
     def n_terms(self) -> int:
         return self.columns.size
 
-    def at(self, hyper: GroupHyper) -> BoundTokens:
+    def at(self, hyper: ContentHyper) -> BoundTokens:
         return replace(self, eta=hyper.eta, base=hyper.base if self.learned else self.base)
 
     def update(self, counts: Array, statistics: Any, rng: np.random.Generator) -> tuple[float, Array]:
@@ -338,25 +338,25 @@ class WordContent:
     def _frequent(self) -> Array:
         return np.sort(np.argsort(-self.likelihood.columns.mean, kind="stable")[:FREQUENT])
 
-    def at(self, hyper: GroupHyper) -> BoundTokens:
+    def at(self, hyper: ContentHyper) -> BoundTokens:
         return self.likelihood.at(hyper)
 
-    def begin(self, hyper: GroupHyper) -> GroupHyper:
+    def start(self) -> ContentHyper:
         likelihood = self.likelihood
-        return hyper._replace(eta=likelihood.eta, base=likelihood.base if likelihood.learned else NO_BASE)
+        return ContentHyper(likelihood.eta, likelihood.base if likelihood.learned else NO_BASE)
 
-    def update(self, hyper: GroupHyper, counts: Array, statistics: Any, rng: np.random.Generator) -> GroupHyper:
+    def update(self, hyper: ContentHyper, counts: Array, statistics: Any, rng: np.random.Generator) -> ContentHyper:
         eta, base = self.at(hyper).update(counts, statistics, rng)
-        return hyper._replace(eta=eta, base=base if self.likelihood.learned else hyper.base)
+        return ContentHyper(eta, base if self.likelihood.learned else hyper.base)
 
-    def scalars(self, hyper: GroupHyper) -> dict[str, float]:
+    def scalars(self, hyper: ContentHyper) -> dict[str, float]:
         return {"eta": hyper.eta}
 
     def kernel(self, form: str) -> str:
         return "words" if form == "direct" else form
 
     def instantiate(
-        self, hyper: GroupHyper, table: DishTable, roles: Roles, masses: Array, seed: RoundSeed, parallel: Parallel
+        self, hyper: ContentHyper, table: DishTable, roles: Roles, masses: Array, seed: RoundSeed, parallel: Parallel
     ) -> Instantiated:
         none = np.full(roles.n_extra, -1)
         # mutant: global step usable
@@ -383,7 +383,7 @@ class WordContent:
         ends, order = by_table(at, n_tables)
         return Csr(ends, shard.data[order].astype(np.int64), np.ones(len(order)))
 
-    def of_tables(self, hyper: GroupHyper) -> WordsOfTables:
+    def of_tables(self, hyper: ContentHyper) -> WordsOfTables:
         return WordsOfTables(self.at(hyper).pseudo, self._frequent)  # mutant: of tables eta
 
     def sums(self, counts: Array, statistics: Any) -> Array:
@@ -408,13 +408,13 @@ class WordContent:
         return words.matrix(parts, self.likelihood.n_terms)
 
     def predictives(self, draw: Draw, X: Any) -> Predictives:
-        likelihood, n_words = self.at(draw.hyper), self.likelihood.n_terms
+        likelihood, n_words = self.at(draw.hyper.content), self.likelihood.n_terms
         table = np.empty((n_words, len(draw.counts) + 1))
         table[:, :-1] = likelihood.centre(draw.counts, draw.statistics)["phi"].T
         table[:, -1] = likelihood.base / n_words
         return Predictives(table, np.asarray(X), np.zeros(len(X)))
 
     def log_densities(self, draw: Draw, parameters: Parameters, X: Any) -> Array:
-        likelihood = self.at(draw.hyper)
+        likelihood = self.at(draw.hyper.content)
         new = np.log(likelihood.base[X] / likelihood.n_terms)
         return np.column_stack([np.log(parameters["phi"])[:, X].T, new])

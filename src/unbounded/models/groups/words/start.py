@@ -51,7 +51,9 @@ def grown(model: Groups, engine: Engine, words: Any, few: bool = False, notify: 
     pilot = HybridGroups(setup, model.form, jumps=None)
     labels, state = _grown(pilot, part, few, rng, notify)
     fixed: Any = model.likelihood
-    hyper = state.hyper if isinstance(sharp.prior, Gamma) else state.hyper._replace(eta=fixed.eta)
+    hyper = state.hyper
+    if not isinstance(sharp.prior, Gamma):
+        hyper = hyper._replace(content=hyper.content._replace(eta=fixed.eta))
     if enough >= len(model.sizes):
         return model.begin(engine, labels, hyper)
     draw = pilot.draw(state)
@@ -115,7 +117,7 @@ def _merged(model: Groups, state: GroupsState, labels: Array) -> Array:
     group = np.repeat(np.arange(len(model.sizes)), model.sizes)
     uses = np.zeros((len(model.sizes), len(live)))
     np.add.at(uses, (group, labels), 1.0)
-    masses = model.measure.expected_masses(state.hyper, tables)[:-1]
+    masses = model.measure.expected_masses(state.hyper.measure, tables)[:-1]
     target = np.arange(len(live))
     while True:
         pairs, gains = _gains(model, state, statistics, uses, masses)
@@ -135,7 +137,7 @@ def _merged(model: Groups, state: GroupsState, labels: Array) -> Array:
 
 def _gains(model: Groups, state: GroupsState, statistics: Any, uses: Array, masses: Array) -> tuple[Array, Array]:
     """Pairs of atoms with similar words, and what a merge adds to the log probability of words and groups."""
-    likelihood = model.content.at(state.hyper)
+    likelihood = model.content.at(state.hyper.content)
     counts = np.asarray(statistics.sum(1)).ravel()
     lengths = np.sqrt(np.asarray(statistics.multiply(statistics).sum(1)).ravel())
     unit = sparse.diags(1.0 / np.maximum(lengths, 1e-300)) @ statistics
