@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -55,6 +55,9 @@ class RowContent:
 
     likelihood: Bound
     dtype: str = "float64"
+
+    bound: ClassVar[type] = Bound
+    by_tokens: ClassVar[bool] = False
 
     def at(self, hyper: ContentHyper) -> Bound:
         return self.likelihood

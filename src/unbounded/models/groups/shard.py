@@ -347,6 +347,11 @@ class Instantiated(NamedTuple):
 
 
 class Content(Protocol):
+    """What groups hold, as the model of groups asks for it: rows (rows.py), or words (words/likelihood.py)."""
+
+    bound: ClassVar[type]  # the likelihoods that it takes
+    by_tokens: ClassVar[bool]  # whether topics grow and are cut token by token (words/start.py, words/cuts.py)
+
     @property
     def likelihood(self) -> Any: ...
 

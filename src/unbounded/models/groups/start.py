@@ -14,7 +14,6 @@ from unbounded.contracts import Engine
 from unbounded.family import Notify, notify_nobody
 from unbounded.models.groups.model import Groups, GroupsState
 from unbounded.models.groups.shard import GroupShard, cut
-from unbounded.models.groups.words.likelihood import WordContent
 from unbounded.models.groups.words.start import grown
 from unbounded.models.labelled.labels import few_bytes
 from unbounded.models.mixtures import start
@@ -31,12 +30,12 @@ def begin(model: Groups, engine: Engine, X: Any, init: Any, notify: Notify = not
     check(init, model.n_rows)
     if not isinstance(init, str | int | np.integer):
         return model.begin(engine, np.asarray(init))
-    words = isinstance(model.content, WordContent)
-    if init == "one" or (init == "few" and not words):
+    by_tokens = model.content.by_tokens
+    if init == "one" or (init == "few" and not by_tokens):
         engine.map(GroupShard.put, [np.zeros(1, np.int32)] * model.n_shards)
         return model.begin_from_shards(engine, 1)
     if isinstance(init, str):
-        return grown(model, engine, X, init == "few", notify) if words else ungrouped(model, engine, X, notify)
+        return grown(model, engine, X, init == "few", notify) if by_tokens else ungrouped(model, engine, X, notify)
     return scattered(model, engine, int(init))
 
 

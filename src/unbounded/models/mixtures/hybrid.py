@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -37,6 +37,8 @@ class HybridMixture(Mixture[PartitionMeasure]):
 
     rule: Rule = field(default_factory=Ghosts)
     jumps: Jumps | None = field(default_factory=Jumps)
+
+    takes_pilots: ClassVar[bool] = True
 
     @property
     def exact(self) -> bool:

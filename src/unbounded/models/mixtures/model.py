@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -81,6 +81,8 @@ class RowRecipe:
 @dataclass(frozen=True)
 class Mixture(Built[MeasureT, Bound, int], Generic[MeasureT]):
     """What the hybrid sampler and its rivals share; each has a global step of its own."""
+
+    takes_pilots: ClassVar[bool] = False  # whether its shards let all rows join the clusters of a pilot (start.py)
 
     @property
     def n_rows(self) -> int:

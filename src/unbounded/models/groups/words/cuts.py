@@ -21,7 +21,6 @@ from unbounded.compiled.jit import jit
 from unbounded.contracts import Engine, Message, Summary
 from unbounded.models.groups.model import Groups, GroupsState
 from unbounded.models.groups.shard import GroupShard, cut
-from unbounded.models.groups.words.likelihood import WordContent
 from unbounded.models.groups.words.topics import log_marginals
 from unbounded.models.mixtures.jump import Jumps
 from unbounded.randomness import RoundSeed
@@ -80,8 +79,7 @@ class TokenSets(NamedTuple):
 
 def by_tokens(model: Groups, turn: int) -> bool:
     """Whether this jump is one of tokens: the franchise has tables, which say where topics are cut."""
-    direct = isinstance(model.content, WordContent) and model.form == "direct"
-    return direct and turn % EVERY == 1
+    return model.content.by_tokens and model.form == "direct" and turn % EVERY == 1
 
 
 def cut_tokens(

@@ -331,8 +331,13 @@ def by_word(data: Array) -> ByWord:
 
 @dataclass(frozen=True)
 class WordContent:
+    """Words of documents."""
+
     likelihood: BoundTokens
     dtype: str = "float64"
+
+    bound: ClassVar[type] = BoundTokens
+    by_tokens: ClassVar[bool] = True
 
     @cached_property
     def _frequent(self) -> Array:
