@@ -30,8 +30,8 @@ from unbounded.models.mixtures.merges import merge_some
 from unbounded.models.mixtures.model import AtomTable, MixtureState
 from unbounded.randomness import RoundSeed
 
-DEFAULT_JUMPS = Jumps(share=1.0, pool=512)  # once all tables are there, cuts of all of them cost little more than one
-FIRST = 32  # times as many merges in the first round, where topics may be random ones, and soon never alike again
+DEFAULT_JUMPS = Jumps(share=1.0, pool=512)  # given tables, cuts of all atoms cost little more than one
+FIRST = 32  # times as many merges in the first round: random topics are alike there, and soon no longer
 CELLS = 2**18  # of all cuts together, in a vocabulary of any size
 
 
@@ -66,7 +66,7 @@ def _weighed(model: Groups, state: GroupsState, engine: Engine) -> tuple[GroupsS
 
 
 def _sit(model: Groups, state: GroupsState, engine: Engine, beta: Array) -> list[Array]:
-    """Seat all rows; how many tables each atom has on every shard."""
+    """Seat all rows; returns the numbers of tables of atoms on every shard."""
     masses = model.measure.masses(state.hyper.measure, beta)  # mutant: sit masses
     return engine.map(partial(seat, SeatingLaw(masses, RoundSeed(model.seed, state.round).key("seats"))))
 

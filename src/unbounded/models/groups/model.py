@@ -214,7 +214,7 @@ def _pick(weights: list[float], rng: np.random.Generator) -> int:
 
 
 class _Seatings:
-    """The probability of so many tables; groups of one size weigh the same, so it costs by sizes, not by groups."""
+    """The probability of a number of tables. Groups of one size weigh the same: the cost is by sizes, not by groups."""
 
     def __init__(self, n_tables: float, sizes: Array):
         times = np.bincount(sizes[sizes > 0])
@@ -295,26 +295,26 @@ class Groups(Built[GroupMeasure, Bound, Array]):
         self, engine: Engine, assignments: Array, hyper: GroupHyper | None = None, seats: Array | None = None,
         round_: int = 0,
     ) -> GroupsState:  # fmt: skip
-        """The state with these labels (any integers); one table for each atom of a group where no seats are given."""
+        """The state with these labels (any integers); without seats, each atom of a group has one table."""
         codes, inverse = np.unique(np.asarray(assignments), return_inverse=True)
         labels = inverse.astype(np.int32).ravel()
         engine.map(GroupShard.put, self._cut(labels))
         return self.begin_from_shards(engine, len(codes), hyper, None if seats is None else self._cut(seats), round_)
 
     def _cut(self, rows: Array) -> list[Array]:
-        """By shards."""
+        """Values of all rows, split by shard."""
         return [rows[own[0] : own[-1]] for own in cut(self.sizes, self.n_shards)]
 
     def begin_from_shards(
         self, engine: Engine, n_atoms: int, hyper: GroupHyper | None = None, seats: Sequence[Array] | None = None,
         round_: int = 0,
     ) -> GroupsState:  # fmt: skip
-        """The state of shards that have their labels, of which 0 .. n_atoms - 1 all occur; seats: by shard."""
+        """State from labels already on the shards; labels 0..n_atoms-1 must all occur. seats: by shard."""
         tables = np.sum(engine.map(partial(seat_rows, n_atoms), seats), axis=0)
         return self.count(engine, tables, hyper or self.start(), round_)
 
     def count(self, engine: Engine, tables: Array, hyper: GroupHyper, round_: int) -> GroupsState:
-        """The state of shards whose labels are all codes of shared atoms with these numbers of tables."""
+        """The state of shards whose labels are all codes of shared atoms, given their numbers of tables."""
         own = [tables, *[np.zeros_like(tables)] * (self.n_shards - 1)]
         gathered = engine.run(self._recount, Message(len(tables), own))
         return self._assemble(round_, hyper, len(tables), gathered)

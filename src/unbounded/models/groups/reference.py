@@ -186,7 +186,7 @@ class ReferenceDirect:
         return summarise(self.content, shard, part.n_shared, self.totals(shard, len(masses)), tables)
 
 
-# ---- what the franchise uses, too (reference_franchise.py)
+# ---- shared with the franchise (reference_franchise.py)
 
 
 def terms_of(content: Content, data: Any) -> Array:

@@ -46,7 +46,7 @@ from unbounded.rows import Csr
 
 FREE = 16  # slots for new private atoms of a shard, to begin with
 LOOK_AHEAD = 16
-MANY = 180_000  # rows: where there are fewer, sweeps are short beside what a jump takes anyway
+MANY = 180_000  # rows, below which sweeps are short compared with the fixed cost of a jump
 
 
 @dataclass(frozen=True)
@@ -201,7 +201,7 @@ class RowTail(NamedTuple):
 
 @dataclass(frozen=True)
 class CompiledDirect:
-    """Rows in blocks of lanes; the tail has slots for private atoms, twice as many whenever one is missing."""
+    """Rows in blocks of lanes. The tail has slots for private atoms, and doubles when it runs out of them."""
 
     content: Content
     sweeps: int
@@ -243,7 +243,7 @@ class CompiledDirect:
 
 
 def scratch_for(part: GroupPart, slots: int, typical: int) -> Scratch:
-    """Scratch memory for blocks of rows; typical: how many rows usually follow each other."""
+    """Scratch memory for blocks of rows; typical: how many rows are usually consecutive."""
     dense = isinstance(part.finite, np.ndarray)
     dtype = (part.finite if dense else part.finite[0]).dtype
     terms = 0 if part.likelihood.columns.sparse else part.likelihood.n_terms
@@ -252,7 +252,7 @@ def scratch_for(part: GroupPart, slots: int, typical: int) -> Scratch:
 
 
 def collapsed(content: Content, shard: GroupShard, part: GroupPart, slots: int, work: Scratch) -> tuple[Any, Array]:
-    """(collapsed state, rows) of the private atoms that labels say."""
+    """(collapsed state, numbers of rows) of the private atoms, according to the labels."""
     if part.elsewhere is not None:
         return with_rows_elsewhere(content, shard, part, slots, work.top.size)
     members = np.zeros(slots, np.int64)
@@ -265,7 +265,7 @@ def collapsed(content: Content, shard: GroupShard, part: GroupPart, slots: int, 
 def with_rows_elsewhere(
     content: Content, shard: GroupShard, part: GroupPart, slots: int, lanes: int
 ) -> tuple[Any, Array]:
-    """The same where all atoms are private, with the rows that other shards have of them."""
+    """The same when all atoms are private and other shards have rows of them, too."""
     own, others = content.count(shard, slots + 1), Version(*part.elsewhere or ())
     counts, statistics = summed([Version(own.counts, content.stacked([own.statistics])), others])
     return part.likelihood.pack(counts.astype(float), statistics, lanes), counts[:-1].copy()
@@ -289,7 +289,7 @@ def scratch(terms: int, atoms: int, shared: int, slots: int, lanes: int, dtype: 
 
 @jit
 def likelihoods(atoms, specs, block, work):
-    """Likelihoods of a block under mobile atoms; columns of private ones are out of date."""
+    """Likelihoods of a block under mobile atoms; the columns of private ones become out of date."""
     logits(atoms, specs, block, work.logits, work.top)
     for k in range(work.logits.shape[0]):
         for r in range(block.size):

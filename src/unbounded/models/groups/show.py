@@ -98,7 +98,7 @@ def _n_words(snapshot: Arrays) -> int:
 
 
 def _present(named: Array, about: Mapping[str, Any]) -> Array | None:
-    """How many groups have each topic, where the run has recorded the sizes of groups."""
+    """The share of the groups that have each topic, if the run has recorded the sizes of groups."""
     sizes = np.array(about.get("group_sizes") or [], np.int64)
     if sizes.sum() != len(named):
         return None

@@ -69,7 +69,7 @@ class Labelled:
     labels: Array
 
     def relabel(self, codes: Array) -> None:
-        """From here on, labels are in another code."""
+        """Translate labels to new codes."""
         relabel(self.labels, codes)
 
     def labels_of(self, rows: Array) -> Array:
@@ -103,11 +103,11 @@ class LabelShard(Labelled):
         self.labels[:] = labels
 
     def coded(self, codes: Array) -> Array:
-        """Labels in another code."""
+        """Labels translated to other codes."""
         return codes[self.labels]
 
     def summary(self, n_shared: int, atoms: Atoms) -> Summary:
-        """The shard's report; `owner` adds up to the number of the only shard with rows of an atom, if only one has."""
+        """The shard's report. `owner` sums to the shard index when exactly one shard has the atom."""
         counts, statistics = atoms
         present = (counts[:n_shared] > 0).astype(np.int64)
         shared = {

@@ -15,7 +15,7 @@ _NAMED = 3  # columns that are named for a cluster
 
 
 def filled(rows: Array, labels: Array) -> Array:
-    """Rows whose missing values are the means of their cluster, or of the column."""
+    """Rows with missing values replaced by the means of their cluster, or of the column."""
     out = rows.copy()
     holes = ~np.isfinite(out)
     if not holes.any():

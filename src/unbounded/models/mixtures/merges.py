@@ -33,7 +33,7 @@ from unbounded.models.mixtures.pairs import Pairs
 from unbounded.randomness import generator, key
 from unbounded.rows import some_rows
 
-WAYS = (*24 * (0,), 4, 8, 16, 32)  # of a cut, all as likely: so many seeds, or a coin
+SEEDS = (*24 * (0,), 4, 8, 16, 32)  # of a cut, all equally likely; 0: a coin instead
 STEPS = 2  # of EM from seeds
 
 
@@ -43,7 +43,7 @@ def merge_some(model: Mixture[Any], state: MixtureState, engine: Engine, jumps: 
     pending = PendingMerges(model, state, engine)
     log_cut = math.log(jumps.coin) - math.log1p(-jumps.coin)
     for number in range(jumps.merges):
-        seeds = WAYS[int(rng.random() * len(WAYS))]
+        seeds = SEEDS[int(rng.random() * len(SEEDS))]
         attempt = Attempt(number, log_cut, rng.random() < jumps.coin, seeds, rng.random(3))
         if attempt.cuts:
             _cut(pending, attempt)
@@ -53,7 +53,7 @@ def merge_some(model: Mixture[Any], state: MixtureState, engine: Engine, jumps: 
 
 
 class Attempt(NamedTuple):
-    """What is drawn for one merge or cut before anything is looked at."""
+    """What is drawn for one merge or cut before looking at the state."""
 
     number: int
     log_cut: float  # log odds of cuts
@@ -63,7 +63,7 @@ class Attempt(NamedTuple):
 
 
 class PendingMerges:
-    """A state while pairs are merged: rows are relabelled only when they are next looked at."""
+    """A state while pairs are merged: rows are relabelled only when they are next needed."""
 
     def __init__(self, model: Mixture[Any], state: MixtureState, engine: Engine):
         self.model, self.engine = model, engine
@@ -107,7 +107,7 @@ def _merge(pending: PendingMerges, attempt: Attempt) -> None:
     log_u = math.log(attempt.u[1])
     log_split = _log_split_probability(attempt.seeds, edit.counts[a], edit.counts[b])
     log_ratio = -_log_ratio(edit, a, b, -gain, log_chance - attempt.log_cut) + log_split  # mutant: merge ratio
-    if log_u < log_ratio and attempt.seeds:  # as far as one knows without the rows
+    if log_u < log_ratio and attempt.seeds:  # as far as can be known without the rows
         chosen = np.searchsorted(edit.alive, [a, b])
         pending.relabelled()
         a, b = pending.edit.alive[chosen].tolist()
@@ -140,7 +140,7 @@ def _cut(pending: PendingMerges, attempt: Attempt) -> None:
 
 
 def _log_ratio(edit: Edit, a: int, b: int, gain: float, log_odds: float) -> float:
-    """Log ratio for a cut of a cluster into a and b, but for the way it is cut.
+    """Log ratio for a cut of a cluster into a and b, apart from the probability of the split.
 
     log_odds: of a merge of this pair, against any cut.
     """
@@ -150,7 +150,7 @@ def _log_ratio(edit: Edit, a: int, b: int, gain: float, log_odds: float) -> floa
 
 
 def _log_split_probability(seeds: int, m: float, n: float) -> float:
-    """Log probability of a way to cut a cluster into m and n rows, against that of the same way seen from the merge.
+    """Log probability of a split into these m and n rows, against that of the same choices in the reverse merge.
 
     The bias of a coin is uniform, and either half may be the first. Seeds are drawn from all rows, or from the first
     half, which is first as often as the other one is large; what they say of the other rows is left out here.
@@ -172,7 +172,7 @@ def _log_subsets(n: float, size: int) -> float:
 
 
 class CutProposal(NamedTuple):
-    """A set cut once."""
+    """A cut of one set, and the halves that it makes."""
 
     cuts: Cuts
     proposal: Proposal

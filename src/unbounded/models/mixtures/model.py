@@ -121,7 +121,7 @@ class Mixture(Built[MeasureT, Bound, int], Generic[MeasureT]):
         return state
 
     def finite(self, parameters: Parameters, log_weights: Array) -> Any:
-        """The finite part, in the form that the local step takes."""
+        """The finite part, as the local step takes it."""
         return self.kernel.finite(parameters, log_weights)
 
     # ---- local step

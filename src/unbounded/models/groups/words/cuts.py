@@ -30,9 +30,9 @@ TRIES = 3  # of a launch
 DOCUMENTS = 256  # that a launch sees first
 CELLS = 2**19  # of all sets together, in a vocabulary of any size
 FIRST_STEPS, INNER = 6, 3  # steps of EM with documents, and of tokens within their document
-WIDE = 0.25  # documents counted for the proposal of beta, in the place of one: it must not be too sure
+WIDE = 0.25  # what a document counts in the proposal of beta, which must not be too narrow
 PASSES = 12  # over all tokens of a set, to find its halves
-HOPELESS, SLACK = 0.03, 20.0  # nats a token that a pass may bring, for all one knows; and nats in all
+HOPELESS, SLACK = 0.03, 20.0  # nats a token that the first pass might gain; and nats in all that may be missing
 
 
 class TokenCuts(NamedTuple):
@@ -153,7 +153,7 @@ def _applied(engine: Engine, beta: Array, sets: TokenSets, cuts: TokenCuts, shar
 
 
 def _apply(cuts: TokenCuts, codes: Array, shard: GroupShard) -> None:
-    """Cut once more, for good: halves kept aside would be state that no checkpoint knows."""
+    """Repeat the pass and keep its halves: halves stored meanwhile would be state that no checkpoint has."""
     if (cuts.fresh >= 0).any():
         _halves(shard, cuts)
     shard.relabel(codes)
@@ -250,7 +250,7 @@ def _first_guess(
 
 
 def _seed_halves(pages: Pages, pseudo: Array, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Words of both halves, from two pages of every set, and what they gain against one topic, as far as one sees."""
+    """Words of both halves by EM from two pages of every set, and about what they gain against one topic."""
     m, n_words, size = len(pages.first), len(pseudo), len(pages.sets)
     many = np.diff(np.append(pages.first, size))
     seeds = pages.first + (rng.random(m) * np.maximum(many - 1, 1)).astype(np.int64)
@@ -279,13 +279,13 @@ def _ratio(halves: Array, pseudo: Array) -> Array:
 class Launched(NamedTuple):
     ratio: Array
     documents: Array  # [M, 2], of each half
-    sets: TokenSets  # those that may be worth it
+    sets: TokenSets  # those that may be worth a try
 
 
 def _launch(model: Groups, state: GroupsState, engine: Engine, sets: TokenSets, halves: Array) -> Launched:
     """Halves drawn again and again, each time with the words of the last ones.
 
-    Sets are given up that would not be worth it if every pass were to bring as much as the last one.
+    A set is dropped if it would not pay even when every pass still to come gained as much as the last one.
     """
     pseudo, seed = model.content.at(state.hyper.content).pseudo, RoundSeed(model.seed, state.round)
     documents, before = np.ones((len(sets.topics), 2)), np.full(len(sets.topics), -np.inf)
@@ -304,7 +304,7 @@ def _launch(model: Groups, state: GroupsState, engine: Engine, sets: TokenSets, 
 def _cuts(
     model: Groups, state: GroupsState, sets: TokenSets, ratio: Array, documents: Array, key: np.uint64
 ) -> TokenCuts:
-    """All halves are to be drawn."""
+    """Cuts whose halves are all still to be drawn."""
     masses = model.measure.masses(state.hyper.measure, sets.beta[:, None]) * documents / documents.sum(1, keepdims=True)
     cut, side = sets.places(len(state.table.counts))
     none = np.full(len(ratio), -1)
@@ -368,7 +368,7 @@ def _cut_documents(words, labels, places, cuts, tokens, work, out):
 
 @jit
 def _gather(words, labels, begin, end, cuts, tokens, work):
-    """Tokens with first shares; returns how many there are."""
+    """Collect the document's tokens that are in a set, with first shares; returns how many there are."""
     masses, soft, size = cuts.masses, work.soft, 0
     for i in range(begin, end):
         m = cuts.cut[labels[i]]

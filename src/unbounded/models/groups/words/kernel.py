@@ -36,14 +36,14 @@ from unbounded.models.groups.words.topics import CHUNK, Topics
 from unbounded.models.labelled.labels import Atoms
 from unbounded.models.labelled.predictive import log_predictive
 
-AHEAD = 6  # tokens: what they need of phi is asked for in time
-FEW = 64  # entries of an alias table: a search among fewer reads what is in the cache anyway, and a table is no quicker
-WORTH = 32  # tokens of a word for each entry of its table, fewer of which do not pay for it
+AHEAD = 6  # tokens, whose entries of phi are prefetched
+FEW = 64  # entries of an alias table, below which a search stays in the cache and is as quick
+WORTH = 32  # tokens of a word for each entry of its table, below which the table does not pay
 
 
 class Aliases(NamedTuple):
-    """Tables for a draw among n weights that reads one entry, whatever n is. Words have one over the chunks of their
-    second sum, if these are many and the word is frequent on a shard."""
+    """Tables for draws among n weights that read one entry, whatever n is. A word has one over the chunks of its second
+    sum if these are many and the word is frequent on the shard."""
 
     row: Any  # [words]: which table a word has, -1 for none
     tables: Any  # [tables, n, 2]: the chance to stay in an entry, and where to go from it otherwise
@@ -156,18 +156,18 @@ class CompiledWords:
 
 # ---- the sweep
 #
-# What is called for every group or token makes no array, or Numba would count references of all that it is given
-# (compiled/pipeline.py): that takes as long as a draw. Indices are unsigned, since Numba asks of others whether they
-# are negative. The sum over the group's topics, in double precision, takes the token itself along and then leaves it
-# out. For a word that no private atom has, in a group that has none of them, all of them together have a weight that
-# is known; other tokens look at them one by one.
+# Nothing that is called for every group or token makes an array, or Numba would count references to all its arguments
+# (compiled/pipeline.py), which takes as long as a draw. Indices are unsigned, since Numba checks whether signed ones
+# are negative. The sum over the group's topics, in double precision, includes the token itself, which is subtracted
+# afterwards. For a word that no private atom has, in a group with none of them, the weight of all private atoms
+# together is known beforehand; for other tokens they are weighed one by one.
 
 
 @jit
-def sweep(rows, begin, finite, tail, around, keys):
+def sweep(rows, begin, finite, tail, scratch, keys):
     """One sweep over the tokens begin .. n of a shard; returns n, or the token at which a free slot was missing."""
     words, labels, members, phi = rows.data, rows.labels, tail.members, finite.topics.phi
-    (active, near), usable, shared = around, finite.usable, finite.shared
+    (active, near), usable, shared = scratch, finite.usable, finite.shared
     topics, times, place, sums, within = active.topics, active.times, active.place, finite.sums, near.within
     _count_private(finite, tail, near)
     for g in range(group_of(rows.offsets, begin), rows.offsets.size - 1):
@@ -267,7 +267,7 @@ def _drop(active, length, here):
 
 @jit
 def _among(active, length, phi, w, left, aim):
-    """The topic at `aim` among those of the group, without the one that the token left, which came first."""
+    """The topic at `aim` among those of the group, except the one that the token left, which came first."""
     new = left
     for j in range(length):
         k = active.topics[j]
@@ -281,7 +281,7 @@ def _among(active, length, phi, w, left, aim):
 
 @jit
 def _draw_from_prior_part(finite, w, aim, total):
-    """The topic at `aim` of the second sum: from the word's alias table, or by a search."""
+    """The topic at `aim` in the second sum, over gamma beta phi: by the word's alias table, or by a search."""
     phi, parts, masses, usable = finite.topics.phi, finite.topics.parts, finite.law.masses, finite.usable
     table = finite.aliases.row[w]
     if table < 0:
@@ -413,7 +413,7 @@ def _join(finite, tail, near, w, aim, v):
 
 @jit
 def fill(words, labels, shared, tail):
-    """Fill the empty tail with the private atoms that labels say."""
+    """Fill the empty tail with the private atoms, according to the labels."""
     for i in range(labels.size):
         slot = labels[i] - shared
         if slot >= 0:

@@ -42,7 +42,7 @@ from unbounded.priors import Gamma, slice_within
 from unbounded.randomness import RoundSeed
 from unbounded.rows import Csr
 
-QUICK = 6_400  # tokens for each word of the vocabulary: with fewer, a sweep is short beside what a jump takes anyway
+QUICK = 6_400  # tokens for each word of the vocabulary, below which sweeps are short compared with a jump
 FREQUENT = 1024
 BASES = ("learned", "uniform")
 ETA_RANGE = (1e-6, 1e3)  # where a sampled eta lives
@@ -136,8 +136,8 @@ class BoundTokens(Bound):
         return math.exp(slice_within(log_density, math.log(self.eta), low, high, rng))
 
     def _log_evidence(self, counts: Array, statistics: Any) -> Callable[[float], float]:
-        """The log probability of all atoms' words, phi integrated out, by eta: where words have the same base, there
-        are few different cells."""
+        """The log probability of all atoms' words as a function of eta, phi integrated out. Where words have the same
+        base, there are few different cells."""
         if self.learned:
             cells = words.CellKinds(statistics.data, np.ones_like(statistics.data), self.base[statistics.indices])
         else:
@@ -290,7 +290,7 @@ def _logits(finite, spec, block, out, top):
 
 @dataclass(frozen=True)
 class WordsOfTables:
-    """The likelihood of tables: how often they have each word. frequent: words that are enough for first guesses."""
+    """The likelihood of tables, by how often they have each word. frequent: words that suffice for first guesses."""
 
     pseudo: Array  # [words]: pseudo-counts
     frequent: Array
@@ -404,7 +404,7 @@ class WordContent:
         return int(np.clip(math.sqrt(QUICK * self.likelihood.n_terms / n_rows), 4, 20)) if form == "direct" else 1
 
     def from_dense(self, statistics: Array) -> WordCounts:
-        return words.table(sparse.csr_matrix(statistics.astype(np.int32)))
+        return words.counts_of(sparse.csr_matrix(statistics.astype(np.int32)))
 
     def cut(self, statistics: WordCounts, n_atoms: int) -> tuple[WordCounts, WordCounts]:
         return statistics.cut(n_atoms)

@@ -29,7 +29,7 @@ from unbounded.sources import Words
 
 PILOT_TOKENS = 200_000
 MOST_TOPICS = 200
-FEWER = 3  # times, for a start from few topics
+FEWER = 3  # times fewer topics, for a start from few
 PILOT_ROUNDS = (100, 30, 30, 20)  # before each round of merges
 NEIGHBOURS = 5
 SHARP = 0.05
@@ -37,7 +37,7 @@ EXTENDING_SWEEPS = 3
 
 
 def grown(model: Groups, engine: Engine, words: Any, few: bool = False, notify: Notify = notify_nobody) -> GroupsState:
-    """The state with all documents in the topics of a pilot, which are fewer than there should be if it has `few`."""
+    """The state in which all documents have joined the topics of a pilot; few: fewer topics than there should be."""
     rng = generator(model.seed, "start")
     order = rng.permutation(len(model.sizes))
     enough = np.searchsorted(np.cumsum(model.sizes[order]), PILOT_TOKENS) + 1
@@ -96,7 +96,7 @@ def _of_groups(words: Any, sizes: Array, groups: Array) -> Array:
 
 
 def _join(table: Array, masses: Array, extend_key: np.uint64, n_rows: int, shard: GroupShard) -> Array:
-    """A shard's words join the pilot's topics; those that they use. Their labels stay on the shard."""
+    """Let a shard's words join the pilot's topics; returns the topics in use. Labels stay on the shard."""
     sizes = np.diff(shard.offsets)
     new = Newcomers(table, shard.data, sizes, shard.first, n_rows)
     labels = gibbs(new, masses, Gibbs(EXTENDING_SWEEPS, 1, extend_key))[0]
@@ -105,7 +105,7 @@ def _join(table: Array, masses: Array, extend_key: np.uint64, n_rows: int, shard
 
 
 def _sharp(likelihood: Any) -> Any:
-    """With a large fixed eta random topics hardly grow apart, and merges would leave one: the pilot has a small one."""
+    """The pilot's likelihood: with a large fixed eta random topics hardly diverge, and merges would leave only one."""
     eta = min(likelihood.eta, SHARP)
     return likelihood if isinstance(likelihood.prior, Gamma) else replace(likelihood, prior=eta, eta=eta)
 
