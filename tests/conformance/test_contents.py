@@ -108,7 +108,7 @@ def test_a_likelihood_finds_its_content(kind, name):
 @pytest.mark.parametrize("form", FORMS)
 def test_every_device_has_its_kernel(content, form):
     assert all(content.kernel(form) in kernels for kernels in KERNELS.values())
-    assert content.pace(form, N) >= 1
+    assert content.jump_interval(form, N) >= 1
 
 
 def test_statistics_add_up_over_shards(example, terms):

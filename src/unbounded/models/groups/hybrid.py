@@ -38,7 +38,7 @@ class HybridGroups(Groups):
     def jump(self, state: GroupsState, engine: Engine) -> GroupsState:
         if self.jumps is None or not self.exact:
             return state
-        turn, rest = divmod(state.round, self.jumps.every or self.content.pace(self.form, self.n_rows))
+        turn, rest = divmod(state.round, self.jumps.every or self.content.jump_interval(self.form, self.n_rows))
         return jump(self, state, engine, self.jumps, turn) if rest == 0 else state  # mutant: jump due
 
     def global_step(self, state: GroupsState, parallel: Parallel = in_this_thread) -> Message:

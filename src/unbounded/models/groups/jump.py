@@ -19,8 +19,8 @@ from unbounded.contracts import Engine, Gathered, Message, Step, Summary
 from unbounded.instantiation import by_code
 from unbounded.models.groups.model import Groups, GroupsState
 from unbounded.models.groups.shard import Content, DishTable, GroupShard
-from unbounded.models.groups.tables import SeatingLaw, TableShard, count_tables, seat, serve, table_shard
-from unbounded.models.groups.words.cuts import by_tokens, cut_tokens
+from unbounded.models.groups.tables import SeatingLaw, TableShard, draw_table_counts, seat, serve, table_shard
+from unbounded.models.groups.words.cuts import cut_tokens, tokens_due
 from unbounded.models.labelled.halves import Cuts, Halves, Sides, halve
 from unbounded.models.labelled.labels import LabelRows, numbered
 from unbounded.models.mixtures.cuts import cut_some
@@ -37,11 +37,11 @@ CELLS = 2**18  # of all cuts together, in a vocabulary of any size
 
 def jump(model: Groups, state: GroupsState, engine: Engine, jumps: Jumps, turn: int) -> GroupsState:
     """The state after some cuts and some merges of atoms: of tables and, of words in turn, token by token."""
-    state, beta = _weighed(model, state, engine)
-    if by_tokens(model, turn):
+    state, beta = _with_top_weights(model, state, engine)
+    if tokens_due(model, turn):
         state, beta = cut_tokens(model, state, engine, beta, jumps)
-        return _counted(model, state, engine, beta)
-    n_tables = _sit(model, state, engine, beta)
+        return _with_tables(model, state, engine, beta)
+    n_tables = _seat_all(model, state, engine, beta)
     likelihood = model.content.of_tables(state.hyper.content)
     edges = np.append(0, np.cumsum([found.sum() for found in n_tables]))
     top: Any = TopProcess(model.measure.top, likelihood, edges, model.seed)
@@ -54,7 +54,7 @@ def jump(model: Groups, state: GroupsState, engine: Engine, jumps: Jumps, turn: 
     return _as_groups(model, state, moved)
 
 
-def _weighed(model: Groups, state: GroupsState, engine: Engine) -> tuple[GroupsState, Array]:
+def _with_top_weights(model: Groups, state: GroupsState, engine: Engine) -> tuple[GroupsState, Array]:
     """The state with atoms coded 0, 1, ... on all shards, and top weights given their numbers of tables."""
     live, number, rng = state.occupied, numbered(state), RoundSeed(model.seed, state.round).rng("seating")
     engine.map(GroupShard.relabel, [by_code(state, number, p) for p in range(model.n_shards)])
@@ -65,18 +65,18 @@ def _weighed(model: Groups, state: GroupsState, engine: Engine) -> tuple[GroupsS
     return state, np.exp(logs[:-1])
 
 
-def _sit(model: Groups, state: GroupsState, engine: Engine, beta: Array) -> list[Array]:
+def _seat_all(model: Groups, state: GroupsState, engine: Engine, beta: Array) -> list[Array]:
     """Seat all rows; returns the numbers of tables of atoms on every shard."""
     masses = model.measure.masses(state.hyper.measure, beta)  # mutant: sit masses
     return engine.map(partial(seat, SeatingLaw(masses, RoundSeed(model.seed, state.round).key("seats"))))
 
 
-def _counted(model: Groups, state: GroupsState, engine: Engine, beta: Array) -> GroupsState:
+def _with_tables(model: Groups, state: GroupsState, engine: Engine, beta: Array) -> GroupsState:
     """The state with numbers of tables given beta."""
     seating = SeatingLaw(
         model.measure.masses(state.hyper.measure, beta), RoundSeed(model.seed, state.round).key("seats")
     )
-    tables = np.sum(engine.map(partial(count_tables, seating)), axis=0)
+    tables = np.sum(engine.map(partial(draw_table_counts, seating)), axis=0)
     return replace(state, table=state.table._replace(tables=tables))
 
 

@@ -46,7 +46,7 @@ from unbounded.models.groups.shard import (
     seat_rows,
     summarise,
 )
-from unbounded.models.labelled.labels import all_labels, few_bytes
+from unbounded.models.labelled.labels import all_labels, smallest_type
 from unbounded.models.labelled.packing import packed, unpacked
 from unbounded.models.mixtures.measure import PartitionHyper, PitmanYor
 from unbounded.priors import Gamma, slice_within
@@ -417,7 +417,7 @@ class Groups(Built[GroupMeasure, Bound, Array]):
     def snapshot(self, state: GroupsState, engine: Engine) -> dict[str, Array]:
         live = state.occupied
         return {
-            "labels": all_labels(state, engine, few_bytes(len(live) - 1)),
+            "labels": all_labels(state, engine, smallest_type(len(live) - 1)),
             "hyper": state.hyper.array(),
             "counts": state.table.counts[live],
             "tables": state.table.tables[live],

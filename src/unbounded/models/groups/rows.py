@@ -115,7 +115,7 @@ class RowContent:
     def parts(self, sums: Array) -> tuple[Array, Array]:
         return sums[:, -1].astype(np.int64), sums[:, :-1].copy()
 
-    def pace(self, form: str, n_rows: int) -> int:
+    def jump_interval(self, form: str, n_rows: int) -> int:
         return int(np.clip(math.sqrt(MANY / n_rows), 1, 8))
 
     def from_dense(self, statistics: Array) -> Array:

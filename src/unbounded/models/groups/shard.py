@@ -397,7 +397,7 @@ class Content(Protocol):
     def parts(self, sums: Array) -> tuple[Array, Any]:
         """(counts, statistics) from such sums."""
 
-    def pace(self, form: str, n_rows: int) -> int:
+    def jump_interval(self, form: str, n_rows: int) -> int:
         """Rounds from one such move to the next, by default: on average they should take less than half a sweep."""
 
     def from_dense(self, statistics: Array) -> Any:

@@ -15,7 +15,7 @@ from unbounded.family import Notify, notify_nobody
 from unbounded.models.groups.model import Groups, GroupsState
 from unbounded.models.groups.shard import GroupShard, cut
 from unbounded.models.groups.words.start import grown
-from unbounded.models.labelled.labels import few_bytes
+from unbounded.models.labelled.labels import smallest_type
 from unbounded.models.mixtures import start
 from unbounded.models.mixtures.hybrid import HybridMixture
 from unbounded.models.mixtures.measure import DirichletProcess
@@ -41,7 +41,7 @@ def begin(model: Groups, engine: Engine, X: Any, init: Any, notify: Notify = not
 
 def scattered(model: Groups, engine: Engine, n_atoms: int) -> GroupsState:
     """The state with random labels, of which the driver has those of one shard at a time, and all in few bytes."""
-    rng, small = generator(model.seed, "start"), few_bytes(n_atoms - 1)
+    rng, small = generator(model.seed, "start"), smallest_type(n_atoms - 1)
     sizes = [int(own[-1] - own[0]) for own in cut(model.sizes, model.n_shards)]
     labels = [rng.integers(n_atoms, size=size).astype(small) for size in sizes]
     used = np.flatnonzero(sum(np.bincount(part, minlength=n_atoms) for part in labels))

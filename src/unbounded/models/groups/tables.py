@@ -40,7 +40,7 @@ def seat(seating: SeatingLaw, shard: GroupShard) -> Array:
     return np.bincount(shard.tables.served, minlength=len(seating.masses))
 
 
-def count_tables(seating: SeatingLaw, shard: GroupShard) -> Array:
+def draw_table_counts(seating: SeatingLaw, shard: GroupShard) -> Array:
     """The number of tables that each atom would have, without seating anyone."""
     return draw_tables(shard, seating.masses, seating.key)
 

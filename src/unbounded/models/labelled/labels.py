@@ -149,14 +149,14 @@ def all_labels(state: Any, engine: Engine, dtype: Any = np.int32) -> Array:
     return np.concatenate(parts, out=allocate((sum(map(len, parts)),), dtype))
 
 
-def few_bytes(largest: int) -> Any:
+def smallest_type(largest: int) -> Any:
     """The smallest type that the largest label fits in."""
     return np.uint8 if largest < 256 else np.uint16 if largest < 65536 else np.int32
 
 
 def packed_labels(labels: Array) -> Array:
     """Labels in as few bytes as they need, to be kept or sent."""
-    return labels.astype(few_bytes(int(labels.max(initial=0))))
+    return labels.astype(smallest_type(int(labels.max(initial=0))))
 
 
 # ---- compiled: tails, codes, statistics

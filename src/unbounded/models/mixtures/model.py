@@ -15,7 +15,7 @@ import numpy as np
 from unbounded.arrays import Array, Arrays
 from unbounded.contracts import Engine, Gathered, Message, Summary
 from unbounded.likelihoods.base import Bound, Parameters
-from unbounded.models.labelled.labels import LabelShard, all_labels, few_bytes
+from unbounded.models.labelled.labels import LabelShard, all_labels, smallest_type
 from unbounded.models.mixtures.kernels import build_kernel
 from unbounded.models.mixtures.measures import PartitionMeasure
 from unbounded.models.mixtures.message import (
@@ -194,7 +194,7 @@ class Mixture(Built[MeasureT, Bound, int], Generic[MeasureT]):
 
     def snapshot(self, state: MixtureState, engine: Engine) -> dict[str, Array]:
         return {
-            "labels": self.assignments(state, engine, few_bytes(len(state.occupied) - 1)),
+            "labels": self.assignments(state, engine, smallest_type(len(state.occupied) - 1)),
             "counts": state.table.counts[state.occupied],
             "statistics": state.table.statistics[state.occupied],
             "hyper": np.array(state.hyper),

@@ -77,7 +77,7 @@ class TokenSets(NamedTuple):
         return cut, side
 
 
-def by_tokens(model: Groups, turn: int) -> bool:
+def tokens_due(model: Groups, turn: int) -> bool:
     """Whether this jump is one of tokens: the franchise has tables, which say where topics are cut."""
     return model.content.by_tokens and model.form == "direct" and turn % EVERY == 1
 

@@ -400,7 +400,7 @@ class WordContent:
         table = (sums.ravel()[cells].astype(np.int32), (cells % n_words).astype(np.int32), ends)
         return sums.sum(1).astype(np.int64), sparse.csr_matrix(table, sums.shape)
 
-    def pace(self, form: str, n_rows: int) -> int:
+    def jump_interval(self, form: str, n_rows: int) -> int:
         return int(np.clip(math.sqrt(QUICK * self.likelihood.n_terms / n_rows), 4, 20)) if form == "direct" else 1
 
     def from_dense(self, statistics: Array) -> WordCounts:
