@@ -37,6 +37,11 @@ def block_rows(n_columns: int, sparse: bool = False) -> int:
     return 8192 if sparse else max(1, min(65536, 2**22 // max(1, n_columns)))
 
 
+def n_rows_of_entries(arrays: Arrays) -> int:
+    """The number of rows of a matrix of small integers, as it is stored."""
+    return len(arrays["Z"]) if "Z" in arrays else int(arrays["shape"][0])
+
+
 def packed_entries(Z: Array) -> dict[str, Array]:
     """A matrix of small integers as it is stored: zeros and ones as bits, others in as few bytes as they need."""
     largest = int(Z.max(initial=0))

@@ -12,7 +12,7 @@ from unbounded.arrays import Array
 Categories = dict[int, Array]  # by column: its categories, in the order of their codes
 
 
-def columns_of_words(X: Any) -> list[int]:
+def columns_of_strings(X: Any) -> list[int]:
     """The columns that hold anything but numbers; of arrays, only those of strings or objects can."""
     if hasattr(X, "dtypes") and hasattr(X, "columns"):
         return [j for j, kind in enumerate(X.dtypes) if not _is_number(kind)]

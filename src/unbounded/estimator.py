@@ -25,7 +25,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from unbounded import engines
 from unbounded.arrays import Array, checked_csr, is_csr
-from unbounded.categories import Categories, columns_of_words, encoded
+from unbounded.categories import Categories, columns_of_strings, encoded
 from unbounded.chain import convergence, export
 from unbounded.chain.inference_data import KeptDraws, inference_data
 from unbounded.chain.lock import only_writer
@@ -38,7 +38,7 @@ from unbounded.chain.versions import versions
 from unbounded.columns import describe
 from unbounded.contracts import Engine, Likelihood, Measure, Model, Rule
 from unbounded.engines.local import available_cores
-from unbounded.family import Choices
+from unbounded.family import DOUBLE, DTYPES, Choices, Sampler
 from unbounded.gpu.device import check as check_device
 from unbounded.gpu.device import resolve as resolve_device
 from unbounded.instantiation import resolve as resolve_rule
@@ -47,7 +47,7 @@ from unbounded.likelihoods import resolve as resolve_likelihood
 from unbounded.options import check_options
 from unbounded.randomness import generator, key
 from unbounded.rows import fingerprint, row_blocks
-from unbounded.setup import Setup, build_sampler
+from unbounded.setup import Setup, build_sampler, check_local_step
 from unbounded.sources import Rows, Source, source_of
 
 if TYPE_CHECKING:
@@ -114,11 +114,11 @@ class ChainEstimator(BaseEstimator):
         """The size of the data, as the measure asks for it."""
         return X.shape[0]
 
-    def _score(self, model: Any, engine: Engine, held: Any, state: Any) -> float:
+    def _score(self, model: Any, engine: Engine, heldout: Any, state: Any) -> float:
         """The held-out score of a draw."""
         raise NotImplementedError
 
-    def _held_fingerprint(self, held: Any) -> str:
+    def _heldout_fingerprint(self, heldout: Any) -> str:
         raise NotImplementedError
 
     def _estimate(self, chains: Sequence[Chain]) -> None:
@@ -139,8 +139,8 @@ class ChainEstimator(BaseEstimator):
 
     # ---- fitting
 
-    def _sample(self, X: Any, held: Any) -> Self:
-        """Run all chains on checked rows; held: what is scored with every draw, if anything."""
+    def _sample(self, X: Any, heldout: Any) -> Self:
+        """Run all chains on checked rows; heldout: what is scored with every draw, if anything."""
         lengths = [self._length(n_draws) for n_draws in stages(self.n_draws, self.max_draws)]
         model = self._build(X, lengths[-1].n_rounds)
         if model.settled() > self.n_warmup:
@@ -149,12 +149,12 @@ class ChainEstimator(BaseEstimator):
                 f"got {self.n_warmup}."
             )
         self._n_rows, self._seed = X.shape[0], model.seed
-        with self._run_directory(X, held, model, several_checks=len(lengths) > 1) as store:
+        with self._run_directory(X, heldout, model, several_checks=len(lengths) > 1) as store:
             if self.checkpoint and self.engine in engines.WORKER_LOSS_NOTICE:
                 print(engines.WORKER_LOSS_NOTICE[self.engine].format(self.checkpoint), file=sys.stderr, flush=True)
             there = store.n_draws() if store else 0
             self._finish(
-                *self._run_until_agreed(model, X, held, store, [one for one in lengths if one.n_draws >= there])
+                *self._run_until_agreed(model, X, heldout, store, [one for one in lengths if one.n_draws >= there])
             )
             if store and self.checkpoint and source_of(X) is not None:
                 store.save_shards(self._choices.assignments, self._row_estimates(), model.recipe(X).edges)
@@ -165,13 +165,13 @@ class ChainEstimator(BaseEstimator):
         return Length(self.n_warmup, n_draws, self.thin, each, self.keep_assignments)
 
     def _run_until_agreed(
-        self, model: Model[Any], X: Any, held: Any, store: RunStore | None, lengths: Sequence[Length]
+        self, model: Model[Any], X: Any, heldout: Any, store: RunStore | None, lengths: Sequence[Length]
     ) -> tuple[list[Chain], Length]:
         """The chains at the first of the lengths at which they agree, or at the last one."""
         at_once = self._at_once(X)
 
         def run_one(index: int, length: Length, observer: Observer) -> Chain:
-            return self._run_chain(model, X, held, index, store.chain(index) if store else None, length, observer)
+            return self._run_chain(model, X, heldout, index, store.chain(index) if store else None, length, observer)
 
         size = Size(self.n_chains, lengths[0].n_rounds, self._n_rows, self._choices.atoms, self._unit())
         with follow(size, self.progress, self.callback, Path(self.checkpoint) if self.checkpoint else None) as tracker:
@@ -189,10 +189,36 @@ class ChainEstimator(BaseEstimator):
             return 1
         return min(self.n_chains, self._n_cores())
 
+    # ---- what was asked for, as it is run
+
+    @property
+    def _chosen_sampler(self) -> Sampler:
+        return self._choices.samplers[self.sampler]
+
+    @property
+    def _takes_jumps(self) -> bool:
+        """Whether the sampler moves whole atoms: not under a rule that is not exact."""
+        return self._chosen_sampler.takes_jumps and resolve_rule(self.instantiate).exact
+
+    @property
+    def _kernels(self) -> Mapping[str, Any]:
+        """By device, those of the sampler or of the model."""
+        return self._choices.kernels if self._chosen_sampler.kernels is None else self._chosen_sampler.kernels
+
     @property
     def _device(self) -> str:
         """The device that was asked for; for "auto", the best one of this machine."""
-        return resolve_device(self.device, self._choices.kernels)
+        return resolve_device(self.device, self._kernels)
+
+    @property
+    def _shards(self) -> int:
+        """The number of shards that the chains have."""
+        return self._chosen_sampler.shards(self.n_shards)
+
+    @property
+    def _dtype(self) -> str:
+        """Another one than was asked for only where an older version began the run, and let it make no difference."""
+        return self.dtype if self.dtype in self._chosen_sampler.dtypes else DOUBLE[0]
 
     def _n_cores(self) -> int:
         return self.n_workers or available_cores()
@@ -200,8 +226,8 @@ class ChainEstimator(BaseEstimator):
     def _build(self, X: Any, n_rounds: int) -> Model[Any]:
         self._prior: Any = self._measure()
         setup = Setup(
-            self._prior, self._likelihood, self._extent(X), self.n_shards, self.seed(), n_rounds,
-            self.sweeps_per_round, self.dtype, self._device,
+            self._prior, self._likelihood, self._extent(X), self._shards, self.seed(), n_rounds,
+            self.sweeps_per_round, self._dtype, self._device,
         )  # fmt: skip
         rule, options = resolve_rule(self.instantiate), self._moves() | dict(self.sampler_options or {})
         return build_sampler(self._choices.samplers, self.sampler, setup, rule, **options)
@@ -210,7 +236,7 @@ class ChainEstimator(BaseEstimator):
         self,
         model: Model[Any],
         X: Any,
-        held: Any,
+        heldout: Any,
         index: int,
         store: ChainStore | None,
         length: Length,
@@ -221,8 +247,8 @@ class ChainEstimator(BaseEstimator):
         workers = self.n_workers if at_once == 1 else max(1, self._n_cores() // at_once)
         engine = engines.build(self.engine, model.recipe(X), workers, **self.engine_options or {})
         extra: Callable[[Any], dict[str, float]] | None = None
-        if held is not None:
-            extra = lambda state: {"holdout": self._score(model, engine, held, state)}  # noqa: E731
+        if heldout is not None:
+            extra = lambda state: {"holdout": self._score(model, engine, heldout, state)}  # noqa: E731
         init = self._starts()[index]
         observer.starting(0, 0)
         try:
@@ -250,7 +276,7 @@ class ChainEstimator(BaseEstimator):
         self._kept = [sorted(chain.snapshots) for chain in chains]
         with announce_if_slow("estimating from the draws", self.progress):
             self._estimate(chains)
-        self.posterior_ = export.to_dataset(chains)
+        self.posterior_ = export.to_dataset(chains, self._choices.dimensions)
         self.convergence_ = convergence.check(self.posterior_)
         convergence.warn(self.convergence_, stacklevel=4)  # to whoever called fit
 
@@ -270,7 +296,7 @@ class ChainEstimator(BaseEstimator):
         raise NotImplementedError
 
     def n_above(self, share: float) -> int:
-        """Atoms (clusters, topics, features) of the point estimate that more than this share of the rows have.
+        """How many atoms of the point estimate have more than this share of the rows.
 
         Examples
         --------
@@ -343,22 +369,14 @@ class ChainEstimator(BaseEstimator):
         """n rows from the predictive distribution of a whole draw."""
         raise NotImplementedError
 
-    def _for_report(self) -> dict[str, Any]:
-        """Arguments of a report that this estimator knows."""
-        return {}
-
     def _row_groups(self) -> Array | None:
         """The group of each row, where rows have groups."""
         return None
 
-    def report(
-        self,
-        path: str | os.PathLike[str] | None = None,
-        X: Rows | None = None,
-        vocabulary: Sequence[str] | None = None,
-        shape: tuple[int, int] | None = None,
-    ) -> Path:
+    def report(self, path: str | os.PathLike[str] | None = None, X: Rows | None = None) -> Path:
         """Write the run directory of the fit as one HTML page, by default to its report.html (docs/report.md).
+
+        X: the rows of the fit, which the run directory does not have.
 
         Examples
         --------
@@ -367,13 +385,16 @@ class ChainEstimator(BaseEstimator):
         >>> model.set_params(checkpoint=folder).fit(X).report(X=X).name
         'report.html'
         """
+        return self._report(path, X)
+
+    def _report(self, path: str | os.PathLike[str] | None, X: Rows | None, **at_hand: object) -> Path:
+        """at_hand: what else the page can use of the fit, and its run directory does not have."""
         from unbounded.report import page  # which knows all families, and so all estimators
 
         check_is_fitted(self, "posterior_")
         if self.checkpoint is None:
             raise ValueError("a report is made from a run directory; fit with checkpoint=path.")
-        given = {} if vocabulary is None else {"vocabulary": vocabulary}
-        return page.report(self.checkpoint, path, X, shape=shape, **(self._for_report() | given))
+        return page.report(self.checkpoint, path, X, at_hand)
 
     def _sampling(
         self, n_samples: int, random_state: int | np.random.RandomState | np.random.Generator | None
@@ -411,7 +432,7 @@ class ChainEstimator(BaseEstimator):
         """Words become codes in columns of the categorical likelihood; elsewhere they are refused."""
         if reset and hasattr(self, "categories_"):  # of an earlier fit
             del self.categories_
-        words = columns_of_words(X)
+        words = columns_of_strings(X)
         if not words:
             return X
         names = [str(name) for name in X.columns] if hasattr(X, "columns") else None
@@ -484,12 +505,10 @@ class ChainEstimator(BaseEstimator):
             if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < low:
                 or_auto = f" or {AUTO!r}" if name == "n_draws" else ""
                 raise ValueError(f"{name} must be an integer of at least {low}{or_auto}, got {value!r}.")
-        self._check_shards(n_rows)
         self._check_sampler()
-        resolve_rule(self.instantiate).plan(0, 1, n_rows, self.n_shards, np.random.default_rng(0))
-        if self.dtype not in ("float64", "float32"):
-            raise ValueError(f"dtype must be 'float64' or 'float32', got {self.dtype!r}.")
-        check_device(self._device, self._choices.kernels)
+        self._check_shards(n_rows)
+        self._check_device()
+        resolve_rule(self.instantiate).plan(0, 1, n_rows, self._shards, np.random.default_rng(0))
         if not (isinstance(self.checkpoint_seconds, int | float | np.number) and self.checkpoint_seconds >= 0):
             raise ValueError(f"checkpoint_seconds must be a number of at least 0, got {self.checkpoint_seconds!r}.")
         if not isinstance(self.keep_assignments, bool | np.bool_):
@@ -509,10 +528,27 @@ class ChainEstimator(BaseEstimator):
         if not samplers[self.sampler].takes_rule and self.instantiate != "ghosts":
             raise ValueError(f"instantiate belongs to sampler='hybrid', not to {self.sampler!r}.")
         check_options(f"sampler {self.sampler!r}", samplers[self.sampler].options, self.sampler_options)
+        default = ChainEstimator.n_shards
+        if self.n_shards not in (self._shards, default) and self._saved().get("n_shards") != self.n_shards:
+            raise ValueError(
+                f"sampler {self.sampler!r} has one shard: its rows cannot be shared out; leave n_shards out, got "
+                f"{self.n_shards}."
+            )
 
     def _check_shards(self, n_rows: int) -> None:
-        if self.n_shards > n_rows:
-            raise ValueError(f"n_shards={self.n_shards} is more than the {n_rows} rows; use at most one shard per row.")
+        if self._shards > n_rows:
+            raise ValueError(f"n_shards={self._shards} is more than the {n_rows} rows; use at most one shard per row.")
+
+    def _check_device(self) -> None:
+        """The device and the precision, which not all samplers and kernels have."""
+        if self.dtype not in DTYPES:
+            raise ValueError(f"dtype must be {' or '.join(map(repr, DTYPES))}, got {self.dtype!r}.")
+        check_device(self._device, self._choices.kernels)
+        check_local_step(self.sampler, self._chosen_sampler, self._device)
+        able = self._choices.takes(self._chosen_sampler, self._device)
+        if self.dtype not in able and self._saved().get("dtype") != self.dtype:
+            what = f"sampler {self.sampler!r}" if able == self._chosen_sampler.dtypes else f"device={self._device!r}"
+            raise ValueError(f"{what} computes in {' or '.join(able)}; leave dtype out, got {self.dtype!r}.")
 
     # ---- seed and run directory
 
@@ -528,13 +564,18 @@ class ChainEstimator(BaseEstimator):
             if not -(2**63) <= self.random_state < 2**63:
                 raise ValueError(f"random_state must fit in 64 bits, got {self.random_state}.")
             return int(self.random_state)
+        saved = self._saved()
+        return int(saved["seed"]) if "seed" in saved else drawn_seed(self.random_state)
+
+    def _saved(self) -> dict[str, Any]:
+        """The configuration of a run that was begun in the run directory, if there is one."""
         store = None if self.checkpoint is None else RunStore(self.checkpoint)
-        if store and store.exists() and "seed" in store.config():
-            return int(store.config()["seed"])
-        return drawn_seed(self.random_state)
+        return store.config() if store and store.exists() else {}
 
     @contextmanager
-    def _run_directory(self, X: Any, held: Any, model: Model[Any], several_checks: bool) -> Iterator[RunStore | None]:
+    def _run_directory(
+        self, X: Any, heldout: Any, model: Model[Any], several_checks: bool
+    ) -> Iterator[RunStore | None]:
         """The locked run directory, if there is one; a temporary one where chains are stored between two checks of
         convergence. A fit that fails before it has a first state leaves none behind."""
         with ExitStack() as stack:
@@ -549,18 +590,18 @@ class ChainEstimator(BaseEstimator):
             store = RunStore(path)
             is_new = not store.exists()
             try:
-                self._open_store(store, X, held, model)
+                self._open_store(store, X, heldout, model)
                 yield store
             except Exception:
                 if is_new:
                     store.withdraw()
                 raise
 
-    def _open_store(self, store: RunStore, X: Any, held: Any, model: Model[Any]) -> None:
+    def _open_store(self, store: RunStore, X: Any, heldout: Any, model: Model[Any]) -> None:
         with announce_if_slow("looking at the rows", self.progress):
-            config = self._config(X, held, model.seed)
+            config = self._config(X, heldout, model.seed)
         if store.exists():
-            saved, asked = ({"device": "cpu"} | one for one in (store.config(), config))
+            saved, asked = ({"device": "cpu"} | one for one in (self._as_run(store.config()), config))
             _check_pieces(X, saved, asked, store.path)
             free = EXTENSIBLE if model.exact else ()  # published schedules depend on the length of the run
             differs = [name for name in asked if saved.get(name) != asked[name] and name not in free]
@@ -579,6 +620,14 @@ class ChainEstimator(BaseEstimator):
             store.prepare(config)
         store.note(self._about(X, model))
 
+    def _as_run(self, saved: dict[str, Any]) -> dict[str, Any]:
+        """The configuration of a run directory. Older versions wrote down what was asked for where it had no effect."""
+        if self._chosen_sampler.one_shard and "n_shards" in saved:
+            saved["n_shards"] = 1
+        if self._chosen_sampler.dtypes == DOUBLE and "dtype" in saved:
+            saved["dtype"] = DOUBLE[0]
+        return saved
+
     def _about(self, X: Any, model: Model[Any]) -> dict[str, Any]:
         """What no chain depends on, for readers of the run directory."""
         return {
@@ -586,7 +635,7 @@ class ChainEstimator(BaseEstimator):
             "engine": self.engine, "n_workers": self.n_workers, "versions": versions(),
         }  # fmt: skip
 
-    def _config(self, X: Any, held: Any, seed: int) -> dict[str, Any]:
+    def _config(self, X: Any, heldout: Any, seed: int) -> dict[str, Any]:
         """Everything the chain is a function of, in plain words; engine and workers are not among it."""
         source = source_of(X)
         return {
@@ -596,15 +645,16 @@ class ChainEstimator(BaseEstimator):
             "instantiate": _describe(resolve_rule(self.instantiate)),
             "sampler": {"name": self.sampler, **(self.sampler_options or {})},
             "init": self._described_starts(),
-            "dtype": self.dtype,
+            "dtype": self._dtype,
             **({} if self._device == "cpu" else {"device": self._device}),  # older runs do not have it
             "seed": seed,
             **{name: _plain(value) for name, value in self._moves().items() if value is not None},
             **{name: int(getattr(self, name)) for name in (*_LEAST, "keep_assignments") if name not in EXTENSIBLE},
+            "n_shards": self._shards,
             **({"n_draws": AUTO, "max_draws": self.max_draws} if self.n_draws == AUTO else {"n_draws": self.n_draws}),
             "data": fingerprint(X),
             **({"pieces": source.checksums()} if self.checkpoint and source else {}),
-            "holdout": None if held is None else self._held_fingerprint(held),
+            "holdout": None if heldout is None else self._heldout_fingerprint(heldout),
         }
 
     def _described_starts(self) -> Any:

@@ -241,8 +241,8 @@ class RunStore:
         write_json(where / "shards.json", shards)
 
     def chain(self, index: int) -> ChainStore:
-        own = {name: value for name, value in self.config().items() if name not in EXTENSIBLE} | {"chain": index}
-        return ChainStore(self.path / f"chain-{index}", json.dumps(own, sort_keys=True))
+        fixed = {name: value for name, value in self.config().items() if name not in EXTENSIBLE} | {"chain": index}
+        return ChainStore(self.path / f"chain-{index}", json.dumps(fixed, sort_keys=True))
 
 
 class ChainStore:

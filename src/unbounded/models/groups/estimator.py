@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -20,7 +22,6 @@ from unbounded.contracts import Engine, Likelihood
 from unbounded.disk import allocate
 from unbounded.estimator import ChainEstimator
 from unbounded.family import Choices
-from unbounded.instantiation import resolve as resolve_rule
 from unbounded.likelihoods import Bound, Gaussian
 from unbounded.models.groups import point_estimate as topics
 from unbounded.models.groups import reading, simulate
@@ -33,6 +34,7 @@ from unbounded.models.groups.reading import GroupedRows
 from unbounded.models.groups.samplers import HIERARCHICAL
 from unbounded.models.groups.simulate import Members
 from unbounded.models.groups.words.likelihood import Tokens
+from unbounded.models.labelled.labels import n_labelled
 from unbounded.models.labelled.losses import uncertainty
 from unbounded.models.labelled.packing import unpacked
 from unbounded.models.mixtures.jump import Jumps, chosen_jumps
@@ -52,10 +54,13 @@ _FEW_GROUPS = 20_000
 CHOICES = Choices(
     atoms="topics",
     assignments="labels",
+    dimensions=("row",),
+    n_rows=n_labelled,
     likelihoods=(Tokens, *likelihoods.MEMBERS),
     bound=Bound,
     samplers=HIERARCHICAL,
     kernels=KERNELS,
+    double_only=("reference",),
     start=hierarchical_start,
 )
 
@@ -144,9 +149,8 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         return HierarchicalMeasure(alpha, gamma)
 
     def _moves(self) -> dict[str, Any]:
-        able = self.sampler == "hybrid" and resolve_rule(self.instantiate).exact
-        chosen = chosen_jumps(self.jumps, USUAL, able)
-        return {"form": self.form} | ({"jumps": chosen} if self.sampler == "hybrid" else {})
+        jumps = chosen_jumps(self.jumps, USUAL, self._takes_jumps)
+        return {"form": self.form} | ({"jumps": jumps} if self._chosen_sampler.takes_jumps else {})
 
     def _extent(self, X: Any) -> Array:
         return self._sizes
@@ -177,8 +181,8 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
             raise ValueError("the documents have no words.")
         self._sizes, self._order = data.sizes, data.order
         self._check_settings(data.rows.shape[0])
-        held = None if holdout is None else reading.halves(self._read(*self._pair(holdout), reset=False))
-        return self._sample(data.rows, held)
+        heldout = None if holdout is None else reading.halves(self._read(*self._pair(holdout), reset=False))
+        return self._sample(data.rows, heldout)
 
     def fit_transform(self, X: Rows, y: ArrayLike | None = None, **fit_params: Any) -> Array:
         """y: the groups of rows.
@@ -197,16 +201,16 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
             raise ValueError("groups of rows come as a pair (rows, groups).")
         return X
 
-    def _score(self, model: Groups, engine: Engine, held: Any, state: GroupsState) -> float:
-        seen, rest = held
+    def _score(self, model: Groups, engine: Engine, heldout: Any, state: GroupsState) -> float:
+        seen, rest = heldout
         return float(completion(model.likelihood, model.draw(state), seen, rest, _SWEEPS, key(0, "holdout")).mean())
 
-    def _held_fingerprint(self, held: Any) -> str:
-        (seen, _), (rest, sizes) = held
+    def _heldout_fingerprint(self, heldout: Any) -> str:
+        (seen, _), (rest, sizes) = heldout
         return fingerprint(seen) + fingerprint(rest) + fingerprint(sizes)
 
-    def _config(self, X: Any, held: Any, seed: int) -> dict[str, Any]:
-        return super()._config(X, held, seed) | {"groups": fingerprint(self._sizes)}
+    def _config(self, X: Any, heldout: Any, seed: int) -> dict[str, Any]:
+        return super()._config(X, heldout, seed) | {"groups": fingerprint(self._sizes)}
 
     def _about(self, X: Any, model: Any) -> dict[str, Any]:
         few = len(self._sizes) <= _FEW_GROUPS  # whose sizes fit into a note
@@ -230,8 +234,8 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         history = []
         for draw, snap, share in self._draws():
             history.append(topics.sizes(draw.counts, share))
-            for own, part in topics.proportions(snap["labels"], self._sizes, draw.masses[:-1], share):
-                shares[own] += part
+            for some, part in topics.proportions(snap["labels"], self._sizes, draw.masses[:-1], share):
+                shares[some] += part
             if words is not None:
                 expected = share.T @ sparse.csr_matrix(draw.statistics) + draw.hyper.pseudo
                 words += expected / expected.sum(1, keepdims=True)
@@ -257,9 +261,6 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
 
     def _row_estimates(self) -> Array:
         return self.labels_
-
-    def _for_report(self) -> dict[str, Any]:
-        return {"vocabulary": getattr(self, "vocabulary_", None)}
 
     def _atom_shares(self) -> Array:
         return self.topic_shares_
@@ -300,8 +301,8 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         data = self._read(X, groups, reset=False)
         total = np.zeros((len(data.sizes), self.n_topics_))
         for j, (draw, _, share) in enumerate(self._draws()):
-            own_key = key(self._seed, "transform", j)
-            _, shares = fold_in(self._likelihood, draw, data.rows, data.sizes, _SWEEPS, own_key, _SWEEPS // 2)
+            draw_key = key(self._seed, "transform", j)
+            _, shares = fold_in(self._likelihood, draw, data.rows, data.sizes, _SWEEPS, draw_key, _SWEEPS // 2)
             total += (shares[:, :-1] / shares[:, :-1].sum(1, keepdims=True)) @ share
         return total / len(self._snapshots)
 
@@ -443,6 +444,26 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
     def _as_given(self, rows: Any) -> Any:
         """Rows that are sorted by group, in the order in which the fit was given them."""
         return rows if isinstance(self._order, slice) else rows[np.argsort(self._order)]
+
+    def report(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        X: Rows | None = None,
+        vocabulary: Sequence[str] | None = None,
+    ) -> Path:
+        """Write the run directory of the fit as one HTML page, by default to its report.html (docs/report.md).
+
+        vocabulary: the words of the columns, where documents came as counts. The page has no use for X.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> model.set_params(checkpoint=folder).fit(X).report().name
+        'report.html'
+        """
+        known = getattr(self, "vocabulary_", None) if vocabulary is None else list(vocabulary)
+        return self._report(path, X, vocabulary=known)
 
     # ---- reading
 

@@ -17,7 +17,7 @@ from scipy.special import gammaln
 from unbounded.arrays import Array
 from unbounded.contracts import Engine
 from unbounded.engines.local import Serial
-from unbounded.family import Notify, notify_nobody
+from unbounded.family import Notify, ignore_progress
 from unbounded.models.groups.hybrid import HybridGroups
 from unbounded.models.groups.model import Groups, GroupsState
 from unbounded.models.groups.predictive import Gibbs, Newcomers, gibbs, predictives
@@ -36,7 +36,9 @@ SHARP = 0.05
 EXTENDING_SWEEPS = 3
 
 
-def grown(model: Groups, engine: Engine, words: Any, few: bool = False, notify: Notify = notify_nobody) -> GroupsState:
+def grown(
+    model: Groups, engine: Engine, words: Any, few: bool = False, notify: Notify = ignore_progress
+) -> GroupsState:
     """The state with all documents in the topics of a pilot, which are fewer than there should be if it has `few`."""
     rng = generator(model.seed, "start")
     order = rng.permutation(len(model.sizes))
