@@ -42,7 +42,7 @@ from unbounded.family import DOUBLE, DTYPES, Choices, Sampler
 from unbounded.gpu.device import check as check_device
 from unbounded.gpu.device import resolve as resolve_device
 from unbounded.instantiation import resolve as resolve_rule
-from unbounded.likelihoods import Categorical, columns_for_words, placed
+from unbounded.likelihoods import Categorical, columns_for_strings, placed
 from unbounded.likelihoods import resolve as resolve_likelihood
 from unbounded.options import check_options
 from unbounded.randomness import generator, key
@@ -436,7 +436,7 @@ class ChainEstimator(BaseEstimator):
         if not words:
             return X
         names = [str(name) for name in X.columns] if hasattr(X, "columns") else None
-        able = columns_for_words(resolve_likelihood(self._chosen_likelihood(), self._choices.likelihoods), names)
+        able = columns_for_strings(resolve_likelihood(self._chosen_likelihood(), self._choices.likelihoods), names)
         wrong = [j for j in words if able is not None and j not in able]
         if wrong:
             name = str(wrong[0]) if names is None else repr(names[wrong[0]])

@@ -160,7 +160,7 @@ def _stuck(traces: Mapping[str, Array]) -> tuple[str, ...]:
     means, spread = traces[score].mean(1), float(traces[score].std(1).mean())
     best = int(means.argmax())  # mutant: best chain
     behind = np.flatnonzero(means[best] - means > STUCK * spread)
-    # Labels of clusters that overlap cost entropy: the mode with the lower log joint may have more mass.
+    # Labels of atoms that overlap cost entropy: the mode with the lower log joint may have more mass.
     where = (
         "it is in a worse mode"
         if score == "holdout"

@@ -26,7 +26,7 @@ from unbounded.engines.recovery import EngineError
 from unbounded.family import Command
 from unbounded.likelihoods import named_columns
 from unbounded.models.families import FAMILIES, MODELS, family_named
-from unbounded.report.words import plain
+from unbounded.report.phrases import plain
 from unbounded.version import __version__
 
 app = typer.Typer(

@@ -22,7 +22,7 @@ from unbounded.disk import CHECKSUM, is_as_written, parsed, with_checksum, write
 from unbounded.estimator import ChainEstimator
 from unbounded.family import Command, Training
 from unbounded.models.families import FAMILIES, MODELS, family_named
-from unbounded.report.words import plain
+from unbounded.report.phrases import plain
 
 SETTINGS = {name: option for family in FAMILIES for name, option in family.settings.items()}
 EXTRA = {name: option for family in FAMILIES for name, option in family.options.items()}

@@ -38,12 +38,12 @@ BLOCK_CELLS = 2**16  # of the matrices of atoms that are processed together
 
 @dataclass(frozen=True)
 class Gaussian:
-    """Clusters with any covariance: x ~ N(mu, Sigma), mu ~ N(mean, Sigma / kappa), Sigma ~ IW(dof, scale).
+    """Atoms with any covariance: x ~ N(mu, Sigma), mu ~ N(mean, Sigma / kappa), Sigma ~ IW(dof, scale).
 
-    mean: prior mean of a cluster's centre; default the column means (of most rows, where a few are far away).
+    mean: prior mean of an atom's centre; default the column means (of most rows, where a few are far away).
     kappa: how many observations the prior mean is worth; default 0.05.
     dof: degrees of freedom, above D - 1; default D + 2.
-    scale: the prior scale matrix (D x D), its diagonal, or one number; by default a cluster is expected to have half of
+    scale: the prior scale matrix (D x D), its diagonal, or one number; by default an atom is expected to have half of
         each column's variance.
 
     Examples

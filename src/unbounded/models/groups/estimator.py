@@ -33,6 +33,7 @@ from unbounded.models.groups.predictive import Draw, completion, fold_in
 from unbounded.models.groups.reading import GroupedRows
 from unbounded.models.groups.samplers import HIERARCHICAL
 from unbounded.models.groups.simulate import Members
+from unbounded.models.groups.words.documents import Words, lengths
 from unbounded.models.groups.words.likelihood import Tokens
 from unbounded.models.labelled.labels import n_labelled
 from unbounded.models.labelled.losses import uncertainty
@@ -41,8 +42,7 @@ from unbounded.models.mixtures.jump import Jumps, chosen_jumps
 from unbounded.priors import Gamma
 from unbounded.randomness import key
 from unbounded.rows import fingerprint
-from unbounded.sources import Rows, Source, Words
-from unbounded.sources.words import lengths
+from unbounded.sources import Rows, Source
 
 if TYPE_CHECKING:
     from arviz import InferenceData

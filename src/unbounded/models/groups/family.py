@@ -13,7 +13,7 @@ from unbounded.family import Command, Family, Option, Results, Training
 from unbounded.models.groups import plots, show
 from unbounded.models.groups.estimator import CHOICES, HierarchicalDirichletProcess
 from unbounded.models.groups.measures import MEASURES
-from unbounded.report.words import plain
+from unbounded.report.phrases import plain
 from unbounded.sources import Source
 
 if TYPE_CHECKING:

@@ -29,8 +29,8 @@ from unbounded.report.parts import (
     table,
     text,
 )  # fmt: skip
+from unbounded.report.phrases import counted, interval, listed
 from unbounded.report.svg import Frame, Range
-from unbounded.report.words import counted, interval, listed
 from unbounded.rows import fingerprint
 from unbounded.sources import Source
 

@@ -22,10 +22,10 @@ from unbounded.models.groups.hybrid import HybridGroups
 from unbounded.models.groups.model import Groups, GroupsState
 from unbounded.models.groups.predictive import Gibbs, Newcomers, gibbs, predictives
 from unbounded.models.groups.shard import GroupShard
+from unbounded.models.groups.words.documents import Words
 from unbounded.priors import Gamma
 from unbounded.randomness import generator, key
 from unbounded.round import advanced
-from unbounded.sources import Words
 
 PILOT_TOKENS = 200_000
 MOST_TOPICS = 200
