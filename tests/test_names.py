@@ -100,7 +100,8 @@ def test_nothing_outside_of_a_models_folder_names_the_model(file):
 
 # What only one model has; scikit-learn has features, too.
 OF_ONE_MODEL = re.compile(
-    r"\b(topic|document|token|perplexit|vocabular|dish|franchise|cluster|merge_cost|loading)(e?s|y|ies)?\b", re.IGNORECASE
+    r"\b(topic|document|token|perplexit|vocabular|dish|franchise|cluster|merge_cost|loading)(e?s|y|ies)?\b",
+    re.IGNORECASE,
 )
 SPEAK_OF_MODELS = {
     "datasets/": "data that are made for one kind of model say what is in them",
@@ -136,6 +137,6 @@ def test_names_of_models_are_found():
     assert "gaussian" not in words_of_models()
     naming = ast.parse("if kind.name == 'Tokens' or model == 'hdp':\n    raise ValueError('See PitmanYorMixture.')")
     assert {"'Tokens'", "'hdp'", "PitmanYorMixture"} <= set(said(naming))
-    naming = ast.parse("def report(vocabulary, n_features):\n    \"Draws topics of dishes, n_features at a time.\"")
+    naming = ast.parse('def report(vocabulary, n_features):\n    "Draws topics of dishes, n_features at a time."')
     found = [match[0] for text in described(naming) for match in OF_ONE_MODEL.finditer(text)]
     assert sorted(found) == ["dishes", "topics", "vocabulary"]

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 Arrays = Mapping[str, Array]
+Data = Any  # rows in one of their forms: an array, a data frame, CSR, a source, or a vector of words
 
 ENTRIES = ("Z", "bits", "shape")  # names under which matrices of small integers are stored
 

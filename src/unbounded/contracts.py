@@ -45,10 +45,8 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
-from unbounded.arrays import Array, Arrays
+from unbounded.arrays import Array, Arrays, Data
 from unbounded.columns import Columns
-
-Data = Any  # rows, as estimators have checked them: an array, CSR, a source, or a vector of words
 
 # ---- shards and engines
 

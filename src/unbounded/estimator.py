@@ -24,7 +24,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from unbounded import engines
-from unbounded.arrays import Array, checked_csr, is_csr
+from unbounded.arrays import Array, Data, checked_csr, is_csr
 from unbounded.categories import Categories, columns_of_strings, encoded
 from unbounded.chain import convergence, export
 from unbounded.chain.inference_data import KeptDraws, inference_data
@@ -38,7 +38,7 @@ from unbounded.chain.versions import versions
 from unbounded.columns import describe
 from unbounded.contracts import Engine, Likelihood, Measure, Model, Rule
 from unbounded.engines.local import available_cores
-from unbounded.family import DOUBLE, DTYPES, Choices, Sampler
+from unbounded.family import DOUBLE, DTYPES, Choices, Init, Sampler
 from unbounded.gpu.device import check as check_device
 from unbounded.gpu.device import resolve as resolve_device
 from unbounded.instantiation import resolve as resolve_rule
@@ -56,6 +56,8 @@ if TYPE_CHECKING:
     from xarray import DataTree
 
 LARGEST = 1e100
+Heldout = Any  # what a model scores and does not fit, of its own type
+Randomness = int | np.random.RandomState | np.random.Generator | None  # what `random_state` may be
 _LEAST = {
     "n_shards": 1, "sweeps_per_round": 1, "n_warmup": 0, "n_draws": 1, "max_draws": 1, "thin": 1, "n_chains": 1,
     "n_snapshots": 1,
@@ -88,7 +90,7 @@ class ChainEstimator(BaseEstimator):
     keep_assignments: bool = False
     checkpoint: str | os.PathLike[str] | None = None
     checkpoint_seconds: float = 20.0
-    random_state: int | np.random.RandomState | np.random.Generator | None = None
+    random_state: Randomness = None
     progress: bool = False
     callback: Callback | None = None
 
@@ -107,18 +109,18 @@ class ChainEstimator(BaseEstimator):
         """Options of the sampler that only this model has."""
         return {}
 
-    def _check_init(self, init: Any, n_rows: int) -> None:
+    def _check_init(self, init: Init, n_rows: int) -> None:
         raise NotImplementedError
 
-    def _extent(self, X: Any) -> Any:
+    def _extent(self, X: Data) -> Any:
         """The size of the data, as the measure asks for it."""
         return X.shape[0]
 
-    def _score(self, model: Any, engine: Engine, heldout: Any, state: Any) -> float:
+    def _score(self, model: Any, engine: Engine, heldout: Heldout, state: Any) -> float:
         """The held-out score of a draw."""
         raise NotImplementedError
 
-    def _heldout_fingerprint(self, heldout: Any) -> str:
+    def _heldout_fingerprint(self, heldout: Heldout) -> str:
         raise NotImplementedError
 
     def _estimate(self, chains: Sequence[Chain]) -> None:
@@ -139,7 +141,7 @@ class ChainEstimator(BaseEstimator):
 
     # ---- fitting
 
-    def _sample(self, X: Any, heldout: Any) -> Self:
+    def _sample(self, X: Data, heldout: Heldout) -> Self:
         """Run all chains on checked rows; heldout: what is scored with every draw, if anything."""
         lengths = [self._length(n_draws) for n_draws in stages(self.n_draws, self.max_draws)]
         model = self._build(X, lengths[-1].n_rounds)
@@ -165,7 +167,7 @@ class ChainEstimator(BaseEstimator):
         return Length(self.n_warmup, n_draws, self.thin, each, self.keep_assignments)
 
     def _run_until_agreed(
-        self, model: Model[Any], X: Any, heldout: Any, store: RunStore | None, lengths: Sequence[Length]
+        self, model: Model[Any], X: Data, heldout: Heldout, store: RunStore | None, lengths: Sequence[Length]
     ) -> tuple[list[Chain], Length]:
         """The chains at the first of the lengths at which they agree, or at the last one."""
         at_once = self._at_once(X)
@@ -183,7 +185,7 @@ class ChainEstimator(BaseEstimator):
                     break
         return chains, length
 
-    def _at_once(self, X: Any) -> int:
+    def _at_once(self, X: Data) -> int:
         """Chains that run side by side: as many as there are cores, where all of them can have the rows in memory."""
         if self.engine != "threads" or source_of(X) is not None or (X.nnz if is_csr(X) else X.size) > _SMALL:
             return 1
@@ -223,7 +225,7 @@ class ChainEstimator(BaseEstimator):
     def _n_cores(self) -> int:
         return self.n_workers or available_cores()
 
-    def _build(self, X: Any, n_rounds: int) -> Model[Any]:
+    def _build(self, X: Data, n_rounds: int) -> Model[Any]:
         self._prior: Any = self._measure()
         setup = Setup(
             self._prior, self._likelihood, self._extent(X), self._shards, self.seed(), n_rounds,
@@ -235,8 +237,8 @@ class ChainEstimator(BaseEstimator):
     def _run_chain(
         self,
         model: Model[Any],
-        X: Any,
-        heldout: Any,
+        X: Data,
+        heldout: Heldout,
         index: int,
         store: ChainStore | None,
         length: Length,
@@ -260,7 +262,7 @@ class ChainEstimator(BaseEstimator):
         finally:
             engine.close()
 
-    def _starts(self) -> list[Any]:
+    def _starts(self) -> list[Init]:
         """Where each chain begins: a tuple has the starts of chains in turn."""
         given = self.init if isinstance(self.init, tuple) else (self.init,)
         return [given[index % len(given)] for index in range(self.n_chains)]
@@ -323,7 +325,7 @@ class ChainEstimator(BaseEstimator):
         self,
         X: Rows | None = None,
         posterior_predictive: bool = False,
-        random_state: int | np.random.RandomState | np.random.Generator | None = None,
+        random_state: Randomness = None,
     ) -> InferenceData | DataTree:
         """The draws for ArviZ: an InferenceData, or a DataTree where ArviZ 1.x is installed.
 
@@ -337,7 +339,7 @@ class ChainEstimator(BaseEstimator):
         50
         """
         check_is_fitted(self, "posterior_")
-        data: Any = None if X is None else self._check_new(X)
+        data: Data = None if X is None else self._check_new(X)
         if data is not None:
             self._check_size(data.shape[0])
         return self._for_arviz(data, posterior_predictive, random_state)
@@ -346,7 +348,7 @@ class ChainEstimator(BaseEstimator):
         if n_rows != self._n_rows:
             raise ValueError(f"X has {n_rows} {self._unit()}, but the fit had {self._n_rows}; give those of the fit.")
 
-    def _for_arviz(self, data: Any, posterior_predictive: bool, random_state: Any) -> Any:
+    def _for_arviz(self, data: Data, posterior_predictive: bool, random_state: Randomness) -> Any:
         """data: the rows of the fit, as it read them, or None."""
         if data is None and not posterior_predictive:
             return inference_data(self.posterior_)
@@ -361,7 +363,7 @@ class ChainEstimator(BaseEstimator):
             self.posterior_, KeptDraws(self._kept, likelihood, predictive, observed, self._row_groups())
         )
 
-    def _log_likelihood(self, s: int, X: Any, rng: np.random.Generator) -> Array:
+    def _log_likelihood(self, s: int, X: Data, rng: np.random.Generator) -> Array:
         """Of the rows under a whole draw, their assignments summed out."""
         raise NotImplementedError
 
@@ -396,9 +398,7 @@ class ChainEstimator(BaseEstimator):
             raise ValueError("a report is made from a run directory; fit with checkpoint=path.")
         return page.report(self.checkpoint, path, X, at_hand)
 
-    def _sampling(
-        self, n_samples: int, random_state: int | np.random.RandomState | np.random.Generator | None
-    ) -> tuple[np.random.Generator, Array]:
+    def _sampling(self, n_samples: int, random_state: Randomness) -> tuple[np.random.Generator, Array]:
         """A generator, and which snapshot each of n new rows comes from."""
         check_is_fitted(self, "posterior_")
         if n_samples < 1:
@@ -412,7 +412,7 @@ class ChainEstimator(BaseEstimator):
     def _sparse_ok(self) -> bool:
         return False
 
-    def _check_array(self, X: Any, reset: bool) -> Any:
+    def _check_array(self, X: Data, reset: bool) -> Data:
         if isinstance(X, Source):
             return self._check_source(X, reset, least=2 if reset else 1)
         if issparse(X) and not self._sparse_ok():
@@ -428,7 +428,7 @@ class ChainEstimator(BaseEstimator):
             X.sum_duplicates()
         return X
 
-    def _encoded(self, X: Any, reset: bool) -> Any:
+    def _encoded(self, X: Data, reset: bool) -> Data:
         """Words become codes in columns of the categorical likelihood; elsewhere they are refused."""
         if reset and hasattr(self, "categories_"):  # of an earlier fit
             del self.categories_
@@ -465,7 +465,7 @@ class ChainEstimator(BaseEstimator):
             raise ValueError(f"X has {X.shape[1]} features, but {name} is expecting {self.n_features_in_} features.")
         return X
 
-    def _bind(self, X: Any, training: bool) -> Any:
+    def _bind(self, X: Data, training: bool) -> Any:
         """The likelihood bound to the rows' columns, which checks their values."""
         with announce_if_slow("looking at the columns", self.progress):
             columns = describe(X)
@@ -485,7 +485,7 @@ class ChainEstimator(BaseEstimator):
             raise ValueError(f"{type(self).__name__} takes a likelihood such as {known}, got {self.likelihood!r}.")
         return bound
 
-    def _checked(self, X: Any) -> Any:
+    def _checked(self, X: Data) -> Data:
         """New rows, fit for the likelihood of the fit."""
         X = self._check_array(X, reset=False)
         self._bind(X, training=False)
@@ -493,7 +493,7 @@ class ChainEstimator(BaseEstimator):
             self._likelihood.check(X[rows])
         return X
 
-    def _check_new(self, X: Any) -> Any:
+    def _check_new(self, X: Data) -> Data:
         check_is_fitted(self, "posterior_")
         return self._checked(X)
 
@@ -574,7 +574,7 @@ class ChainEstimator(BaseEstimator):
 
     @contextmanager
     def _run_directory(
-        self, X: Any, heldout: Any, model: Model[Any], several_checks: bool
+        self, X: Data, heldout: Heldout, model: Model[Any], several_checks: bool
     ) -> Iterator[RunStore | None]:
         """The locked run directory, if there is one; a temporary one where chains are stored between two checks of
         convergence. A fit that fails before it has a first state leaves none behind."""
@@ -597,7 +597,7 @@ class ChainEstimator(BaseEstimator):
                     store.withdraw()
                 raise
 
-    def _open_store(self, store: RunStore, X: Any, heldout: Any, model: Model[Any]) -> None:
+    def _open_store(self, store: RunStore, X: Data, heldout: Heldout, model: Model[Any]) -> None:
         with announce_if_slow("looking at the rows", self.progress):
             config = self._config(X, heldout, model.seed)
         if store.exists():
@@ -628,14 +628,14 @@ class ChainEstimator(BaseEstimator):
             saved["dtype"] = DOUBLE[0]
         return saved
 
-    def _about(self, X: Any, model: Model[Any]) -> dict[str, Any]:
+    def _about(self, X: Data, model: Model[Any]) -> dict[str, Any]:
         """What no chain depends on, for readers of the run directory."""
         return {
             "exact": bool(model.exact), "rows": int(X.shape[0]), "columns": int(self.n_features_in_),
             "engine": self.engine, "n_workers": self.n_workers, "versions": versions(),
         }  # fmt: skip
 
-    def _config(self, X: Any, heldout: Any, seed: int) -> dict[str, Any]:
+    def _config(self, X: Data, heldout: Heldout, seed: int) -> dict[str, Any]:
         """Everything the chain is a function of, in plain words; engine and workers are not among it."""
         source = source_of(X)
         return {
@@ -673,7 +673,7 @@ def _stopped(chains: Sequence[Chain], n_chains: int, length: Length) -> bool:
     return len(chains) < n_chains or any(len(chain.draws) < length.n_draws for chain in chains)
 
 
-def _check_pieces(X: Any, saved: dict[str, Any], asked: dict[str, Any], path: Path) -> None:
+def _check_pieces(X: Data, saved: dict[str, Any], asked: dict[str, Any], path: Path) -> None:
     """Name a piece that has changed since the run began; runs of older versions recorded no pieces."""
     source, now = source_of(X), asked.get("pieces", [])
     before = saved.setdefault("pieces", now) if now else []
@@ -687,7 +687,7 @@ def _check_pieces(X: Any, saved: dict[str, Any], asked: dict[str, Any], path: Pa
             )
 
 
-def drawn_seed(state: Any) -> int:
+def drawn_seed(state: Randomness) -> int:
     """A seed from any `random_state` that scikit-learn takes, or from a NumPy generator."""
     if isinstance(state, np.random.Generator):
         return int(state.integers(2**31 - 1))

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from numpy.typing import ArrayLike
 
-from unbounded.arrays import Array, Arrays
-from unbounded.contracts import Data, Engine, Likelihood, Measure, Model, State
+from unbounded.arrays import Array, Arrays, Data
+from unbounded.contracts import Engine, Likelihood, Measure, Model, State
 
 Init = str | int | ArrayLike  # where a chain begins: a start by its name, a number of atoms, or Z itself
 ModelT = TypeVar("ModelT", contravariant=True)

@@ -69,7 +69,7 @@ def build_sampler(
     name: str,
     setup: Setup[Any, Any, Any],
     rule: Rule,
-    **options: Any,
+    **options: object,
 ) -> Model[Any]:
     """The sampler of this name, with the rule if it takes one; a setup that it cannot follow is refused."""
     chosen = samplers[name]

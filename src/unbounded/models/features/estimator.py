@@ -6,18 +6,18 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from unbounded.arrays import ENTRIES, Array, n_rows_of_entries
+from unbounded.arrays import ENTRIES, Array, Data, n_rows_of_entries
 from unbounded.chain.run import Chain
 from unbounded.contracts import Engine, Likelihood
-from unbounded.estimator import ChainEstimator
-from unbounded.family import Choices
+from unbounded.estimator import ChainEstimator, Randomness
+from unbounded.family import Choices, Init
 from unbounded.models.features import predictive as feature_predictive
 from unbounded.models.features import start as feature_start
 from unbounded.models.features.beta_bernoulli import BetaBernoulli
@@ -104,7 +104,7 @@ class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChainE
     def _measure(self) -> FeatureMeasure:
         raise NotImplementedError
 
-    def _check_init(self, init: Any, n_rows: int) -> None:
+    def _check_init(self, init: Init, n_rows: int) -> None:
         feature_start.check(init, n_rows, self._measure().binary)
 
     def _score(self, model: Features, engine: Engine, heldout: Cells, state: FeatureState) -> float:
@@ -201,9 +201,7 @@ class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChainE
         value: Array = total - np.log(len(self._snapshots))
         return value
 
-    def sample(
-        self, n_samples: int = 1, random_state: int | np.random.RandomState | np.random.Generator | None = None
-    ) -> Array:
+    def sample(self, n_samples: int = 1, random_state: Randomness = None) -> Array:
         """New rows from the posterior predictive distribution.
 
         Examples
@@ -221,7 +219,7 @@ class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChainE
     def _new_rows(self, s: int, n: int, rng: np.random.Generator) -> Array:
         return feature_predictive.simulate(self._draw(s), n, rng)
 
-    def _log_likelihood(self, s: int, X: Any, rng: np.random.Generator) -> Array:
+    def _log_likelihood(self, s: int, X: Data, rng: np.random.Generator) -> Array:
         draw = self._draw(s)
         return np.concatenate(
             [feature_predictive.log_density(draw, X[rows], rows.start) for rows in row_blocks(X, _BLOCK)]
@@ -264,7 +262,7 @@ class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChainE
         added: Array = np.where(snapshot["matches"] >= 0, snapshot["tops"], mean) @ draw.loadings[: draw.size]
         return draw.base + added
 
-    def _blocks(self, X: Any) -> Iterator[tuple[slice, int, Draw]]:
+    def _blocks(self, X: Data) -> Iterator[tuple[slice, int, Draw]]:
         """Every block of rows with every draw."""
         for s in range(len(self._snapshots)):
             draw = self._draw(s)
@@ -282,7 +280,7 @@ class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChainE
         return self.n_atoms_
 
 
-def _hide(X: Any, holdout: ArrayLike) -> tuple[Array, Cells]:
+def _hide(X: Data, holdout: ArrayLike) -> tuple[Array, Cells]:
     """A copy of the rows in which the masked cells are missing, and those of them that were observed."""
     if isinstance(X, Source):
         raise ValueError("cells of a source cannot be held out; store them as missing, or hold out of an array.")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from unbounded.likelihoods.base import Bound
 from unbounded.models.groups.rows import RowContent
 from unbounded.models.groups.shard import Content
 from unbounded.models.groups.words.likelihood import BoundTokens, WordContent
 
-CONTENTS: dict[type, Any] = {BoundTokens: WordContent}
+CONTENTS: Mapping[type[Bound], Callable[[Any, str], Content]] = {BoundTokens: WordContent}
 
 
-def content_of(likelihood: Any, dtype: str = "float64") -> Content:
-    content: Content = CONTENTS.get(type(likelihood), RowContent)(likelihood, dtype)
-    return content
+def content_of(likelihood: Bound, dtype: str = "float64") -> Content:
+    return CONTENTS.get(type(likelihood), RowContent)(likelihood, dtype)

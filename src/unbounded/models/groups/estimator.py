@@ -16,12 +16,12 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from unbounded import likelihoods
-from unbounded.arrays import Array, is_sparse
+from unbounded.arrays import Array, Data, is_sparse
 from unbounded.chain.run import Chain
 from unbounded.contracts import Engine, Likelihood
 from unbounded.disk import allocate
-from unbounded.estimator import ChainEstimator
-from unbounded.family import Choices
+from unbounded.estimator import ChainEstimator, Heldout, Randomness
+from unbounded.family import Choices, Init
 from unbounded.likelihoods import Bound, Gaussian
 from unbounded.models.groups import point_estimate as topics
 from unbounded.models.groups import reading, simulate
@@ -152,7 +152,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         jumps = chosen_jumps(self.jumps, USUAL, self._takes_jumps)
         return {"form": self.form} | ({"jumps": jumps} if self._chosen_sampler.takes_jumps else {})
 
-    def _extent(self, X: Any) -> Array:
+    def _extent(self, X: Data) -> Array:
         return self._sizes
 
     # ---- fitting
@@ -194,25 +194,25 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         """
         return self.fit(X, y, **fit_params).transform(X)
 
-    def _pair(self, X: Any) -> tuple[Any, Any]:
+    def _pair(self, X: Data) -> tuple[Any, Any]:
         if self._words:
             return X, None
         if not isinstance(X, tuple) or len(X) != 2:
             raise ValueError("groups of rows come as a pair (rows, groups).")
         return X
 
-    def _score(self, model: Groups, engine: Engine, heldout: Any, state: GroupsState) -> float:
+    def _score(self, model: Groups, engine: Engine, heldout: Heldout, state: GroupsState) -> float:
         seen, rest = heldout
         return float(completion(model.likelihood, model.draw(state), seen, rest, _SWEEPS, key(0, "holdout")).mean())
 
-    def _heldout_fingerprint(self, heldout: Any) -> str:
+    def _heldout_fingerprint(self, heldout: Heldout) -> str:
         (seen, _), (rest, sizes) = heldout
         return fingerprint(seen) + fingerprint(rest) + fingerprint(sizes)
 
-    def _config(self, X: Any, heldout: Any, seed: int) -> dict[str, Any]:
+    def _config(self, X: Data, heldout: Heldout, seed: int) -> dict[str, Any]:
         return super()._config(X, heldout, seed) | {"groups": fingerprint(self._sizes)}
 
-    def _about(self, X: Any, model: Any) -> dict[str, Any]:
+    def _about(self, X: Data, model: Any) -> dict[str, Any]:
         few = len(self._sizes) <= _FEW_GROUPS  # whose sizes fit into a note
         sizes = {"group_sizes": self._sizes.tolist()} if few else {}
         return super()._about(X, model) | {"groups": len(self._sizes)} | sizes
@@ -369,7 +369,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
     def sample(
         self,
         n_samples: int = 1,
-        random_state: int | np.random.RandomState | np.random.Generator | None = None,
+        random_state: Randomness = None,
         size: int | None = None,
     ) -> sparse.csr_matrix | tuple[Array, Array]:
         """New groups from the posterior predictive distribution, each from one of the draws that were kept whole.
@@ -402,7 +402,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         self,
         X: Rows | None = None,
         posterior_predictive: bool = False,
-        random_state: int | np.random.RandomState | np.random.Generator | None = None,
+        random_state: Randomness = None,
         groups: ArrayLike | None = None,
     ) -> InferenceData | DataTree:
         """The draws for ArviZ: an InferenceData, or a DataTree where ArviZ 1.x is installed.
@@ -427,7 +427,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
             data = self._as_given(read.rows)
         return self._for_arviz(data, posterior_predictive, random_state)
 
-    def _log_likelihood(self, s: int, X: Any, rng: np.random.Generator) -> Array:
+    def _log_likelihood(self, s: int, X: Data, rng: np.random.Generator) -> Array:
         if self._likelihood.imputed.size and np.isnan(X).any():
             raise ValueError("the log likelihood of rows with missing values is not at hand; leave X out.")
         draw, groups = self._draw(s), Members(self._sizes, self._snapshots[s]["labels"])
@@ -467,7 +467,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
 
     # ---- reading
 
-    def _read(self, X: Any, groups: ArrayLike | None, reset: bool) -> GroupedRows:
+    def _read(self, X: Data, groups: ArrayLike | None, reset: bool) -> GroupedRows:
         if self._words != isinstance(likelihoods.resolve(self._chosen_likelihood(), self._choices.likelihoods), Tokens):
             raise ValueError("documents take Tokens; any other likelihood takes rows and their groups: fit(X, groups).")
         if isinstance(X, Source) and not reset:
@@ -478,7 +478,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
             return self._read_source(X) if isinstance(X, Source) else self._read_documents(X, reset)
         return self._read_rows(X, groups, reset)
 
-    def _read_rows(self, X: Any, groups: ArrayLike | None, reset: bool) -> GroupedRows:
+    def _read_rows(self, X: Data, groups: ArrayLike | None, reset: bool) -> GroupedRows:
         X = self._check_array(X, reset)
         if is_sparse(X) and isinstance(likelihoods.resolve(self._chosen_likelihood()), Gaussian):
             raise ValueError("sparse rows take the multinomial likelihood; give an array for any other.")
@@ -497,7 +497,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         self.n_empty_ = int((sizes == 0).sum())
         return GroupedRows(Words(X, sizes), sizes, slice(None))
 
-    def _read_documents(self, X: Any, reset: bool) -> GroupedRows:
+    def _read_documents(self, X: Data, reset: bool) -> GroupedRows:
         if reset:
             for name in ("vocabulary_", "vectorizer_"):  # of an earlier fit
                 self.__dict__.pop(name, None)
@@ -525,7 +525,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
             self._likelihood, self.n_empty_ = bound, int((data.sizes == 0).sum())
         return data
 
-    def _tokenized(self, X: Any, reset: bool) -> Any:
+    def _tokenized(self, X: Data, reset: bool) -> Any:
         """Texts as lists of words, or as the counts of the vectorizer that was given."""
         tokenizer: Any = reading.plain_words if self.tokenizer is None else self.tokenizer
         if hasattr(tokenizer, "fit_transform"):
@@ -551,7 +551,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         tags.input_tags.allow_nan |= self.likelihood is None  # documents may be sparse, and rows may have holes
         return tags
 
-    def _check_init(self, init: Any, n_rows: int) -> None:
+    def _check_init(self, init: Init, n_rows: int) -> None:
         hierarchical_start.check(init, n_rows)
 
     def _check_shards(self, n_rows: int) -> None:

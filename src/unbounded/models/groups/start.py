@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from unbounded.arrays import Data
 from unbounded.contracts import Engine
-from unbounded.family import Notify, ignore_progress
+from unbounded.family import Init, Notify, ignore_progress
 from unbounded.models.groups.model import Groups, GroupsState
 from unbounded.models.groups.shard import GroupShard, cut
 from unbounded.models.groups.words.likelihood import WordContent
@@ -26,7 +27,7 @@ from unbounded.setup import Setup
 NAMES = ("grown", "few", "one")
 
 
-def begin(model: Groups, engine: Engine, X: Any, init: Any, notify: Notify = ignore_progress) -> GroupsState:
+def begin(model: Groups, engine: Engine, X: Data, init: Init, notify: Notify = ignore_progress) -> GroupsState:
     """The first state of a chain: from a name, a number of random atoms, or given labels."""
     check(init, model.n_rows)
     if not isinstance(init, str | int | np.integer):

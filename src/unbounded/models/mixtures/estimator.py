@@ -15,11 +15,11 @@ from sklearn.base import ClusterMixin, DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
 from unbounded import likelihoods
-from unbounded.arrays import Array
+from unbounded.arrays import Array, Data
 from unbounded.chain.run import Chain
 from unbounded.contracts import Engine, Likelihood
-from unbounded.estimator import ChainEstimator
-from unbounded.family import Choices
+from unbounded.estimator import ChainEstimator, Heldout, Randomness
+from unbounded.family import Choices, Init
 from unbounded.likelihoods import Bound
 from unbounded.models.labelled import partition
 from unbounded.models.labelled.labels import n_labelled
@@ -89,12 +89,12 @@ class MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
         self._check_settings(data.shape[0])
         return self._sample(data, None if holdout is None else self._checked(holdout))
 
-    def _score(self, model: Mixture, engine: Engine, heldout: Any, state: MixtureState) -> float:
+    def _score(self, model: Mixture, engine: Engine, heldout: Heldout, state: MixtureState) -> float:
         counts = state.table.counts[state.occupied]
         statistics = state.table.statistics[state.occupied]
         return float(self._log_density(heldout, counts, statistics, state.hyper).mean())
 
-    def _heldout_fingerprint(self, heldout: Any) -> str:
+    def _heldout_fingerprint(self, heldout: Heldout) -> str:
         return fingerprint(heldout)
 
     def _estimate(self, chains: Sequence[Chain]) -> None:
@@ -166,9 +166,7 @@ class MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
         ]
         return logsumexp(logs, axis=0) - np.log(len(logs))  # mutant: density of draws
 
-    def sample(
-        self, n_samples: int = 1, random_state: int | np.random.RandomState | np.random.Generator | None = None
-    ) -> Array:
+    def sample(self, n_samples: int = 1, random_state: Randomness = None) -> Array:
         """New rows from the posterior predictive distribution.
 
         Examples
@@ -190,7 +188,7 @@ class MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
         atoms = rng.choice(len(counts), size=n, p=weights / weights.sum())
         return self._likelihood.simulate(self._likelihood.draw(counts, statistics, rng), atoms, rng)
 
-    def _log_likelihood(self, s: int, X: Any, rng: np.random.Generator) -> Array:
+    def _log_likelihood(self, s: int, X: Data, rng: np.random.Generator) -> Array:
         """Given weights and parameters of a draw's atoms, which are drawn for the purpose; what lies outside of them
         has the density of a new atom, whose parameters are integrated out."""
         if self._likelihood.imputed.size and np.isnan(X[:]).any():
@@ -263,7 +261,7 @@ class MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
 
     # ---- helpers
 
-    def _log_joint(self, X: Any, counts: Array, statistics: Array, hyper: Any) -> Iterator[tuple[slice, Any, Array]]:
+    def _log_joint(self, X: Data, counts: Array, statistics: Array, hyper: Any) -> Iterator[tuple[slice, Any, Array]]:
         """Blocks of rows with [K + 1, rows]: log weight times predictive under each atom of a draw, a new atom last."""
         atoms, sums = with_new(counts.astype(float), statistics)
         weights = self._prior.log_predictive(hyper, counts.astype(float))
@@ -275,7 +273,7 @@ class MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
             # mutant: predictive weights
             yield rows, part, log_predictive(likelihood, atoms, statistics, part) + weights[:, None]
 
-    def _log_density(self, X: Any, counts: Array, statistics: Array, hyper: Any) -> Array:
+    def _log_density(self, X: Data, counts: Array, statistics: Array, hyper: Any) -> Array:
         return np.concatenate([
             logsumexp(logs, axis=0) + self._likelihood.log_base(part)
             for _, part, logs in self._log_joint(X, counts, statistics, hyper)
@@ -284,7 +282,7 @@ class MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
     def _sparse_ok(self) -> bool:
         return likelihoods.resolve(self.likelihood).name == "multinomial"
 
-    def _check_init(self, init: Any, n_rows: int) -> None:
+    def _check_init(self, init: Init, n_rows: int) -> None:
         start.check(init, n_rows)
 
     def _check_settings(self, n_rows: int) -> None:
