@@ -39,8 +39,7 @@ def encoded(X: Any, columns: Collection[int], known: Mapping[int, Array] | None 
     for j in columns:
         name = repr(X.columns[j]) if frame else str(j)
         values = X.iloc[:, j] if frame else X[:, j]
-        own = None if known is None else known.get(j)
-        categories[j], codes = _codes(values, own, name)
+        categories[j], codes = _codes(values, None if known is None else known.get(j), name)
         if frame:
             out = out.drop(columns=X.columns[j])
             out.insert(j, X.columns[j], codes)

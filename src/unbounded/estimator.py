@@ -219,7 +219,7 @@ class ChainEstimator(BaseEstimator):
 
     @property
     def _dtype(self) -> str:
-        """Another one than was asked for only where an older version began the run, and let it make no difference."""
+        """The precision of the chains. Runs of older versions may have been asked for another one, which had no effect."""
         return self.dtype if self.dtype in self._chosen_sampler.dtypes else DOUBLE[0]
 
     def _n_cores(self) -> int:

@@ -252,9 +252,9 @@ def new_codes(state: Coded, places: Places, owner: Array) -> Iterator[tuple[Arra
         if p not in busy:
             yield none, common
             continue
-        mine, own = (owner == p).nonzero()[0], code.copy()
-        own[places.private[mine]] = n_mobile + n_frozen + np.arange(len(mine))
-        yield mine, by_code(state, own, p)
+        mine, new = (owner == p).nonzero()[0], code.copy()
+        new[places.private[mine]] = n_mobile + n_frozen + np.arange(len(mine))
+        yield mine, by_code(state, new, p)
 
 
 @jit

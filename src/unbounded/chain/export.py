@@ -38,7 +38,7 @@ def to_dataset(chains: Sequence[Chain], dimensions: tuple[str, ...] | None = Non
 
 
 def _stack(chains: Sequence[Sequence[Array]]) -> Array:
-    """Labels of draws as they are; matrices Z padded with zeros to the widest of all. Many of them lie on the disk."""
+    """Labels of draws as they are; matrices Z padded with zeros to the widest one. A large stack is kept on disk."""
     sizes = [draw.shape for chain in chains for draw in chain]
     dtype = np.result_type(*{draw.dtype for chain in chains for draw in chain})
     whole = allocate((len(chains), len(chains[0]), *(max(size) for size in zip(*sizes, strict=True))), dtype)

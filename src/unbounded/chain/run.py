@@ -42,7 +42,7 @@ class Length:
         return after - 1 if rest == 0 and after >= 1 else None  # mutant: draw at
 
     def is_snapshot(self, draw: int, count: int) -> bool:
-        """Whether a draw is one of those that are kept whole when there are so many draws.
+        """Whether a draw is kept whole when there are `count` draws.
 
         They are evenly spaced, at a distance that doubles whenever there would be too many of them. So it does not
         matter how often a run was interrupted or extended, and one that is stopped early has as many as any other.

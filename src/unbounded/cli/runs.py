@@ -39,7 +39,7 @@ def check_extra(model: str, extra: Mapping[str, str | None]) -> None:
 
 
 def applicable(model: str, requested: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of estimators that were given; an error where the model does not have one of them."""
+    """Options of the estimator that were given; an error where the model does not have one of them."""
     family_named(model)
     given = {name: value for name, value in requested.items() if value is not None}
     for name in given:
@@ -74,7 +74,7 @@ def read(run: Path) -> Command:
 
 
 def _check(path: Path, content: Any) -> None:
-    """Refuse what is no command, or not the one that was written; those of older versions have no checksum."""
+    """Refuse a file that is not a command or was edited; older versions wrote no checksum."""
     # mutant: own command
     if isinstance(content, dict) and not is_as_written(content):
         raise RunError(

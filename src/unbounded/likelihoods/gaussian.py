@@ -320,12 +320,12 @@ class BoundGaussian(Bound):
     def impute(
         self, data: Array, holes: Array, labels: Array, parameters: Parameters, key: np.uint64, first: int
     ) -> None:
-        own = holes[np.isin(holes[:, 1], self.columns.index)]
-        if len(own):
+        here = holes[np.isin(holes[:, 1], self.columns.index)]
+        if len(here):
             column = np.full(data.shape[1], -1)
             column[self.columns.index] = np.arange(self.size)
-            rows, starts = np.unique(own[:, 0], return_index=True)
-            found = Holes(rows, np.append(starts, len(own)), column[own[:, 1]])
+            rows, starts = np.unique(here[:, 0], return_index=True)
+            found = Holes(rows, np.append(starts, len(here)), column[here[:, 1]])
             draw_holes(
                 self.spec()[0], data, found, labels, Normals(parameters["mean"], parameters["precision"]), key, first
             )
