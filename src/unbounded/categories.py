@@ -1,4 +1,4 @@
-"""Columns of words as columns of codes: categories of pandas, strings, and anything else that is not a number."""
+"""Columns of strings as columns of codes; categories of pandas, and whatever else is not a number, too."""
 
 from __future__ import annotations
 

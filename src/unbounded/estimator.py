@@ -219,7 +219,7 @@ class ChainEstimator(BaseEstimator):
 
     @property
     def _dtype(self) -> str:
-        """The precision of the chains. Runs of older versions may have been asked for another one, which had no effect."""
+        """The precision of the chains: runs of older versions may have asked for another, which had no effect."""
         return self.dtype if self.dtype in self._chosen_sampler.dtypes else DOUBLE[0]
 
     def _n_cores(self) -> int:
@@ -429,20 +429,20 @@ class ChainEstimator(BaseEstimator):
         return X
 
     def _encoded(self, X: Data, reset: bool) -> Data:
-        """Words become codes in columns of the categorical likelihood; elsewhere they are refused."""
+        """Strings become codes in columns of the categorical likelihood; elsewhere they are refused."""
         if reset and hasattr(self, "categories_"):  # of an earlier fit
             del self.categories_
-        words = columns_of_strings(X)
-        if not words:
+        strings = columns_of_strings(X)
+        if not strings:
             return X
         names = [str(name) for name in X.columns] if hasattr(X, "columns") else None
         able = columns_for_strings(resolve_likelihood(self._chosen_likelihood(), self._choices.likelihoods), names)
-        wrong = [j for j in words if able is not None and j not in able]
+        wrong = [j for j in strings if able is not None and j not in able]
         if wrong:
             name = str(wrong[0]) if names is None else repr(names[wrong[0]])
             can = "give it to Categorical, encode it," if Categorical in self._choices.likelihoods else "encode it"
             raise ValueError(f"column {name} holds words; {can} or drop it.")
-        X, found = encoded(X, words, None if reset else getattr(self, "categories_", {}))
+        X, found = encoded(X, strings, None if reset else getattr(self, "categories_", {}))
         if reset:
             self.categories_: Categories = found
         return X

@@ -37,7 +37,7 @@ def placed(likelihood: Any, names: Sequence[str] | None) -> Any:
 
 
 def columns_for_strings(likelihood: Any, names: Sequence[str] | None) -> set[int] | None:
-    """The columns that may hold words, which are those of Categorical; None: all of them."""
+    """The columns that may hold strings, which are those of Categorical; None: all of them."""
     if isinstance(likelihood, Categorical):
         return None
     parts = placed(likelihood, names).parts if isinstance(likelihood, Product) else ()

@@ -312,7 +312,8 @@ class BetaBernoulliFeatures(FeatureEstimator):
     init : str or array, default "grown"
         "grown", "one", "prior", or a matrix Z with a row for each row and a column for each feature.
     jumps : bool, default True
-        Moves of whole features (linear Gaussian only; docs/features.md). The paper's rules have no such moves.
+        Moves of whole features (linear Gaussian only; docs/features.md). The paper's sampler has none: leave them out
+        to compare with it.
     dtype : {"float64", "float32"}
         Precision of the vectorised part; rounds that would lose accuracy in float32 run in float64, and all rounds of
         counts do.
