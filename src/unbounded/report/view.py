@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -74,7 +75,7 @@ class View:
         return [chain for chain in self.chains if 2 * len(chain.draws) >= longest]
 
 
-def read(path: str | os.PathLike[str], at_hand: Mapping[str, object]) -> View:
+def read(path: str | os.PathLike[str], at_hand: Mapping[str, object] = MappingProxyType({})) -> View:
     """The whole run. at_hand: X, the rows of the fit, and what else its family can use (`Family.useful`)."""
     store = RunStore(path)
     config, about = store.config(), read_json(store.path / "about.json")
