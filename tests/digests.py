@@ -78,7 +78,7 @@ def tables() -> dict[str, Any]:
 
 
 def shards(sampler: str) -> dict[str, Any]:
-    """The sampler, on one shard if its rows cannot be shared out."""
+    """The sampler, on one shard if its rows cannot be distributed."""
     one = sampler in ("collapsed", "algorithm8", "partially_collapsed")
     return {"sampler": sampler} | ({"n_shards": 1} if one else {})
 

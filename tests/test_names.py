@@ -106,7 +106,6 @@ OF_ONE_MODEL = re.compile(
 SPEAK_OF_MODELS = {
     "datasets/": "data that are made for one kind of model say what is in them",
     "engines/ray.py": "Ray has clusters of machines, and a token that opens them",
-    "gpu/bits.py": "entries that are bits, with their loadings, are the only ones a GPU has",
 }
 
 

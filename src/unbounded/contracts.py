@@ -20,19 +20,19 @@ step on every shard, and what the shards report is summed along a fixed tree:
 
 What a model asks of its own parts beyond this page is said where the model is:
 
-| part                                    | its contract       | in                                 |
-|-----------------------------------------|--------------------|------------------------------------|
-| likelihood of mixtures and groups       | `Bound`            | likelihoods/base.py, operations.py |
-| measure of a mixture                    | `PartitionMeasure` | models/mixtures/measures.py        |
-| kernel of a mixture                     | `LabelKernel`      | models/mixtures/message.py         |
-| measure of groups                       | `GroupMeasure`     | models/groups/shard.py             |
-| content of groups: words, or rows       | `Content`          | models/groups/shard.py             |
-| kernel of groups                        | `GroupKernel`      | models/groups/shard.py             |
-| measure of features                     | `FeatureMeasure`   | models/features/measure.py         |
-| likelihood of features                  | `FeatureBound`     | models/features/likelihood.py      |
-| kernel of features                      | `FeatureKernel`    | models/features/kernels.py         |
-| reader of a format of files             | `Reader`           | sources/formats.py                 |
-| workers of an engine that may lose some | `Crew`             | engines/recovery.py                |
+| part                                    | its contract       | in                            |
+|-----------------------------------------|--------------------|-------------------------------|
+| likelihood of mixtures and groups       | `Bound`            | likelihoods/base.py           |
+| measure of a mixture                    | `PartitionMeasure` | models/mixtures/measures.py   |
+| kernel of a mixture                     | `LabelKernel`      | models/mixtures/message.py    |
+| measure of groups                       | `GroupMeasure`     | models/groups/shard.py        |
+| content of groups: words, or rows       | `Content`          | models/groups/shard.py        |
+| kernel of groups                        | `GroupKernel`      | models/groups/shard.py        |
+| measure of features                     | `FeatureMeasure`   | models/features/measure.py    |
+| likelihood of features                  | `FeatureBound`     | models/features/likelihood.py |
+| kernel of features                      | `FeatureKernel`    | models/features/kernels.py    |
+| reader of a format of files             | `Reader`           | sources/formats.py            |
+| workers of an engine that may lose some | `Crew`             | engines/recovery.py           |
 
 tests/typing/conforms.py assigns every member of every list to its contract, and mypy checks it.
 """

@@ -531,7 +531,7 @@ class ChainEstimator(BaseEstimator):
         default = ChainEstimator.n_shards
         if self.n_shards not in (self._shards, default) and self._saved().get("n_shards") != self.n_shards:
             raise ValueError(
-                f"sampler {self.sampler!r} has one shard: its rows cannot be shared out; leave n_shards out, got "
+                f"sampler {self.sampler!r} has one shard: its rows cannot be distributed; leave n_shards out, got "
                 f"{self.n_shards}."
             )
 

@@ -33,7 +33,7 @@ class Sampler:
     options: tuple[str, ...] = ()  # what its user may set
     takes_rule: bool = False  # of instantiation, as an option `rule`
     takes_jumps: bool = False  # moves of whole atoms, as an option `jumps`
-    one_shard: bool = False  # its rows cannot be shared out
+    one_shard: bool = False  # its rows cannot be distributed
     dtypes: tuple[str, ...] = DTYPES  # of its finite part; one that has none computes in double precision
     kernels: Mapping[str, Any] | None = None  # by device: of a local step of its own; None: those of the model
 

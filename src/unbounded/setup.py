@@ -74,7 +74,9 @@ def build_sampler(
     """The sampler of this name, with the rule if it takes one; a setup that it cannot follow is refused."""
     chosen = samplers[name]
     if setup.n_shards != chosen.shards(setup.n_shards):
-        raise ValueError(f"sampler {name!r} has one shard: its rows cannot be shared out; got {setup.n_shards} shards.")
+        raise ValueError(
+            f"sampler {name!r} has one shard: its rows cannot be distributed; got {setup.n_shards} shards."
+        )
     if setup.dtype not in chosen.dtypes:
         raise ValueError(f"sampler {name!r} computes in {' or '.join(chosen.dtypes)}, got dtype={setup.dtype!r}.")
     check_local_step(name, chosen, setup.device)

@@ -1,6 +1,6 @@
 """Collapsed Gibbs sampling (Teh et al. 2006), both forms: no ghosts and one shard. Exact, and sequential.
 
-Rows cannot be shared out: there is one shard.
+Rows cannot be distributed: there is one shard.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Each row chooses among the atoms of the other rows, with weights m_k - sigma, and `auxiliary` ones of no row, with
 (alpha + K sigma) / auxiliary each: fresh from the prior, but a row that was alone brings its own atom as one of them.
-It needs no predictive density, at the price of a wait: a new atom comes from the prior. Rows cannot be shared out:
+It needs no predictive density, at the price of a wait: a new atom comes from the prior. Rows cannot be distributed:
 there is one shard.
 """
 

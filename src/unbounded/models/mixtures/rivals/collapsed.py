@@ -1,6 +1,6 @@
 """Collapsed Gibbs sampling (Neal 2000, Algorithm 3): no ghosts and one shard. Exact, and sequential.
 
-Rows cannot be shared out: there is one shard.
+Rows cannot be distributed: there is one shard.
 """
 
 from __future__ import annotations
