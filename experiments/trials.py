@@ -64,14 +64,15 @@ class Problem:
     options: dict[str, Any] = field(default_factory=dict)
 
     def model(self, method: Method, plan: Plan) -> Any:
+        samplers = REGISTRIES[self.registry]
         return build_sampler(
-            REGISTRIES[self.registry],
+            samplers,
             method.sampler,
             Setup(
                 self.measure,
                 self.likelihood,
                 self.extent,
-                plan.n_shards,
+                samplers[method.sampler].shards(plan.n_shards),
                 plan.seed,
                 n_rounds=plan.n_rounds,
                 sweeps=plan.sweeps,

@@ -77,6 +77,12 @@ def tables() -> dict[str, Any]:
     }  # fmt: skip
 
 
+def shards(sampler: str) -> dict[str, Any]:
+    """The sampler, on one shard if its rows cannot be distributed."""
+    one = sampler in ("collapsed", "algorithm8", "partially_collapsed")
+    return {"sampler": sampler} | ({"n_shards": 1} if one else {})
+
+
 def mixtures(data: dict[str, Any]) -> Iterator[Case]:
     product = ub.Product(("gaussian", [0, 2]), ("bernoulli", [1]), ("categorical", [3]), ("poisson", [4]))
     likelihoods = {
@@ -102,11 +108,11 @@ def mixtures(data: dict[str, Any]) -> Iterator[Case]:
             yield Case(f"py {name} {rule}", ub.PitmanYorMixture, likelihood, X, options)
         for sampler in ("collapsed", "algorithm8", "asynchronous", "slice", "auxiliary"):
             if sampler != "auxiliary" or name not in ("gaussian-3-holes", "product-holes"):
-                options = {"sampler": sampler, "discount": 0.2}
+                options = shards(sampler) | {"discount": 0.2}
                 yield Case(f"py {name} {sampler}", ub.PitmanYorMixture, likelihood, X, options)
         for sampler in ("partially_collapsed", "subcluster", "uncollapsed"):
-            yield Case(f"dp {name} {sampler}", ub.DirichletProcessMixture, likelihood, X, {"sampler": sampler})
-    repaired = {"sampler": "partially_collapsed", "sampler_options": {"repaired": True}}
+            yield Case(f"dp {name} {sampler}", ub.DirichletProcessMixture, likelihood, X, shards(sampler))
+    repaired = shards("partially_collapsed") | {"sampler_options": {"repaired": True}}
     yield Case("dp repaired", ub.DirichletProcessMixture, "gaussian", data["plane"], repaired)
     yield Case("dp fixed", ub.DirichletProcessMixture, "gaussian", data["plane"], {"concentration": 0.7})
     yield Case("dp ghosts 5", ub.DirichletProcessMixture, "gaussian", data["plane"], {"instantiate": ub.Ghosts(5)})
@@ -120,14 +126,14 @@ def groups(data: dict[str, Any]) -> Iterator[Case]:
     cases += [(name, name.partition("-")[0], data[where], data["groups"]) for name, where in rows.items()]
     for name, likelihood, X, ids in cases:
         for form in ("direct", "franchise"):
-            own = {"form": form}
-            yield Case(f"hdp {name} {form}", hdp, likelihood, X, own, ids)
-            yield Case(f"hdp {name} {form} 7", hdp, likelihood, X, own | {"init": 7, "dtype": "float32"}, ids)
+            chosen = {"form": form}
+            yield Case(f"hdp {name} {form}", hdp, likelihood, X, chosen, ids)
+            yield Case(f"hdp {name} {form} 7", hdp, likelihood, X, chosen | {"init": 7, "dtype": "float32"}, ids)
             for rule in ("one_open", *(f"published-{schedule}" for schedule in PUBLISHED)):
-                options = own | {"instantiate": rule, "init": 3, "n_warmup": 12}
+                options = chosen | {"instantiate": rule, "init": 3, "n_warmup": 12}
                 yield Case(f"hdp {name} {form} {rule}", hdp, likelihood, X, options, ids)
             yield Case(
-                f"hdp {name} {form} collapsed", hdp, likelihood, X, own | {"sampler": "collapsed", "init": 3}, ids
+                f"hdp {name} {form} collapsed", hdp, likelihood, X, chosen | shards("collapsed") | {"init": 3}, ids
             )
         asynchronous = {"sampler": "asynchronous", "init": 3}
         yield Case(f"hdp {name} asynchronous", hdp, likelihood, X, asynchronous, ids)
@@ -153,7 +159,7 @@ def features(data: dict[str, Any]) -> Iterator[Case]:
                     ("collapsed", "always_hot", "uncollapsed") if measure == "bb" else ("collapsed", "always_hot")
                 )
                 for sampler in samplers:
-                    yield Case(f"{name} {sampler}", estimator, likelihood, X, {"init": "one", "sampler": sampler})
+                    yield Case(f"{name} {sampler}", estimator, likelihood, X, {"init": "one"} | shards(sampler))
     intercept = ub.LinearGaussian(intercept=True)
     yield Case("bb intercept", ub.BetaBernoulliFeatures, intercept, data["sums"] + 3.0)
     yield Case("bb no jumps", ub.BetaBernoulliFeatures, "linear_gaussian", data["sums"], {"jumps": False})

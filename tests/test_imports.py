@@ -22,7 +22,7 @@ LAYERS = (
     ("family", "instantiation", "likelihoods", "engines"),
     ("setup", "round", "holdout"),
     ("chain",),
-    ("report/words",),
+    ("report/phrases",),
     ("report/svg", "report/plots", "estimator"),
     ("report/parts", "report/looks"),
     ("models/labelled",),

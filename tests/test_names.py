@@ -1,4 +1,4 @@
-"""Class names: one that occurs twice means the same in both places; those of models stay in the folders of models."""
+"""Class names: one that occurs twice means the same in both places. What belongs to models stays in their folders."""
 
 from __future__ import annotations
 
@@ -98,6 +98,37 @@ def test_nothing_outside_of_a_models_folder_names_the_model(file):
     assert sorted({*said(TREES[file])} & (classes_of_models() | strings)) == []
 
 
+# What only one model has; scikit-learn has features, too.
+OF_ONE_MODEL = re.compile(
+    r"\b(topic|document|token|perplexit|vocabular|dish|franchise|cluster|merge_cost|loading)(e?s|y|ies)?\b",
+    re.IGNORECASE,
+)
+SPEAK_OF_MODELS = {
+    "datasets/": "data that are made for one kind of model say what is in them",
+    "engines/ray.py": "Ray has clusters of machines, and a token that opens them",
+}
+
+
+def described(tree: ast.Module) -> Iterator[str]:
+    """Docstrings, and names of parameters."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield ast.get_docstring(node) or ""
+        if isinstance(node, ast.arg):
+            yield node.arg
+
+
+@pytest.mark.parametrize("file", [file for file in OUTSIDE if not file.startswith(tuple(SPEAK_OF_MODELS))])
+def test_nothing_outside_of_a_models_folder_is_described_in_its_words(file):
+    assert [match[0] for text in described(TREES[file]) for match in OF_ONE_MODEL.finditer(text)] == []
+
+
+@pytest.mark.parametrize("place", SPEAK_OF_MODELS)
+def test_who_speaks_of_models_does(place):
+    texts = [text for file in OUTSIDE if file.startswith(place) for text in described(TREES[file])]
+    assert any(map(OF_ONE_MODEL.search, texts))
+
+
 def test_names_of_models_are_found():
     """The check above has something to look for, and sees it."""
     assert {"DirichletProcessMixture", "Tokens", "PitmanYor"} <= classes_of_models()
@@ -105,3 +136,6 @@ def test_names_of_models_are_found():
     assert "gaussian" not in words_of_models()
     naming = ast.parse("if kind.name == 'Tokens' or model == 'hdp':\n    raise ValueError('See PitmanYorMixture.')")
     assert {"'Tokens'", "'hdp'", "PitmanYorMixture"} <= set(said(naming))
+    naming = ast.parse('def report(vocabulary, n_features):\n    "Draws topics of dishes, n_features at a time."')
+    found = [match[0] for text in described(naming) for match in OF_ONE_MODEL.finditer(text)]
+    assert sorted(found) == ["dishes", "topics", "vocabulary"]

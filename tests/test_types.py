@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import inspect
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import unbounded
+from unbounded import contracts, datasets, family, setup
 
 PACKAGE = Path(unbounded.__file__).parent
 COMPILED = {"jit", "inline", "implements", "intrinsic", "overload", "njit", "over_parts"}
@@ -64,6 +66,30 @@ def public_callables() -> dict[str, object]:
             if not method.startswith("_") and value.__module__.startswith("unbounded"):
                 found[f"{name}.{method}"] = value
     return found
+
+
+CONTRACTS = (contracts, family, setup, datasets.examples, datasets.generators, datasets.reading)
+
+
+def contracted_callables() -> Iterator[tuple[str, object]]:
+    """Functions, classes and methods of the files that say what others may rely on."""
+    for module in CONTRACTS:
+        for name, thing in vars(module).items():
+            if name.startswith("_") or getattr(thing, "__module__", "") != module.__name__ or not callable(thing):
+                continue
+            yield f"{module.__name__}.{name}", thing
+            for method, value in vars(thing).items() if inspect.isclass(thing) else ():
+                if inspect.isfunction(value) and (method == "__call__" or not method.startswith("_")):
+                    yield f"{module.__name__}.{name}.{method}", value
+
+
+@pytest.mark.parametrize(("name", "thing"), list(contracted_callables()))
+def test_contracts_say_what_they_take(name, thing):
+    """A type that must stay open has a name that says of what."""
+    signature = inspect.signature(thing)
+    annotations = {parameter.name: parameter.annotation for parameter in signature.parameters.values()}
+    annotations["return"] = signature.return_annotation
+    assert [one for one, annotation in annotations.items() if annotation in ("Any", Any)] == [], name
 
 
 @pytest.mark.parametrize("name", public_callables())

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 Arrays = Mapping[str, Array]
+Data = Any  # rows in one of their forms: an array, a data frame, CSR, a source, or a vector of words
 
 ENTRIES = ("Z", "bits", "shape")  # names under which matrices of small integers are stored
 
@@ -35,6 +36,11 @@ def is_sparse(X: Any) -> bool:
 def block_rows(n_columns: int, sparse: bool = False) -> int:
     """The number of rows to process at a time: fewer of wide ones, so that a block has at most 32 MB."""
     return 8192 if sparse else max(1, min(65536, 2**22 // max(1, n_columns)))
+
+
+def n_rows_of_entries(arrays: Arrays) -> int:
+    """The number of rows of a matrix of small integers, as it is stored."""
+    return len(arrays["Z"]) if "Z" in arrays else int(arrays["shape"][0])
 
 
 def packed_entries(Z: Array) -> dict[str, Array]:

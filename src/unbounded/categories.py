@@ -1,4 +1,4 @@
-"""Columns of words as columns of codes: categories of pandas, strings, and anything else that is not a number."""
+"""Columns of strings as columns of codes; categories of pandas, and whatever else is not a number, too."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from unbounded.arrays import Array
 Categories = dict[int, Array]  # by column: its categories, in the order of their codes
 
 
-def columns_of_words(X: Any) -> list[int]:
+def columns_of_strings(X: Any) -> list[int]:
     """The columns that hold anything but numbers; of arrays, only those of strings or objects can."""
     if hasattr(X, "dtypes") and hasattr(X, "columns"):
         return [j for j, kind in enumerate(X.dtypes) if not _is_number(kind)]
@@ -39,8 +39,7 @@ def encoded(X: Any, columns: Collection[int], known: Mapping[int, Array] | None 
     for j in columns:
         name = repr(X.columns[j]) if frame else str(j)
         values = X.iloc[:, j] if frame else X[:, j]
-        own = None if known is None else known.get(j)
-        categories[j], codes = _codes(values, own, name)
+        categories[j], codes = _codes(values, None if known is None else known.get(j), name)
         if frame:
             out = out.drop(columns=X.columns[j])
             out.insert(j, X.columns[j], codes)

@@ -120,7 +120,7 @@ def _of_most(mean: Array, sd: Array, sample: Array, reach: Array) -> tuple[Array
 
     The middle 95% of a column are about four standard deviations wide, and two at least if nothing is far away. Where
     they are narrower than one, most of it is the distance of a few rows; a median and a quarter of the width stand for
-    it then. (To a prior as wide as the distance of one row, all the others would be one cluster.) Columns with less
+    it then. (To a prior as wide as the distance of one row, all the others would be one atom.) Columns with less
     than 5% other than one value keep theirs.
     """
     low, middle, high = _quantiles(sample)

@@ -17,6 +17,24 @@ step on every shard, and what the shards report is summed along a fixed tree:
 
 `chain/` records draws of any model on any engine. Nothing on this page assumes that Z is a vector of labels.
 `family.py` has the other half: what a model's folder exports, so that users can choose it by name and see its results.
+
+What a model asks of its own parts beyond this page is said where the model is:
+
+| part                                    | its contract       | in                            |
+|-----------------------------------------|--------------------|-------------------------------|
+| likelihood of mixtures and groups       | `Bound`            | likelihoods/base.py           |
+| measure of a mixture                    | `PartitionMeasure` | models/mixtures/measures.py   |
+| kernel of a mixture                     | `LabelKernel`      | models/mixtures/message.py    |
+| measure of groups                       | `GroupMeasure`     | models/groups/shard.py        |
+| content of groups: words, or rows       | `Content`          | models/groups/shard.py        |
+| kernel of groups                        | `GroupKernel`      | models/groups/shard.py        |
+| measure of features                     | `FeatureMeasure`   | models/features/measure.py    |
+| likelihood of features                  | `FeatureBound`     | models/features/likelihood.py |
+| kernel of features                      | `FeatureKernel`    | models/features/kernels.py    |
+| reader of a format of files             | `Reader`           | sources/formats.py            |
+| workers of an engine that may lose some | `Crew`             | engines/recovery.py           |
+
+tests/typing/conforms.py assigns every member of every list to its contract, and mypy checks it.
 """
 
 from __future__ import annotations
@@ -27,10 +45,14 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
-from unbounded.arrays import Array, Arrays
+from unbounded.arrays import Array, Arrays, Data
 from unbounded.columns import Columns
 
 # ---- shards and engines
+
+Part = Any  # what a model sends to shards, of its own type: engines hand it on without looking inside
+ModelShard = Any  # a `Shard` of the model's own type
+T = TypeVar("T")
 
 
 class Shard(Protocol):
@@ -75,12 +97,12 @@ class Gathered:
 class Message:
     """What the global step sends: one part for everybody, one for each shard."""
 
-    shared: Any
-    own: Sequence[Any]
+    shared: Part
+    own: Sequence[Part]
 
 
-Step = Callable[[Any, Any, Any], Summary]
-Pairs = Iterator[tuple[Any, Any]]  # shards with their own parts
+Step = Callable[[ModelShard, Part, Part], Summary]  # (shard, shared, own)
+Pairs = Iterator[tuple[ModelShard, Part]]  # shards with their own parts
 
 
 @dataclass(frozen=True)
@@ -100,17 +122,17 @@ class BatchStep:
     wants the whole: then one thread takes all shards of the process. Called like a plain step, it has one shard.
     """
 
-    steps: Callable[[Pairs, Any], Iterator[Summary | Summaries]]
+    steps: Callable[[Pairs, Part], Iterator[Summary | Summaries]]
     whole: bool = False
 
-    def __call__(self, shard: Any, shared: Any, own: Any) -> Summary:
+    def __call__(self, shard: ModelShard, shared: Part, own: Part) -> Summary:
         (summary,) = self.steps(iter([(shard, own)]), shared)
         if isinstance(summary, Summary):
             return summary
         return Summary({name: value[0] for name, value in summary.shared.items()}, summary.private[0])
 
 
-Piecewise = Callable[[int, int], Any]  # (i, n): does the i-th of n pieces of something
+Piecewise = Callable[[int, int], object]  # (i, n): does the i-th of n pieces of something
 Parallel = Callable[[Piecewise], None]
 
 
@@ -138,7 +160,7 @@ class Engine(Protocol):
     def run(self, step: Step | BatchStep, message: Message) -> Gathered:
         """step(shard, message.shared, message.own[p]) -> Summary on every shard, then the tree sum."""
 
-    def map(self, function: Callable[..., Any], own: Sequence[Any] | None = None) -> list[Any]:
+    def map(self, function: Callable[..., T], own: Sequence[Part] | None = None) -> list[T]:
         """function(shard), or function(shard, own[p]), for every shard, in shard order."""
 
     def save(self) -> list[Arrays]:
@@ -212,7 +234,7 @@ class Bound(Protocol):
     @property
     def columns(self) -> Columns: ...
 
-    def check(self, X: Any) -> None:
+    def check(self, X: Data) -> None:
         """Refuse rows that the likelihood cannot have produced."""
 
 
@@ -242,7 +264,7 @@ class Kernel(Protocol[ShardT, PartT, TailT, AtomsT]):
     def statistics(self, shard: ShardT, part: PartT, tail: TailT) -> Summary:
         """What the shard reports of its Z."""
 
-    def predictive(self, atoms: AtomsT, X: Any) -> Array:
+    def predictive(self, atoms: AtomsT, X: Data) -> Array:
         """What atoms say of new rows: log densities, or their Z where that can only be sampled."""
 
 
@@ -283,7 +305,7 @@ class Model(Protocol[StateT]):
     def reseeded(self, seed: int) -> Self:
         """The same model with other random numbers."""
 
-    def recipe(self, X: Any) -> Recipe:
+    def recipe(self, X: Data) -> Recipe:
         """The shards of these rows."""
 
     def begin(self, engine: Engine, assignments: Array) -> StateT:

@@ -24,8 +24,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from unbounded import engines
-from unbounded.arrays import Array, checked_csr, is_csr
-from unbounded.categories import Categories, columns_of_words, encoded
+from unbounded.arrays import Array, Data, checked_csr, is_csr
+from unbounded.categories import Categories, columns_of_strings, encoded
 from unbounded.chain import convergence, export
 from unbounded.chain.inference_data import KeptDraws, inference_data
 from unbounded.chain.lock import only_writer
@@ -38,16 +38,16 @@ from unbounded.chain.versions import versions
 from unbounded.columns import describe
 from unbounded.contracts import Engine, Likelihood, Measure, Model, Rule
 from unbounded.engines.local import available_cores
-from unbounded.family import Choices
+from unbounded.family import DOUBLE, DTYPES, Choices, Init, Sampler
 from unbounded.gpu.device import check as check_device
 from unbounded.gpu.device import resolve as resolve_device
 from unbounded.instantiation import resolve as resolve_rule
-from unbounded.likelihoods import Categorical, columns_for_words, placed
+from unbounded.likelihoods import Categorical, columns_for_strings, placed
 from unbounded.likelihoods import resolve as resolve_likelihood
 from unbounded.options import check_options
 from unbounded.randomness import generator, key
 from unbounded.rows import fingerprint, row_blocks
-from unbounded.setup import Setup, build_sampler
+from unbounded.setup import Setup, build_sampler, check_local_step
 from unbounded.sources import Rows, Source, source_of
 
 if TYPE_CHECKING:
@@ -56,6 +56,8 @@ if TYPE_CHECKING:
     from xarray import DataTree
 
 LARGEST = 1e100
+Heldout = Any  # what a model scores and does not fit, of its own type
+Randomness = int | np.random.RandomState | np.random.Generator | None  # what `random_state` may be
 _LEAST = {
     "n_shards": 1, "sweeps_per_round": 1, "n_warmup": 0, "n_draws": 1, "max_draws": 1, "thin": 1, "n_chains": 1,
     "n_snapshots": 1,
@@ -88,7 +90,7 @@ class ChainEstimator(BaseEstimator):
     keep_assignments: bool = False
     checkpoint: str | os.PathLike[str] | None = None
     checkpoint_seconds: float = 20.0
-    random_state: int | np.random.RandomState | np.random.Generator | None = None
+    random_state: Randomness = None
     progress: bool = False
     callback: Callback | None = None
 
@@ -107,18 +109,18 @@ class ChainEstimator(BaseEstimator):
         """Options of the sampler that only this model has."""
         return {}
 
-    def _check_init(self, init: Any, n_rows: int) -> None:
+    def _check_init(self, init: Init, n_rows: int) -> None:
         raise NotImplementedError
 
-    def _extent(self, X: Any) -> Any:
+    def _extent(self, X: Data) -> Any:
         """The size of the data, as the measure asks for it."""
         return X.shape[0]
 
-    def _score(self, model: Any, engine: Engine, held: Any, state: Any) -> float:
+    def _score(self, model: Any, engine: Engine, heldout: Heldout, state: Any) -> float:
         """The held-out score of a draw."""
         raise NotImplementedError
 
-    def _held_fingerprint(self, held: Any) -> str:
+    def _heldout_fingerprint(self, heldout: Heldout) -> str:
         raise NotImplementedError
 
     def _estimate(self, chains: Sequence[Chain]) -> None:
@@ -139,8 +141,8 @@ class ChainEstimator(BaseEstimator):
 
     # ---- fitting
 
-    def _sample(self, X: Any, held: Any) -> Self:
-        """Run all chains on checked rows; held: what is scored with every draw, if anything."""
+    def _sample(self, X: Data, heldout: Heldout) -> Self:
+        """Run all chains on checked rows; heldout: what is scored with every draw, if anything."""
         lengths = [self._length(n_draws) for n_draws in stages(self.n_draws, self.max_draws)]
         model = self._build(X, lengths[-1].n_rounds)
         if model.settled() > self.n_warmup:
@@ -149,12 +151,12 @@ class ChainEstimator(BaseEstimator):
                 f"got {self.n_warmup}."
             )
         self._n_rows, self._seed = X.shape[0], model.seed
-        with self._run_directory(X, held, model, several_checks=len(lengths) > 1) as store:
+        with self._run_directory(X, heldout, model, several_checks=len(lengths) > 1) as store:
             if self.checkpoint and self.engine in engines.WORKER_LOSS_NOTICE:
                 print(engines.WORKER_LOSS_NOTICE[self.engine].format(self.checkpoint), file=sys.stderr, flush=True)
             there = store.n_draws() if store else 0
             self._finish(
-                *self._run_until_agreed(model, X, held, store, [one for one in lengths if one.n_draws >= there])
+                *self._run_until_agreed(model, X, heldout, store, [one for one in lengths if one.n_draws >= there])
             )
             if store and self.checkpoint and source_of(X) is not None:
                 store.save_shards(self._choices.assignments, self._row_estimates(), model.recipe(X).edges)
@@ -165,13 +167,13 @@ class ChainEstimator(BaseEstimator):
         return Length(self.n_warmup, n_draws, self.thin, each, self.keep_assignments)
 
     def _run_until_agreed(
-        self, model: Model[Any], X: Any, held: Any, store: RunStore | None, lengths: Sequence[Length]
+        self, model: Model[Any], X: Data, heldout: Heldout, store: RunStore | None, lengths: Sequence[Length]
     ) -> tuple[list[Chain], Length]:
         """The chains at the first of the lengths at which they agree, or at the last one."""
         at_once = self._at_once(X)
 
         def run_one(index: int, length: Length, observer: Observer) -> Chain:
-            return self._run_chain(model, X, held, index, store.chain(index) if store else None, length, observer)
+            return self._run_chain(model, X, heldout, index, store.chain(index) if store else None, length, observer)
 
         size = Size(self.n_chains, lengths[0].n_rounds, self._n_rows, self._choices.atoms, self._unit())
         with follow(size, self.progress, self.callback, Path(self.checkpoint) if self.checkpoint else None) as tracker:
@@ -183,25 +185,51 @@ class ChainEstimator(BaseEstimator):
                     break
         return chains, length
 
-    def _at_once(self, X: Any) -> int:
+    def _at_once(self, X: Data) -> int:
         """Chains that run side by side: as many as there are cores, where all of them can have the rows in memory."""
         if self.engine != "threads" or source_of(X) is not None or (X.nnz if is_csr(X) else X.size) > _SMALL:
             return 1
         return min(self.n_chains, self._n_cores())
 
+    # ---- what was asked for, as it is run
+
+    @property
+    def _chosen_sampler(self) -> Sampler:
+        return self._choices.samplers[self.sampler]
+
+    @property
+    def _takes_jumps(self) -> bool:
+        """Whether the sampler moves whole atoms: not under a rule that is not exact."""
+        return self._chosen_sampler.takes_jumps and resolve_rule(self.instantiate).exact
+
+    @property
+    def _kernels(self) -> Mapping[str, Any]:
+        """By device, those of the sampler or of the model."""
+        return self._choices.kernels if self._chosen_sampler.kernels is None else self._chosen_sampler.kernels
+
     @property
     def _device(self) -> str:
         """The device that was asked for; for "auto", the best one of this machine."""
-        return resolve_device(self.device, self._choices.kernels)
+        return resolve_device(self.device, self._kernels)
+
+    @property
+    def _shards(self) -> int:
+        """The number of shards that the chains have."""
+        return self._chosen_sampler.shards(self.n_shards)
+
+    @property
+    def _dtype(self) -> str:
+        """The precision of the chains: runs of older versions may have asked for another, which had no effect."""
+        return self.dtype if self.dtype in self._chosen_sampler.dtypes else DOUBLE[0]
 
     def _n_cores(self) -> int:
         return self.n_workers or available_cores()
 
-    def _build(self, X: Any, n_rounds: int) -> Model[Any]:
+    def _build(self, X: Data, n_rounds: int) -> Model[Any]:
         self._prior: Any = self._measure()
         setup = Setup(
-            self._prior, self._likelihood, self._extent(X), self.n_shards, self.seed(), n_rounds,
-            self.sweeps_per_round, self.dtype, self._device,
+            self._prior, self._likelihood, self._extent(X), self._shards, self.seed(), n_rounds,
+            self.sweeps_per_round, self._dtype, self._device,
         )  # fmt: skip
         rule, options = resolve_rule(self.instantiate), self._moves() | dict(self.sampler_options or {})
         return build_sampler(self._choices.samplers, self.sampler, setup, rule, **options)
@@ -209,8 +237,8 @@ class ChainEstimator(BaseEstimator):
     def _run_chain(
         self,
         model: Model[Any],
-        X: Any,
-        held: Any,
+        X: Data,
+        heldout: Heldout,
         index: int,
         store: ChainStore | None,
         length: Length,
@@ -221,8 +249,8 @@ class ChainEstimator(BaseEstimator):
         workers = self.n_workers if at_once == 1 else max(1, self._n_cores() // at_once)
         engine = engines.build(self.engine, model.recipe(X), workers, **self.engine_options or {})
         extra: Callable[[Any], dict[str, float]] | None = None
-        if held is not None:
-            extra = lambda state: {"holdout": self._score(model, engine, held, state)}  # noqa: E731
+        if heldout is not None:
+            extra = lambda state: {"holdout": self._score(model, engine, heldout, state)}  # noqa: E731
         init = self._starts()[index]
         observer.starting(0, 0)
         try:
@@ -234,7 +262,7 @@ class ChainEstimator(BaseEstimator):
         finally:
             engine.close()
 
-    def _starts(self) -> list[Any]:
+    def _starts(self) -> list[Init]:
         """Where each chain begins: a tuple has the starts of chains in turn."""
         given = self.init if isinstance(self.init, tuple) else (self.init,)
         return [given[index % len(given)] for index in range(self.n_chains)]
@@ -250,7 +278,7 @@ class ChainEstimator(BaseEstimator):
         self._kept = [sorted(chain.snapshots) for chain in chains]
         with announce_if_slow("estimating from the draws", self.progress):
             self._estimate(chains)
-        self.posterior_ = export.to_dataset(chains)
+        self.posterior_ = export.to_dataset(chains, self._choices.dimensions)
         self.convergence_ = convergence.check(self.posterior_)
         convergence.warn(self.convergence_, stacklevel=4)  # to whoever called fit
 
@@ -270,7 +298,7 @@ class ChainEstimator(BaseEstimator):
         raise NotImplementedError
 
     def n_above(self, share: float) -> int:
-        """Atoms (clusters, topics, features) of the point estimate that more than this share of the rows have.
+        """How many atoms of the point estimate have more than this share of the rows.
 
         Examples
         --------
@@ -297,7 +325,7 @@ class ChainEstimator(BaseEstimator):
         self,
         X: Rows | None = None,
         posterior_predictive: bool = False,
-        random_state: int | np.random.RandomState | np.random.Generator | None = None,
+        random_state: Randomness = None,
     ) -> InferenceData | DataTree:
         """The draws for ArviZ: an InferenceData, or a DataTree where ArviZ 1.x is installed.
 
@@ -311,7 +339,7 @@ class ChainEstimator(BaseEstimator):
         50
         """
         check_is_fitted(self, "posterior_")
-        data: Any = None if X is None else self._check_new(X)
+        data: Data = None if X is None else self._check_new(X)
         if data is not None:
             self._check_size(data.shape[0])
         return self._for_arviz(data, posterior_predictive, random_state)
@@ -320,7 +348,7 @@ class ChainEstimator(BaseEstimator):
         if n_rows != self._n_rows:
             raise ValueError(f"X has {n_rows} {self._unit()}, but the fit had {self._n_rows}; give those of the fit.")
 
-    def _for_arviz(self, data: Any, posterior_predictive: bool, random_state: Any) -> Any:
+    def _for_arviz(self, data: Data, posterior_predictive: bool, random_state: Randomness) -> Any:
         """data: the rows of the fit, as it read them, or None."""
         if data is None and not posterior_predictive:
             return inference_data(self.posterior_)
@@ -335,7 +363,7 @@ class ChainEstimator(BaseEstimator):
             self.posterior_, KeptDraws(self._kept, likelihood, predictive, observed, self._row_groups())
         )
 
-    def _log_likelihood(self, s: int, X: Any, rng: np.random.Generator) -> Array:
+    def _log_likelihood(self, s: int, X: Data, rng: np.random.Generator) -> Array:
         """Of the rows under a whole draw, their assignments summed out."""
         raise NotImplementedError
 
@@ -343,22 +371,14 @@ class ChainEstimator(BaseEstimator):
         """n rows from the predictive distribution of a whole draw."""
         raise NotImplementedError
 
-    def _for_report(self) -> dict[str, Any]:
-        """Arguments of a report that this estimator knows."""
-        return {}
-
     def _row_groups(self) -> Array | None:
         """The group of each row, where rows have groups."""
         return None
 
-    def report(
-        self,
-        path: str | os.PathLike[str] | None = None,
-        X: Rows | None = None,
-        vocabulary: Sequence[str] | None = None,
-        shape: tuple[int, int] | None = None,
-    ) -> Path:
+    def report(self, path: str | os.PathLike[str] | None = None, X: Rows | None = None) -> Path:
         """Write the run directory of the fit as one HTML page, by default to its report.html (docs/report.md).
+
+        X: the rows of the fit, which the run directory does not have.
 
         Examples
         --------
@@ -367,17 +387,18 @@ class ChainEstimator(BaseEstimator):
         >>> model.set_params(checkpoint=folder).fit(X).report(X=X).name
         'report.html'
         """
+        return self._report(path, X)
+
+    def _report(self, path: str | os.PathLike[str] | None, X: Rows | None, **at_hand: object) -> Path:
+        """at_hand: what else the page can use of the fit, and its run directory does not have."""
         from unbounded.report import page  # which knows all families, and so all estimators
 
         check_is_fitted(self, "posterior_")
         if self.checkpoint is None:
             raise ValueError("a report is made from a run directory; fit with checkpoint=path.")
-        given = {} if vocabulary is None else {"vocabulary": vocabulary}
-        return page.report(self.checkpoint, path, X, shape=shape, **(self._for_report() | given))
+        return page.report(self.checkpoint, path, X, at_hand)
 
-    def _sampling(
-        self, n_samples: int, random_state: int | np.random.RandomState | np.random.Generator | None
-    ) -> tuple[np.random.Generator, Array]:
+    def _sampling(self, n_samples: int, random_state: Randomness) -> tuple[np.random.Generator, Array]:
         """A generator, and which snapshot each of n new rows comes from."""
         check_is_fitted(self, "posterior_")
         if n_samples < 1:
@@ -391,7 +412,7 @@ class ChainEstimator(BaseEstimator):
     def _sparse_ok(self) -> bool:
         return False
 
-    def _check_array(self, X: Any, reset: bool) -> Any:
+    def _check_array(self, X: Data, reset: bool) -> Data:
         if isinstance(X, Source):
             return self._check_source(X, reset, least=2 if reset else 1)
         if issparse(X) and not self._sparse_ok():
@@ -407,21 +428,21 @@ class ChainEstimator(BaseEstimator):
             X.sum_duplicates()
         return X
 
-    def _encoded(self, X: Any, reset: bool) -> Any:
-        """Words become codes in columns of the categorical likelihood; elsewhere they are refused."""
+    def _encoded(self, X: Data, reset: bool) -> Data:
+        """Strings become codes in columns of the categorical likelihood; elsewhere they are refused."""
         if reset and hasattr(self, "categories_"):  # of an earlier fit
             del self.categories_
-        words = columns_of_words(X)
-        if not words:
+        strings = columns_of_strings(X)
+        if not strings:
             return X
         names = [str(name) for name in X.columns] if hasattr(X, "columns") else None
-        able = columns_for_words(resolve_likelihood(self._chosen_likelihood(), self._choices.likelihoods), names)
-        wrong = [j for j in words if able is not None and j not in able]
+        able = columns_for_strings(resolve_likelihood(self._chosen_likelihood(), self._choices.likelihoods), names)
+        wrong = [j for j in strings if able is not None and j not in able]
         if wrong:
             name = str(wrong[0]) if names is None else repr(names[wrong[0]])
             can = "give it to Categorical, encode it," if Categorical in self._choices.likelihoods else "encode it"
             raise ValueError(f"column {name} holds words; {can} or drop it.")
-        X, found = encoded(X, words, None if reset else getattr(self, "categories_", {}))
+        X, found = encoded(X, strings, None if reset else getattr(self, "categories_", {}))
         if reset:
             self.categories_: Categories = found
         return X
@@ -444,7 +465,7 @@ class ChainEstimator(BaseEstimator):
             raise ValueError(f"X has {X.shape[1]} features, but {name} is expecting {self.n_features_in_} features.")
         return X
 
-    def _bind(self, X: Any, training: bool) -> Any:
+    def _bind(self, X: Data, training: bool) -> Any:
         """The likelihood bound to the rows' columns, which checks their values."""
         with announce_if_slow("looking at the columns", self.progress):
             columns = describe(X)
@@ -464,7 +485,7 @@ class ChainEstimator(BaseEstimator):
             raise ValueError(f"{type(self).__name__} takes a likelihood such as {known}, got {self.likelihood!r}.")
         return bound
 
-    def _checked(self, X: Any) -> Any:
+    def _checked(self, X: Data) -> Data:
         """New rows, fit for the likelihood of the fit."""
         X = self._check_array(X, reset=False)
         self._bind(X, training=False)
@@ -472,7 +493,7 @@ class ChainEstimator(BaseEstimator):
             self._likelihood.check(X[rows])
         return X
 
-    def _check_new(self, X: Any) -> Any:
+    def _check_new(self, X: Data) -> Data:
         check_is_fitted(self, "posterior_")
         return self._checked(X)
 
@@ -484,12 +505,10 @@ class ChainEstimator(BaseEstimator):
             if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < low:
                 or_auto = f" or {AUTO!r}" if name == "n_draws" else ""
                 raise ValueError(f"{name} must be an integer of at least {low}{or_auto}, got {value!r}.")
-        self._check_shards(n_rows)
         self._check_sampler()
-        resolve_rule(self.instantiate).plan(0, 1, n_rows, self.n_shards, np.random.default_rng(0))
-        if self.dtype not in ("float64", "float32"):
-            raise ValueError(f"dtype must be 'float64' or 'float32', got {self.dtype!r}.")
-        check_device(self._device, self._choices.kernels)
+        self._check_shards(n_rows)
+        self._check_device()
+        resolve_rule(self.instantiate).plan(0, 1, n_rows, self._shards, np.random.default_rng(0))
         if not (isinstance(self.checkpoint_seconds, int | float | np.number) and self.checkpoint_seconds >= 0):
             raise ValueError(f"checkpoint_seconds must be a number of at least 0, got {self.checkpoint_seconds!r}.")
         if not isinstance(self.keep_assignments, bool | np.bool_):
@@ -509,10 +528,27 @@ class ChainEstimator(BaseEstimator):
         if not samplers[self.sampler].takes_rule and self.instantiate != "ghosts":
             raise ValueError(f"instantiate belongs to sampler='hybrid', not to {self.sampler!r}.")
         check_options(f"sampler {self.sampler!r}", samplers[self.sampler].options, self.sampler_options)
+        default = ChainEstimator.n_shards
+        if self.n_shards not in (self._shards, default) and self._saved().get("n_shards") != self.n_shards:
+            raise ValueError(
+                f"sampler {self.sampler!r} has one shard: its rows cannot be distributed; leave n_shards out, got "
+                f"{self.n_shards}."
+            )
 
     def _check_shards(self, n_rows: int) -> None:
-        if self.n_shards > n_rows:
-            raise ValueError(f"n_shards={self.n_shards} is more than the {n_rows} rows; use at most one shard per row.")
+        if self._shards > n_rows:
+            raise ValueError(f"n_shards={self._shards} is more than the {n_rows} rows; use at most one shard per row.")
+
+    def _check_device(self) -> None:
+        """The device and the precision, which not all samplers and kernels have."""
+        if self.dtype not in DTYPES:
+            raise ValueError(f"dtype must be {' or '.join(map(repr, DTYPES))}, got {self.dtype!r}.")
+        check_device(self._device, self._choices.kernels)
+        check_local_step(self.sampler, self._chosen_sampler, self._device)
+        able = self._choices.takes(self._chosen_sampler, self._device)
+        if self.dtype not in able and self._saved().get("dtype") != self.dtype:
+            what = f"sampler {self.sampler!r}" if able == self._chosen_sampler.dtypes else f"device={self._device!r}"
+            raise ValueError(f"{what} computes in {' or '.join(able)}; leave dtype out, got {self.dtype!r}.")
 
     # ---- seed and run directory
 
@@ -528,13 +564,18 @@ class ChainEstimator(BaseEstimator):
             if not -(2**63) <= self.random_state < 2**63:
                 raise ValueError(f"random_state must fit in 64 bits, got {self.random_state}.")
             return int(self.random_state)
+        saved = self._saved()
+        return int(saved["seed"]) if "seed" in saved else drawn_seed(self.random_state)
+
+    def _saved(self) -> dict[str, Any]:
+        """The configuration of a run that was begun in the run directory, if there is one."""
         store = None if self.checkpoint is None else RunStore(self.checkpoint)
-        if store and store.exists() and "seed" in store.config():
-            return int(store.config()["seed"])
-        return drawn_seed(self.random_state)
+        return store.config() if store and store.exists() else {}
 
     @contextmanager
-    def _run_directory(self, X: Any, held: Any, model: Model[Any], several_checks: bool) -> Iterator[RunStore | None]:
+    def _run_directory(
+        self, X: Data, heldout: Heldout, model: Model[Any], several_checks: bool
+    ) -> Iterator[RunStore | None]:
         """The locked run directory, if there is one; a temporary one where chains are stored between two checks of
         convergence. A fit that fails before it has a first state leaves none behind."""
         with ExitStack() as stack:
@@ -549,18 +590,18 @@ class ChainEstimator(BaseEstimator):
             store = RunStore(path)
             is_new = not store.exists()
             try:
-                self._open_store(store, X, held, model)
+                self._open_store(store, X, heldout, model)
                 yield store
             except Exception:
                 if is_new:
                     store.withdraw()
                 raise
 
-    def _open_store(self, store: RunStore, X: Any, held: Any, model: Model[Any]) -> None:
+    def _open_store(self, store: RunStore, X: Data, heldout: Heldout, model: Model[Any]) -> None:
         with announce_if_slow("looking at the rows", self.progress):
-            config = self._config(X, held, model.seed)
+            config = self._config(X, heldout, model.seed)
         if store.exists():
-            saved, asked = ({"device": "cpu"} | one for one in (store.config(), config))
+            saved, asked = ({"device": "cpu"} | one for one in (self._as_run(store.config()), config))
             _check_pieces(X, saved, asked, store.path)
             free = EXTENSIBLE if model.exact else ()  # published schedules depend on the length of the run
             differs = [name for name in asked if saved.get(name) != asked[name] and name not in free]
@@ -579,14 +620,22 @@ class ChainEstimator(BaseEstimator):
             store.prepare(config)
         store.note(self._about(X, model))
 
-    def _about(self, X: Any, model: Model[Any]) -> dict[str, Any]:
+    def _as_run(self, saved: dict[str, Any]) -> dict[str, Any]:
+        """The configuration of a run directory. Older versions wrote down what was asked for where it had no effect."""
+        if self._chosen_sampler.one_shard and "n_shards" in saved:
+            saved["n_shards"] = 1
+        if self._chosen_sampler.dtypes == DOUBLE and "dtype" in saved:
+            saved["dtype"] = DOUBLE[0]
+        return saved
+
+    def _about(self, X: Data, model: Model[Any]) -> dict[str, Any]:
         """What no chain depends on, for readers of the run directory."""
         return {
             "exact": bool(model.exact), "rows": int(X.shape[0]), "columns": int(self.n_features_in_),
             "engine": self.engine, "n_workers": self.n_workers, "versions": versions(),
         }  # fmt: skip
 
-    def _config(self, X: Any, held: Any, seed: int) -> dict[str, Any]:
+    def _config(self, X: Data, heldout: Heldout, seed: int) -> dict[str, Any]:
         """Everything the chain is a function of, in plain words; engine and workers are not among it."""
         source = source_of(X)
         return {
@@ -596,15 +645,16 @@ class ChainEstimator(BaseEstimator):
             "instantiate": _describe(resolve_rule(self.instantiate)),
             "sampler": {"name": self.sampler, **(self.sampler_options or {})},
             "init": self._described_starts(),
-            "dtype": self.dtype,
+            "dtype": self._dtype,
             **({} if self._device == "cpu" else {"device": self._device}),  # older runs do not have it
             "seed": seed,
             **{name: _plain(value) for name, value in self._moves().items() if value is not None},
             **{name: int(getattr(self, name)) for name in (*_LEAST, "keep_assignments") if name not in EXTENSIBLE},
+            "n_shards": self._shards,
             **({"n_draws": AUTO, "max_draws": self.max_draws} if self.n_draws == AUTO else {"n_draws": self.n_draws}),
             "data": fingerprint(X),
             **({"pieces": source.checksums()} if self.checkpoint and source else {}),
-            "holdout": None if held is None else self._held_fingerprint(held),
+            "holdout": None if heldout is None else self._heldout_fingerprint(heldout),
         }
 
     def _described_starts(self) -> Any:
@@ -623,7 +673,7 @@ def _stopped(chains: Sequence[Chain], n_chains: int, length: Length) -> bool:
     return len(chains) < n_chains or any(len(chain.draws) < length.n_draws for chain in chains)
 
 
-def _check_pieces(X: Any, saved: dict[str, Any], asked: dict[str, Any], path: Path) -> None:
+def _check_pieces(X: Data, saved: dict[str, Any], asked: dict[str, Any], path: Path) -> None:
     """Name a piece that has changed since the run began; runs of older versions recorded no pieces."""
     source, now = source_of(X), asked.get("pieces", [])
     before = saved.setdefault("pieces", now) if now else []
@@ -637,7 +687,7 @@ def _check_pieces(X: Any, saved: dict[str, Any], asked: dict[str, Any], path: Pa
             )
 
 
-def drawn_seed(state: Any) -> int:
+def drawn_seed(state: Randomness) -> int:
     """A seed from any `random_state` that scikit-learn takes, or from a NumPy generator."""
     if isinstance(state, np.random.Generator):
         return int(state.integers(2**31 - 1))

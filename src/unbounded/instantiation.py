@@ -271,9 +271,9 @@ def new_codes(state: Coded, roles: Roles, owner: Array) -> Iterator[tuple[Array,
         if p not in busy:
             yield none, common
             continue
-        mine, own = (owner == p).nonzero()[0], code.copy()
-        own[roles.private[mine]] = roles.n_shared + np.arange(len(mine))
-        yield mine, by_code(state, own, p)
+        mine, new = (owner == p).nonzero()[0], code.copy()
+        new[roles.private[mine]] = roles.n_shared + np.arange(len(mine))
+        yield mine, by_code(state, new, p)
 
 
 @jit

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from itertools import islice
 
 from unbounded.contracts import Engine, Model, StateT
-from unbounded.family import Notify, notify_nobody
+from unbounded.family import Notify, ignore_progress
 
 # In the order in which a run meets them; `local` is the sweeps on all shards and the sum of what they report.
 PHASES = ("start", "jump", "global", "local", "gather", "score", "record", "checkpoint")
@@ -54,7 +54,7 @@ def advanced(
     engine: Engine,
     state: StateT,
     n_rounds: int,
-    notify: Notify = notify_nobody,
+    notify: Notify = ignore_progress,
     before: int = 0,
     total: int = 0,
 ) -> StateT:

@@ -9,6 +9,7 @@ from typing import Any, Generic, Self, TypeVar
 
 from unbounded.contracts import Model, Rule
 from unbounded.family import Sampler
+from unbounded.gpu.device import kind_of
 
 MeasureT = TypeVar("MeasureT")
 LikelihoodT = TypeVar("LikelihoodT")
@@ -28,9 +29,6 @@ class Setup(Generic[MeasureT, LikelihoodT, ExtentT]):
     sweeps: int = 1
     dtype: str = "float64"
     device: str = "cpu"  # which of the model's kernels
-
-    def on_one_shard(self) -> Self:
-        return replace(self, n_shards=1)
 
 
 @dataclass(frozen=True)
@@ -59,13 +57,27 @@ class Built(Generic[MeasureT, LikelihoodT, ExtentT]):
         return replace(self, setup=replace(self.setup, seed=seed))
 
 
+def check_local_step(name: str, sampler: Sampler, device: str) -> None:
+    """Refuse a device for which a sampler with a local step of its own has no kernel."""
+    if sampler.kernels is not None and kind_of(device) not in sampler.kernels:
+        able = ", ".join(map(repr, sampler.kernels))
+        raise ValueError(f"sampler {name!r} has a local step of its own, which runs on device={able} only.")
+
+
 def build_sampler(
     samplers: Mapping[str, Sampler],
     name: str,
     setup: Setup[Any, Any, Any],
     rule: Rule,
-    **options: Any,
+    **options: object,
 ) -> Model[Any]:
-    """The sampler of this name, with the rule if it takes one."""
+    """The sampler of this name, with the rule if it takes one; a setup that it cannot follow is refused."""
     chosen = samplers[name]
+    if setup.n_shards != chosen.shards(setup.n_shards):
+        raise ValueError(
+            f"sampler {name!r} has one shard: its rows cannot be distributed; got {setup.n_shards} shards."
+        )
+    if setup.dtype not in chosen.dtypes:
+        raise ValueError(f"sampler {name!r} computes in {' or '.join(chosen.dtypes)}, got dtype={setup.dtype!r}.")
+    check_local_step(name, chosen, setup.device)
     return chosen.build(setup, **({"rule": rule} if chosen.takes_rule else {}), **options)

@@ -15,6 +15,7 @@ from runs import CHAINS, DRAWS, ROUNDS, THIN, WARMUP, at_round, cut_the_power, e
 from unbounded import Ghosts, RunError
 from unbounded.chain.run import Length
 from unbounded.chain.store import ChainStore
+from unbounded.estimator import ChainEstimator
 
 sys.path.append(str(Path(__file__).parents[1] / "engines"))
 import fits
@@ -65,6 +66,32 @@ def test_ctrl_c_without_a_run_directory_returns_what_there_is(monkeypatch, undis
     assert part.posterior_.sizes == {"chain": 1, "draw": 3, "row": len(X)}
     everything_drawn = undisturbed[0]["data_vars"]["n_clusters"]["data"][0][:3]
     assert part.posterior_["n_clusters"].values[0].tolist() == everything_drawn
+
+
+@pytest.mark.parametrize(
+    ("sampler", "asked", "ran"),
+    [
+        ("collapsed", {"n_shards": 3, "dtype": "float32"}, {"n_shards": 1, "dtype": "float64"}),
+        ("algorithm8", {}, {"n_shards": 1, "dtype": "float64"}),
+        ("slice", {"n_shards": 2, "dtype": "float32"}, {"n_shards": 2, "dtype": "float32"}),
+    ],
+)
+def test_the_run_directory_says_what_was_run(tmp_path, monkeypatch, sampler, asked, ran):
+    """Older versions wrote down what was asked for, also where it had no effect: they go on, new ones are refused."""
+    default, options = {"n_shards": 8, "dtype": "float64"}, {"sampler": sampler}
+    whole = everything(model(**options | ran).fit(X))
+    config = ChainEstimator._config
+    with monkeypatch.context() as patch:
+        patch.setattr(ChainEstimator, "_config", lambda *given: config(*given) | default | asked)
+        at_round(patch, WARMUP + 3 * THIN, press_ctrl_c)
+        assert model(tmp_path, **options | ran).fit(X).interrupted_
+    assert everything(model(tmp_path, **options | default | asked).fit(X)) == whole
+    model(tmp_path / "new", **options | ran).fit(X)
+    said = json.loads((tmp_path / "new" / "run.json").read_text())
+    assert {name: said[name] for name in ran} == ran
+    if asked and asked != ran:
+        with pytest.raises(ValueError, match=r"has one shard|computes in float64"):
+            model(tmp_path / "newer", **options | default | asked).fit(X)
 
 
 def test_an_early_ctrl_c_leaves_something_to_predict_with(tmp_path, monkeypatch):

@@ -47,7 +47,8 @@ OTHERS = [
 def chain(device, content, form, rule=RULES[0], sampler="hybrid", n_rounds=8):
     """Labels and tables after every round, from many atoms: some are born, shared, frozen, and die."""
     X, likelihood = CONTENTS[content]
-    setup = Setup(HierarchicalMeasure(), likelihood, SIZES, 3, 5, n_rounds=n_rounds, sweeps=2, device=device)
+    shards = HIERARCHICAL[sampler].shards(3)
+    setup = Setup(HierarchicalMeasure(), likelihood, SIZES, shards, 5, n_rounds=n_rounds, sweeps=2, device=device)
     model = build_sampler(HIERARCHICAL, sampler, setup, rule, form=form)
     engine = build("serial", model.recipe(X))
     states = islice(rounds(model, engine, model.begin(engine, np.arange(N) % 9)), n_rounds)

@@ -37,7 +37,8 @@ OWN_STEPS = ("algorithm8", "slice")  # samplers with a local step of their own
 def chain(subject, device, rule=None, sampler="hybrid", n_rounds=8):
     """Labels of all rows after every round, from every row on its own: atoms are born, shared, frozen and die."""
     n = subject.X.shape[0]
-    setup = Setup(MEASURE if sampler != "subcluster" else PitmanYor(1.0, 0.0), subject.bound, n, 3, 5, device=device)
+    measure, shards = MEASURE if sampler != "subcluster" else PitmanYor(1.0, 0.0), DIRICHLET[sampler].shards(3)
+    setup = Setup(measure, subject.bound, n, shards, 5, device=device)
     model = build_sampler(DIRICHLET, sampler, setup, rule or Ghosts(n // 2))
     engine = build("serial", model.recipe(subject.X))
     states = islice(rounds(model, engine, model.begin(engine, np.arange(n) % 9)), n_rounds)

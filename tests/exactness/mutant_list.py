@@ -1212,7 +1212,7 @@ MUTANTS = [
     ),
     Mutant(
         "new rows are as likely in any cluster", "predictive weights",
-        "yield rows, part, log_predictive(likelihood, atoms, own, part) - np.log(len(weights))",
+        "yield rows, part, log_predictive(likelihood, atoms, statistics, part) - np.log(len(weights))",
         "tests/models/mixtures/test_mixtures.py::test_predictions_are_averages_over_draws",
     ),
     Mutant(

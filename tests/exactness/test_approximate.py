@@ -67,13 +67,13 @@ def judged(case: str, law: str, run: Any) -> Any:
 
 # ---- what is exact
 
-COLLAPSED = FeatureRun(ANY, 3, sampler="collapsed")
+COLLAPSED = FeatureRun(ANY, sampler="collapsed")
 EXACT = [
     ("bernoulli", "dp", gossip()),
     ("gaussian-1", "dp", gossip()),
     ("words", "fixed", gossip_groups()),
     ("gaussian-3", "bb-2", COLLAPSED),
-    ("words", "fixed", GroupedRun("direct", ANY, 2, sampler="collapsed")),
+    ("words", "fixed", GroupedRun("direct", ANY, sampler="collapsed")),
 ]
 MORE = [
     ("bernoulli", "py", gossip(1, 2)),
@@ -90,7 +90,7 @@ MORE = [
     ("gaussian-holes", "bb-2", COLLAPSED),
     ("sharp", "bb-1", FeatureRun(ANY, sampler="collapsed", options=(("jumps", SOME),))),
     ("words-eta", "sampled", GroupedRun("direct", ANY, sampler="collapsed")),
-    ("bernoulli", "fixed", GroupedRun("franchise", ANY, 2, sampler="collapsed")),
+    ("bernoulli", "fixed", GroupedRun("franchise", ANY, sampler="collapsed")),
     ("gaussian", "fixed", GroupedRun("franchise", ANY, 1, 3, sampler="collapsed")),
 ]
 

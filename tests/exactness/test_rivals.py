@@ -47,8 +47,8 @@ def names(parameters: tuple) -> str:
 # ---- exact ones
 
 SHORT = [
-    ("bernoulli", "py", 5, ran("collapsed", 3)),
-    ("bernoulli", "dp", 5, ran("algorithm8", 2, auxiliary=1)),
+    ("bernoulli", "py", 5, ran("collapsed")),
+    ("bernoulli", "dp", 5, ran("algorithm8", auxiliary=1)),
     ("bernoulli", "py-sampled", 5, ran("algorithm8", 1, 2)),
     ("sharp", "py", 5, ran("algorithm8", auxiliary=2)),
     ("gaussian-hole", "dp", 4, ran("algorithm8")),
@@ -129,7 +129,7 @@ def test_the_urn_of_processors():
 
 BIASED = [
     ("bernoulli", "dp", 5, ran("uncollapsed", 2, empty=1)),
-    ("sharp", "dp", 5, ran("partially_collapsed", 2)),
+    ("sharp", "dp", 5, ran("partially_collapsed")),
 ]
 
 
@@ -159,11 +159,12 @@ def test_more_empty_atoms_are_less_biased():
 
 ROWS = (np.random.default_rng(1).random((40, 4)) < np.repeat([[0.9, 0.2], [0.1, 0.8]], 2, 1)[[0, 1] * 20]).astype(float)
 FIVE = np.arange(40) % 5
-BRIEF = {"n_shards": 3, "n_chains": 1, "n_warmup": 2, "n_draws": 6, "n_snapshots": 3, "n_workers": 2, "random_state": 4}
+BRIEF = {"n_chains": 1, "n_warmup": 2, "n_draws": 6, "n_snapshots": 3, "n_workers": 2, "random_state": 4}
 
 
 def fitted(sampler, kind=DirichletProcessMixture, X=ROWS, likelihood="bernoulli", init=FIVE, **options):
-    return kind(likelihood, sampler=sampler, init=init, keep_assignments=True, **BRIEF | options).fit(X)
+    shards = {"n_shards": DIRICHLET[sampler].shards(3)}
+    return kind(likelihood, sampler=sampler, init=init, keep_assignments=True, **BRIEF | shards | options).fit(X)
 
 
 def everything(model):
@@ -280,7 +281,7 @@ def test_sampled_hyper_parameters(case, sampler):
 @pytest.mark.parametrize(("alpha", "sigma"), [(1.0, 0.0), (2.0, 0.2)])
 def test_many_rows_without_data(alpha, sigma, sampler):
     """More rows than a block holds, and processors with many clusters: the posterior is the prior."""
-    verdict = flat_check(Flat(alpha, sigma, 100, Ghosts(), 4, rounds=150, sampler=sampler))
+    verdict = flat_check(Flat(alpha, sigma, 100, Ghosts(), DIRICHLET[sampler].shards(4), rounds=150, sampler=sampler))
     print(sampler, alpha, sigma, verdict)
     assert verdict.passed, str(verdict)
 

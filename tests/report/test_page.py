@@ -232,6 +232,8 @@ def test_python_and_command_line(runs, tmp_path):
     assert "200 of 200 rows" in (tmp_path / "page.html").read_text()
     ok("report", runs["estimator"], "--out", tmp_path / "other.html")
     assert "The data are not at hand" in (tmp_path / "other.html").read_text()
+    with pytest.raises(ValueError, match="on clusters has no use for 'shape'; it can use X, loss, merge_cost"):
+        ub.report(runs["estimator"], tmp_path / "none.html", at_hand={"shape": (2, 1)})
     plain = ub.DirichletProcessMixture(n_shards=2, n_chains=1, n_warmup=1, n_draws=4, init="one", random_state=0).fit(
         rows()
     )

@@ -10,6 +10,8 @@ import pytest
 
 from unbounded import engines, instantiation, likelihoods
 from unbounded.models.families import FAMILIES
+from unbounded.models.groups import contents
+from unbounded.sources import formats
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +43,7 @@ def test_all_likelihoods(proof):
 
 def test_all_samplers(proof):
     built = {sampler.build for registry in proof.SAMPLERS for sampler in registry.values()}
+    assert built == set(proof.BUILDERS)
     classes = {kind for kind in built if isinstance(kind, type)}
     assert classes <= {*proof.MIXTURES, proof.SLICES, *proof.GROUPS, *proof.FEATURE_MODELS}
     offered = [kind._choices.samplers for family in FAMILIES for kind in family.estimators.values()]
@@ -55,3 +58,18 @@ def test_all_measures(proof):
 def test_all_kernels(proof):
     proved = [proof.LABEL_KERNELS, proof.TABLE_KERNELS, proof.ENTRY_KERNELS]
     assert [family.choices.kernels for family in FAMILIES] == proved
+    steps = [sampler.kernels for registry in proof.SAMPLERS for sampler in registry.values() if sampler.kernels]
+    assert all(kernels in (proof.SLICES_OF_MIXTURES, proof.STEPS_OF_ALGORITHM_8) for kernels in steps)
+
+
+def test_all_starts(proof):
+    assert [family.choices.start for family in FAMILIES] == [proof.CLUSTERS, proof.TOPICS, proof.COLUMNS]
+
+
+def test_all_contents_of_groups(proof):
+    assert list(contents.CONTENTS.values()) == [proof.WORDS]
+    assert contents.content_of(None).__class__ is proof.ROWS
+
+
+def test_all_formats_of_files(proof):
+    assert proof.READERS is formats.FORMATS

@@ -51,12 +51,12 @@ class Check:
 
     @property
     def failing(self) -> dict[str, tuple[str, ...]]:
-        """What is wrong with which scalars; the worst one first."""
+        """Failing diagnostics by scalar, the worst scalar first."""
         bad = {name: wrong for name in self.scalars if (wrong := self.problems(name))}
         return dict(sorted(bad.items(), key=lambda item: -self._factor(item[0])))
 
     def problems(self, name: str) -> tuple[str, ...]:
-        """The diagnostics of a scalar that are bad; of one that never moves none is."""
+        """Failing diagnostics of a scalar; none for a constant one."""
         if name in self.skipped or self.scalars[name].constant:
             return ()
         found = self.scalars[name]
@@ -81,7 +81,7 @@ class Check:
         return ", ".join(_NAMES[statistic] for statistic in wrong) if wrong else "converged"
 
     def _factor(self, name: str) -> float:
-        """How many times as many draws the scalar needs to have its effective sample sizes."""
+        """How many times as many draws it takes for the scalar's effective sample sizes to be large enough."""
         found = self.scalars[name]
         return ESS * self.n_chains / max(min(found.ess_bulk, found.ess_tail), 1.0)
 
@@ -160,7 +160,7 @@ def _stuck(traces: Mapping[str, Array]) -> tuple[str, ...]:
     means, spread = traces[score].mean(1), float(traces[score].std(1).mean())
     best = int(means.argmax())  # mutant: best chain
     behind = np.flatnonzero(means[best] - means > STUCK * spread)
-    # Labels of clusters that overlap cost entropy: the mode with the lower log joint may have more mass.
+    # Labels of atoms that overlap cost entropy: the mode with the lower log joint may have more mass.
     where = (
         "it is in a worse mode"
         if score == "holdout"

@@ -42,7 +42,7 @@ def diagnose(draws: Array) -> Diagnostics:
 
 
 def without_rounding(draws: Array) -> Array:
-    """Draws that only rounding sets apart are one: else their ranks would be those of their last digits."""
+    """Treat draws that differ only by rounding as equal: their ranks must not depend on the last digits."""
     values, place = np.unique(draws, return_inverse=True)
     new = np.append(True, np.diff(values) > ROUNDING * np.abs(values[1:]))
     same: Array = values[np.flatnonzero(new)][np.cumsum(new) - 1]

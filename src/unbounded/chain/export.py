@@ -18,8 +18,11 @@ from unbounded.disk import allocate
 FLAG = "NOT EXACT: these draws come from a sampler or a rule that does not leave the posterior invariant."
 
 
-def to_dataset(chains: Sequence[Chain]) -> xr.Dataset:
-    """Every scalar trace with dims (chain, draw); chains that an interruption left unequal are cut to the shortest."""
+def to_dataset(chains: Sequence[Chain], dimensions: tuple[str, ...] | None = None) -> xr.Dataset:
+    """Every scalar trace with dims (chain, draw); chains that an interruption left unequal are cut to the shortest.
+
+    dimensions: of the assignments of a draw, if they were kept; without them these are left out.
+    """
     n_draws = min(len(chain.draws) for chain in chains)
     names = [name for name in chains[0].draws[0] if all(name in chain.draws[0] for chain in chains)] if n_draws else []
     data: dict[str, Any] = {
@@ -27,15 +30,15 @@ def to_dataset(chains: Sequence[Chain]) -> xr.Dataset:
         for name in names
     }
     kept = [chain.assignments for chain in chains]
-    if n_draws and all(assignment is not None for assignment in kept):
+    if dimensions and n_draws and all(assignment is not None for assignment in kept):
         whole = _stack([assignment[:n_draws] for assignment in kept if assignment is not None])
-        data["assignments"] = (("chain", "draw", "row", "feature")[: whole.ndim], whole)
+        data["assignments"] = ("chain", "draw", *dimensions), whole
     coords = {"chain": np.arange(len(chains)), "draw": np.arange(n_draws)}
     return xr.Dataset(data, coords, {"exact": int(all(chain.exact for chain in chains))})
 
 
 def _stack(chains: Sequence[Sequence[Array]]) -> Array:
-    """Labels of draws as they are; matrices Z padded with zeros to the widest of all. Many of them lie on the disk."""
+    """Labels of draws as they are; matrices Z padded with zeros to the widest one. A large stack is kept on disk."""
     sizes = [draw.shape for chain in chains for draw in chain]
     dtype = np.result_type(*{draw.dtype for chain in chains for draw in chain})
     whole = allocate((len(chains), len(chains[0]), *(max(size) for size in zip(*sizes, strict=True))), dtype)

@@ -58,7 +58,7 @@ def only_writer(folder: Path) -> Iterator[None]:
 
 
 def _release(folder: Path, descriptor: int) -> None:
-    """The name goes first, so that nobody claims a file without one; Windows removes no file that is open."""
+    """Remove the name first, so that nobody claims a file without one; Windows cannot remove an open file."""
     if fcntl is None:
         os.close(descriptor)
         (folder / NAME).unlink(missing_ok=True)

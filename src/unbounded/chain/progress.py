@@ -99,7 +99,7 @@ class Tracker:
         self._compiling_since = self._began
 
     def extend(self, n_rounds: int) -> None:
-        """Each chain is to have so many rounds, perhaps more than before."""
+        """Change the number of rounds that each chain is to have."""
         with self._lock:
             self._size = replace(self._size, n_rounds=n_rounds)
 

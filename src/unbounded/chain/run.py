@@ -18,7 +18,7 @@ from unbounded.chain.progress import AtRound
 from unbounded.chain.store import ChainStore, RunError, warn_of_other_versions
 from unbounded.contracts import Engine, Model, State, StateT
 from unbounded.disk import spill_to_disk
-from unbounded.family import Notify, notify_nobody
+from unbounded.family import Notify, ignore_progress
 from unbounded.round import Clock, rounds
 
 
@@ -42,7 +42,7 @@ class Length:
         return after - 1 if rest == 0 and after >= 1 else None  # mutant: draw at
 
     def is_snapshot(self, draw: int, count: int) -> bool:
-        """Whether a draw is one of those that are kept whole when there are so many draws.
+        """Whether a draw is kept whole when there are `count` draws.
 
         They are evenly spaced, at a distance that doubles whenever there would be too many of them. So it does not
         matter how often a run was interrupted or extended, and one that is stopped early has as many as any other.
@@ -69,11 +69,11 @@ class Observer:
     """What a chain calls, and looks at, while it runs."""
 
     at_round: AtRound | None = None
-    starting: Notify = notify_nobody  # called with the progress of the first state
+    starting: Notify = ignore_progress  # called with the progress of the first state
     stopped: threading.Event | None = None  # set by whoever wants the chain to stop; None: by Ctrl-C
 
 
-NOBODY = Observer()
+NULL_OBSERVER = Observer()
 
 
 def run(
@@ -84,7 +84,7 @@ def run(
     *,
     store: ChainStore | None = None,
     extra: Callable[[StateT], dict[str, float]] | None = None,
-    observer: Observer = NOBODY,
+    observer: Observer = NULL_OBSERVER,
     checkpoint_seconds: float = 20.0,
 ) -> Chain:
     """Run (or resume, where the store has a checkpoint) until all draws are made or the user interrupts.

@@ -33,7 +33,7 @@ def agree(chains: Sequence[Chain], n_draws: int) -> bool:
 
 
 def complete(chains: Sequence[Chain], n_draws: int | str, max_draws: int) -> bool:
-    """Whether a run that was asked for so many draws is at its end."""
+    """Whether a run has all the draws that it was asked for."""
     least = min(len(chain.draws) for chain in chains)
     if n_draws != AUTO:
         return least >= int(n_draws)
@@ -42,7 +42,7 @@ def complete(chains: Sequence[Chain], n_draws: int | str, max_draws: int) -> boo
 
 
 def run_all(run_one: RunOne, length: Length, n_chains: int, at_once: int, tracker: Tracker | None) -> list[Chain]:
-    """All chains to a length; fewer, or shorter ones, if the user stops them."""
+    """Run all chains to a length; there are fewer, or shorter ones, if the user stops them."""
     if at_once == 1:
         return _in_turn(run_one, length, n_chains, tracker)
     limits = one_blas_thread()  # for all chains: the first engine to close would otherwise lift the limit

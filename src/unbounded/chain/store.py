@@ -56,11 +56,11 @@ class RunError(RuntimeError):
 
 
 class RunWarning(UserWarning):
-    """A run is resumed, but not as it would have gone on where it began."""
+    """A run is resumed, but its draws may differ from those of an uninterrupted one."""
 
 
 def write_arrays(path: Path, arrays: Arrays) -> str:
-    """Returns the digest of the content, all of which is never in memory at once."""
+    """Write a .ub file and return the digest of its content, which is never in memory as a whole."""
     digest = hashlib.sha256()
 
     def write(file: IO[bytes]) -> None:
@@ -120,7 +120,7 @@ def write_json(path: Path, content: Any) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The content of a file that no chain reads: empty where it is missing, damaged or was changed."""
+    """The content of a file that no chain reads; empty if it is missing, damaged or was edited."""
     try:
         content = parsed(path.read_bytes())
     except (OSError, ValueError):
@@ -210,7 +210,7 @@ class RunStore:
         return {name: value for name, value in config.items() if name != CHECKSUM}
 
     def grow(self, config: Mapping[str, Any]) -> None:
-        """Record another length of the run, for its readers."""
+        """Record the length of a run that was extended."""
         fixed = {name: value for name, value in self.config().items() if name not in EXTENSIBLE}
         write_json(self.path / "run.json", fixed | {name: config[name] for name in EXTENSIBLE if name in config})
 
@@ -241,8 +241,8 @@ class RunStore:
         write_json(where / "shards.json", shards)
 
     def chain(self, index: int) -> ChainStore:
-        own = {name: value for name, value in self.config().items() if name not in EXTENSIBLE} | {"chain": index}
-        return ChainStore(self.path / f"chain-{index}", json.dumps(own, sort_keys=True))
+        fixed = {name: value for name, value in self.config().items() if name not in EXTENSIBLE} | {"chain": index}
+        return ChainStore(self.path / f"chain-{index}", json.dumps(fixed, sort_keys=True))
 
 
 class ChainStore:
@@ -262,7 +262,7 @@ class ChainStore:
     # ---- checkpoints, which know the other files
 
     def checkpoint(self) -> dict[str, Array] | None:
-        """The last one, or None; an error where it, or a file that it knows, is not as it was."""
+        """The last checkpoint, or None; an error where it, or a file that it lists, has changed."""
         path = self.path / "checkpoint.ub"
         if not path.exists():
             if self._lines(None) or self._all_numbered("snapshots"):
@@ -287,8 +287,8 @@ class ChainStore:
         return _digest_of(self.path / "checkpoint.ub")
 
     def check(self, seen: Collection[str] = ()) -> set[str]:
-        """That every byte which the checkpoint counts on is as it was; returns digests. seen: those of whole draws that
-        need not be read again."""
+        """Check every byte that the checkpoint relies on; returns digests. seen: those of whole draws that need not be
+        read again."""
         stamp = self.stamp()
         if self.checkpoint() is None:
             return set()
@@ -384,7 +384,7 @@ class ChainStore:
         return whole[:count]
 
     def assignments(self, n_rows: int, count: int) -> list[Array]:
-        """Those of the first `count` draws: labels, or matrices Z."""
+        """Assignments of the first `count` draws: labels, or matrices Z."""
         path = self.path / "assignments.bin"
         if not path.exists() and self._all_numbered("assignments"):
             files = (self._name("assignments", draw) for draw in range(count))
@@ -399,7 +399,7 @@ class ChainStore:
         return list(whole)
 
     def rewind(self, count: int, n_rows: int) -> list[dict[str, float]]:
-        """Cut everything back to the draws that the checkpoint knows: the rest will be made again, bit for bit."""
+        """Cut everything back to the draws that the checkpoint lists: the rest will be drawn again, bit for bit."""
         kept = self.draws(count)
         lengths = {"trace.jsonl": sum(map(len, self._lines(count))), "assignments.bin": 4 * n_rows * count}
         try:
@@ -425,7 +425,7 @@ class ChainStore:
         self._save_whole("snapshots", draw, arrays)
 
     def drop_snapshot(self, draw: int) -> None:
-        """It stays on disk until a checkpoint no longer needs it."""
+        """Forget a snapshot; its file stays until a checkpoint no longer needs it."""
         name = f"snapshots/{self._name('snapshots', draw).name}"
         del self._whole[name]
         self._dropped.append(name)  # mutant: dropped later
@@ -436,7 +436,7 @@ class ChainStore:
         self._dropped = []
 
     def snapshots(self) -> dict[int, dict[str, Array]]:
-        """Those that the checkpoint knows."""
+        """The snapshots that the checkpoint lists, by draw."""
         return {
             draw: read_arrays(path)
             for draw, path in self._all_numbered("snapshots").items()

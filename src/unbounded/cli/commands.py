@@ -26,7 +26,7 @@ from unbounded.engines.recovery import EngineError
 from unbounded.family import Command
 from unbounded.likelihoods import named_columns
 from unbounded.models.families import FAMILIES, MODELS, family_named
-from unbounded.report.words import plain
+from unbounded.report.phrases import plain
 from unbounded.version import __version__
 
 app = typer.Typer(
@@ -87,7 +87,7 @@ def _with_options_of_families(command: Callable[..., None]) -> Callable[..., Non
             name, Parameter.KEYWORD_ONLY, default=None,
             annotation=Annotated[option.kind | None, typer.Option(help=option.help)],
         )
-        for name, option in (runs.SETTINGS | runs.OWN).items()
+        for name, option in (runs.SETTINGS | runs.EXTRA).items()
     ]  # fmt: skip
     command.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     return command
@@ -147,9 +147,9 @@ def fit(
     settings |= {"max_draws": max_draws} if settings["n_draws"] == AUTO else {}
     requested = {"likelihood": likelihood, "init": _starts(init)}
     settings |= runs.applicable(model, requested | {name: others[name] for name in runs.SETTINGS})
-    own = {name: _plain(others[name]) for name in runs.OWN}
-    runs.check_own(model, own)
-    _run(out, Command(model, datasets.located(data), holdout, settings, own), quiet)
+    extra = {name: _plain(others[name]) for name in runs.EXTRA}
+    runs.check_extra(model, extra)
+    _run(out, Command(model, datasets.located(data), holdout, settings, extra), quiet)
 
 
 def _plain(value: str | Path | None) -> str | None:
@@ -236,7 +236,7 @@ def report(
     if (run / COMMAND).exists():  # else an estimator made the run
         command = runs.read(run)
         at_hand = family_named(command.model).at_hand(command)
-    console.print(f"report written to {plain(page.report(run, out, **at_hand))}")
+    console.print(f"report written to {plain(page.report(run, out, at_hand=at_hand))}")
 
 
 @app.command()
@@ -265,14 +265,14 @@ def predict(
     data: Annotated[str, typer.Argument(help="New rows, in any form that fit takes.")],
     out: Annotated[Path, typer.Option(help="The .csv to write, with a line for each row or each group of rows.")],
 ) -> None:
-    """Find the clusters, topics or features of new rows, and score them. The training data are read again."""
+    """Write which atoms new rows have, and their scores, to a table. The training data are read again."""
     command = runs.read(run)
     if not runs.finished(run, command):
         raise RunError(f"{run} is not finished; resume it first.")
     settings = {**command.settings, "engine": "threads", "n_workers": None}  # all draws are made
     estimator, _ = runs.fitted(run, replace(command, settings=settings), quiet=True)
     rows = datasets.load(data, named_columns(command.settings.get("likelihood")))
-    table = family_named(command.model).table(estimator, rows)
+    table = family_named(command.model).predictions(estimator, rows)
     write_to(out, lambda file: table.to_csv(file, mode="wb"))
     console.print(f"{len(table)} {table.index.name}s written to {plain(out)}")
 

@@ -22,16 +22,16 @@ from unbounded.disk import CHECKSUM, is_as_written, parsed, with_checksum, write
 from unbounded.estimator import ChainEstimator
 from unbounded.family import Command, Training
 from unbounded.models.families import FAMILIES, MODELS, family_named
-from unbounded.report.words import plain
+from unbounded.report.phrases import plain
 
 SETTINGS = {name: option for family in FAMILIES for name, option in family.settings.items()}
-OWN = {name: option for family in FAMILIES for name, option in family.options.items()}
+EXTRA = {name: option for family in FAMILIES for name, option in family.options.items()}
 _LEAST = {"random_state": int, "n_chains": int, "n_draws": int | str}  # settings that every command has
 
 
-def check_own(model: str, own: Mapping[str, str | None]) -> None:
+def check_extra(model: str, extra: Mapping[str, str | None]) -> None:
     """Refuse options that belong to another family."""
-    for name, value in own.items():
+    for name, value in extra.items():
         if value is not None and name not in family_named(model).options:
             owner = next(family for family in FAMILIES if name in family.options)
             owner_name = next(iter(owner.estimators)) if len(owner.estimators) == 1 else owner.atoms
@@ -39,7 +39,7 @@ def check_own(model: str, own: Mapping[str, str | None]) -> None:
 
 
 def applicable(model: str, requested: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of estimators that were given; an error where the model does not have one of them."""
+    """Options of the estimator that were given; an error where the model does not have one of them."""
     family_named(model)
     given = {name: value for name, value in requested.items() if value is not None}
     for name in given:
@@ -63,25 +63,25 @@ def read(run: Path) -> Command:
     except ValueError as error:
         raise RunError(f"{run / COMMAND} is damaged: {error}.") from error
     _check(run / COMMAND, content)
-    own = {name: content.get(name) for name in OWN}
+    extra = {name: content.get(name) for name in EXTRA}
     settings = dict(content["settings"])
     if "init" not in settings and RunStore(run).exists():  # of a run whose model had another default
         saved = RunStore(run).config().get("init")
         settings |= {"init": saved} if isinstance(saved, str | list) else {}
     if isinstance(settings.get("init"), list):
         settings["init"] = tuple(settings["init"])
-    return Command(content["model"], content["data"], content["holdout"], settings, own)
+    return Command(content["model"], content["data"], content["holdout"], settings, extra)
 
 
 def _check(path: Path, content: Any) -> None:
-    """Refuse what is no command, or not the one that was written; those of older versions have no checksum."""
+    """Refuse a file that is not a command or was edited; older versions wrote no checksum."""
     # mutant: own command
     if isinstance(content, dict) and not is_as_written(content):
         raise RunError(
             f"{path} is damaged: it was changed; restore it from a backup or, if you meant to change it, remove its "
             f'entry "{CHECKSUM}".'
         )
-    kinds = {"model": str, "data": str, "holdout": int | float, "settings": dict} | dict.fromkeys(OWN, str | None)
+    kinds = {"model": str, "data": str, "holdout": int | float, "settings": dict} | dict.fromkeys(EXTRA, str | None)
     whole = isinstance(content, dict) and all(isinstance(content.get(name), kind) for name, kind in kinds.items())
     if not whole or not all(isinstance(content["settings"].get(name), kind) for name, kind in _LEAST.items()):
         raise RunError(f"{path} is damaged: it is not a command; restore it from a backup or fit again.")
@@ -95,7 +95,7 @@ def _check(path: Path, content: Any) -> None:
 def _plain(command: Command) -> dict[str, Any]:
     return with_checksum({
         "model": command.model, "data": command.data, "holdout": command.holdout, "settings": command.settings,
-        **command.own,
+        **command.extra,
     })  # fmt: skip
 
 
@@ -157,10 +157,10 @@ def _write_results(run: Path, estimator: ChainEstimator, training: Training, com
     from unbounded.report.text import text
 
     scalars = estimator.posterior_.drop_vars("assignments", errors="ignore")
-    own = family_named(command.model).results(estimator, training, command)
+    found = family_named(command.model).results(estimator, training, command)
     files = {
-        "draws.csv": scalars.to_dataframe().to_csv(), "traces.png": plots.traces(scalars), **own.files,
-        "summary.txt": text(estimator) + own.summary,
+        "draws.csv": scalars.to_dataframe().to_csv(), "traces.png": plots.traces(scalars), **found.files,
+        "summary.txt": text(estimator) + found.summary,
     }  # fmt: skip
     for name, content in files.items():
         write_file(run / name, partial(_write_result, content))  # mutant: results

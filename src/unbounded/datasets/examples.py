@@ -128,12 +128,12 @@ def load_news(n_items: int = 400, seed: int = 0) -> Bunch:
     """
     rng = np.random.default_rng(seed)
     words = [word for text in (*_SUBJECTS.values(), _SHARED) for word in text.split()]
-    own = len(_SUBJECTS["football"].split())
+    each = len(_SUBJECTS["football"].split())
     laws = np.zeros((len(_SUBJECTS), len(words)))
-    frequent = 1.0 / (2.0 + np.arange(own))  # the first words of a subject are its most frequent ones
+    frequent = 1.0 / (2.0 + np.arange(each))  # the first words of a subject are its most frequent ones
     for k, law in enumerate(laws):
-        law[own * k : own * (k + 1)] = 0.75 * frequent / frequent.sum()
-        law[own * len(laws) :] = 0.25 / (len(words) - own * len(laws))
+        law[each * k : each * (k + 1)] = 0.75 * frequent / frequent.sum()
+        law[each * len(laws) :] = 0.25 / (len(words) - each * len(laws))
     target = rng.integers(len(laws), size=n_items)
     other = rng.integers(len(laws), size=n_items)
     share = np.where(rng.random(n_items) < 2 / 3, rng.uniform(0.5, 0.9, n_items), 1.0)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from unbounded import sources
+from unbounded.arrays import Data
 from unbounded.datasets import examples
 from unbounded.sources.files import absolute, is_local
 from unbounded.sources.formats import check_numeric, csv_header, read_csr
@@ -20,7 +21,7 @@ NAMES = (*_OURS, *_OF_SCIKIT_LEARN)
 _H5AD = ".h5ad"
 
 
-def load(what: Any, columns: Sequence[str] | None = None) -> Any:
+def load(what: str | Path | object, columns: Sequence[str] | None = None) -> Data:
     """Rows that every estimator takes, from a path, a name or an object.
 
     - a path: `.csv`, `.parquet`, `.feather` and `.arrow` become data frames, a `.npz` of scipy.sparse CSR. Of an
@@ -50,7 +51,7 @@ def load(what: Any, columns: Sequence[str] | None = None) -> Any:
     return found if columns is None else _chosen(found, columns, what)
 
 
-def _chosen(found: Any, columns: Sequence[str], what: Any) -> Any:
+def _chosen(found: Data, columns: Sequence[str], what: object) -> Data:
     name = what if isinstance(what, str | Path) else "the data"
     if not hasattr(found, "iloc"):
         raise ValueError(f"{name} has no names of columns; give the columns of a table, such as a .csv file.")
@@ -78,7 +79,7 @@ def _is_name(text: str) -> bool:
     return text in NAMES and not Path(text).exists()
 
 
-def _from_text(text: str) -> Any:
+def _from_text(text: str) -> Data:
     if _is_name(text):
         return _from_object(_named(text))
     file, _, part = text.partition("#") if f"{_H5AD}#" in text else (text, "", "")
@@ -104,7 +105,7 @@ def _named(name: str) -> Any:
     return getattr(sklearn.datasets, f"load_{name}")(as_frame=True)
 
 
-def _from_object(what: Any) -> Any:
+def _from_object(what: Any) -> Data:
     """Rows of an object, recognised by its attributes: no library is imported for the purpose."""
     if hasattr(what, "DESCR") and hasattr(what, "data"):  # a bunch
         return what.data

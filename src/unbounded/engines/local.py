@@ -72,8 +72,8 @@ class Sum:
     def add(self, node: Node, value: Arrays) -> None:
         """A shard p is the node (p, p + 1)."""
         while (other := self._sibling(node, value)) is not None:
-            sibling, held = other
-            value = _plus(held, value) if sibling < node else _plus(value, held)
+            sibling, there = other
+            value = _plus(there, value) if sibling < node else _plus(value, there)
             node = min(sibling, node)[0], max(sibling, node)[1]
 
     def add_report(self, p: int, summary: Summary | Summaries) -> Sequence[Arrays]:
@@ -113,7 +113,7 @@ class Sum:
 
     @property
     def total(self) -> Arrays:
-        """Of all shards, which must be there."""
+        """The sum of all shards, all of which must have been added."""
         return self.nodes[0, self.n_shards]
 
 
@@ -135,7 +135,7 @@ def _parts(values: Arrays, which: Any) -> Arrays:
 
 
 def _paired(value: Array) -> Array:
-    """Each with the one after it; the last one may be alone."""
+    """Sums of neighbours, two by two; an odd one at the end stays as it is."""
     half = len(value) // 2
     paired: Array = value[0 : 2 * half : 2] + value[1 : 2 * half : 2]
     return paired if len(value) == 2 * half else np.concatenate([paired, value[2 * half :]])
@@ -148,7 +148,7 @@ def _plus(a: Arrays, b: Arrays) -> Arrays:
 def summaries(
     step: Step | BatchStep, shared: Any, shards: Iterable[tuple[int, Any, Any]]
 ) -> Iterator[tuple[int, Summary | Summaries]]:
-    """(p, the report of shard p, or one of it and of shards that follow).
+    """(p, report of shard p), or one report for it and the shards that follow.
 
     shards: (p, shard, its own part), taken one by one as the step asks for them.
     """
@@ -222,7 +222,7 @@ class Serial:
         return Gathered(added.total, private)
 
     def _share(self, work: Callable[[range], None], most: int) -> None:
-        """Let the workers do something with all shards, given by their numbers, at most so many at a time."""
+        """Run something on all shards, by their numbers: a worker takes so many at a time, at most."""
         work(range(len(self._shards)))
 
     def save(self) -> list[Arrays]:
@@ -237,7 +237,7 @@ class Serial:
 
 
 class Threads(Serial):
-    """Shards on a pool of threads; no copies. Whoever is free takes the next shard."""
+    """Shards on a pool of threads; no copies. A thread that is free takes the next shard."""
 
     def __init__(self, recipe: Recipe, n_workers: int | None = None):
         super().__init__(recipe)

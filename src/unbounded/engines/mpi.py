@@ -99,7 +99,7 @@ class _World:
 
     @contextmanager
     def _whole(self) -> Iterator[None]:
-        """An exchange that is left halfway is the last one: ranks would no longer agree on what comes next."""
+        """After an exchange that fails halfway there is no other: ranks would no longer agree on what comes next."""
         if self.broken:
             raise EngineError("a step was interrupted, and ranks may still be working on it: this job cannot go on.")
         self.broken = True

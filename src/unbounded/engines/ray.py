@@ -70,7 +70,7 @@ class Ray(Remote):
 
 
 class _Packet(NamedTuple):
-    """References to what lies in the store; as long as they are kept, it does."""
+    """References to objects in the store, which keep them there."""
 
     order: Any
     own: list[Any]
@@ -97,7 +97,7 @@ class _Member:
         self.answer, *self.leaving = answer if leaving else [answer]
 
     def silent(self) -> float:
-        """Seconds since a sign of life was asked for that has not come."""
+        """Seconds since a sign of life was requested, if it has not arrived."""
         if self.beat is None or ray.wait([self.beat], timeout=0)[0]:
             self.beat, self.asked = self.actor.beat.remote(), time.monotonic()
         return time.monotonic() - self.asked
@@ -212,8 +212,8 @@ def _connect(address: str, n_workers: int | None) -> bool:
     if ray.is_initialized():
         return False
     local = {"num_cpus": max(available_cores(), n_workers or 1), "include_dashboard": False}
-    own = {"RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    with _on_loopback() if address == "local" else nullcontext(), _environment(**own):
+    settings = {"RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    with _on_loopback() if address == "local" else nullcontext(), _environment(**settings):
         try:
             ray.init(address, log_to_driver=False, logging_level="error", **local if address == "local" else {})
         except ConnectionError as error:

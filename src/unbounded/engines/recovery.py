@@ -64,7 +64,7 @@ class Crew(Protocol):
         """A new worker w in the place of the old one, if there was one. It has no shards yet."""
 
     def pack(self, order: Order, own: Sequence[Any], leaving: Sequence[int]) -> Packet:
-        """By worker: their own parts, and the number of nodes that will come with their answers."""
+        """own, leaving: by worker, its own part and the number of nodes that will come with its answer."""
 
     def send(self, w: int, packet: Packet) -> None:
         """Never waits, and raises nothing where the worker is dead."""
@@ -87,7 +87,7 @@ class _Entry(NamedTuple):
 
 
 class _Sums:
-    """Nodes of the tree on their way from worker to worker, each of which gets one only after it has added another."""
+    """Passes nodes of the tree from worker to worker. A worker gets the next one only when it has added the last."""
 
     def __init__(self, crew: Crew, routes: Sequence[Route]):
         self._crew, self._routes = crew, routes

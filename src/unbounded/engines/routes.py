@@ -13,7 +13,7 @@ from unbounded.engines.local import Node
 
 
 class Route(NamedTuple):
-    """A worker's part in the sum: its block of shards, where nodes of its go, and how many come from others."""
+    """A worker's part in the sum: its block of shards, the nodes that it sends on, and how many it receives."""
 
     block: range
     leaving: Mapping[Node, int]  # to which worker
@@ -26,7 +26,7 @@ class Route(NamedTuple):
 
     @property
     def late(self) -> int:
-        """How many leave with the last node that comes: one or none, since such nodes are nested."""
+        """How many of them wait for a node of another worker: one at most, which leaves when the last one has come."""
         return len(self.leaving) - self.early
 
 

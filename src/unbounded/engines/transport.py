@@ -22,7 +22,7 @@ Parts = list[Any]  # buffers: a pickle and its large arrays
 
 
 def pack(thing: Any, own: Sequence[Any]) -> list[Parts]:
-    """A thing for all ranks, and for each but rank 0 its own."""
+    """Packs the thing for all ranks, then the own part of each but rank 0."""
     return [_dump(part) for part in (thing, *own[1:])]
 
 
@@ -37,7 +37,7 @@ def broadcast(comm: Any, label: Any, packed: list[Parts]) -> None:
 
 
 def receive_broadcast(comm: Any) -> tuple[Any, Callable[[], tuple[Any, Any]]]:
-    """On another rank: (the label, what opens the rest: the thing for all, and the rank's own)."""
+    """On another rank: (the label, a function that unpacks the thing for all and the rank's own part)."""
     _, (label, of_all, of_own) = _head(comm, 0)
     shared, parts = _buffers(of_all), _buffers(of_own)
     coming = [comm.Irecv(chunk, 0) for chunk in _chunks(parts)] + [comm.Ibcast(chunk) for chunk in _chunks(shared)]

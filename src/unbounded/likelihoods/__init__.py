@@ -36,8 +36,8 @@ def placed(likelihood: Any, names: Sequence[str] | None) -> Any:
     return likelihood.with_names(names) if isinstance(likelihood, Product) else likelihood
 
 
-def columns_for_words(likelihood: Any, names: Sequence[str] | None) -> set[int] | None:
-    """The columns that may hold words, which are those of Categorical; None: all of them."""
+def columns_for_strings(likelihood: Any, names: Sequence[str] | None) -> set[int] | None:
+    """The columns that may hold strings, which are those of Categorical; None: all of them."""
     if isinstance(likelihood, Categorical):
         return None
     parts = placed(likelihood, names).parts if isinstance(likelihood, Product) else ()
@@ -62,7 +62,7 @@ __all__ = [
     "Multinomial",
     "Poisson",
     "Product",
-    "columns_for_words",
+    "columns_for_strings",
     "named_columns",
     "placed",
     "resolve",

@@ -30,7 +30,7 @@ class Bernoulli:
     Examples
     --------
     >>> import unbounded as ub
-    >>> model = ub.DirichletProcessMixture(ub.Bernoulli(yes=0.1, no=0.1))  # pure clusters
+    >>> model = ub.DirichletProcessMixture(ub.Bernoulli(yes=0.1, no=0.1))  # pure atoms
     """
 
     yes: ArrayLike | None = None

@@ -25,7 +25,7 @@ from unbounded.likelihoods.operations import accumulate, clear, copy_row, evalua
 
 @dataclass(frozen=True)
 class DiagonalGaussian:
-    """Clusters with independent columns: x_d ~ N(mu, v), mu ~ N(mean, v / kappa), v ~ IG(shape, scale).
+    """Atoms with independent columns: x_d ~ N(mu, v), mu ~ N(mean, v / kappa), v ~ IG(shape, scale).
 
     mean: default the column means. kappa: observations the prior mean is worth; default 0.05.
     shape, scale: of the inverse gamma; by default shape 2 and a scale that expects half of the column's variance.

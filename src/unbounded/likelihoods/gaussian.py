@@ -39,12 +39,12 @@ BLOCK_CELLS = 2**16  # of the matrices of atoms that are processed together
 
 @dataclass(frozen=True)
 class Gaussian:
-    """Clusters with any covariance: x ~ N(mu, Sigma), mu ~ N(mean, Sigma / kappa), Sigma ~ IW(dof, scale).
+    """Atoms with any covariance: x ~ N(mu, Sigma), mu ~ N(mean, Sigma / kappa), Sigma ~ IW(dof, scale).
 
-    mean: prior mean of a cluster's centre; default the column means (of most rows, where a few are far away).
+    mean: prior mean of an atom's centre; default the column means (of most rows, where a few are far away).
     kappa: how many observations the prior mean is worth; default 0.05.
     dof: degrees of freedom, above D - 1; default D + 2.
-    scale: the prior scale matrix (D x D), its diagonal, or one number; by default a cluster is expected to have half of
+    scale: the prior scale matrix (D x D), its diagonal, or one number; by default an atom is expected to have half of
         each column's variance.
 
     Examples
@@ -325,12 +325,12 @@ class BoundGaussian(Bound):
     def impute(
         self, data: Array, holes: Array, labels: Array, parameters: Parameters, key: np.uint64, first: int
     ) -> None:
-        own = holes[np.isin(holes[:, 1], self.columns.index)]
-        if len(own):
+        here = holes[np.isin(holes[:, 1], self.columns.index)]
+        if len(here):
             column = np.full(data.shape[1], -1)
             column[self.columns.index] = np.arange(self.size)
-            rows, starts = np.unique(own[:, 0], return_index=True)
-            found = Holes(rows, np.append(starts, len(own)), column[own[:, 1]])
+            rows, starts = np.unique(here[:, 0], return_index=True)
+            found = Holes(rows, np.append(starts, len(here)), column[here[:, 1]])
             draw_holes(
                 self.spec()[0], data, found, labels, Normals(parameters["mean"], parameters["precision"]), key, first
             )

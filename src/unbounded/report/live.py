@@ -61,7 +61,7 @@ def address(at: ThreadingHTTPServer) -> str:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Serves two pages, and takes nothing."""
+    """Serves two pages, and accepts no input."""
 
     live: _Live
     server_version, sys_version = "unbounded", ""

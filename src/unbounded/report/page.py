@@ -7,7 +7,7 @@ it, and shows everything else.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -26,15 +26,12 @@ def report(
     run: str | os.PathLike[str],
     out: str | os.PathLike[str] | None = None,
     X: Rows | None = None,
-    vocabulary: Sequence[str] | None = None,
-    shape: tuple[int, int] | None = None,
-    loss: str | None = None,
-    merge_cost: float | None = None,
+    at_hand: Mapping[str, object] | None = None,
 ) -> Path:
     """Write the report of a run directory, finished or not; by default to its report.html. Returns where it is.
 
-    X: the rows of the fit, for a picture of the clusters. vocabulary: the words of topics. shape: of features as
-    images. loss, merge_cost: what the point estimate of a partition minimises, if not the usual.
+    X: the rows of the fit, which the run directory does not have. at_hand: what else the page can use, by name; which
+    names there are depends on the model (docs/report.md), and the method `report` of its estimator has them as options.
 
     Examples
     --------
@@ -47,8 +44,7 @@ def report(
     'report.html'
     """
     path = Path(run) / "report.html" if out is None else Path(out)
-    at_hand = {"X": X, "vocabulary": vocabulary, "shape": shape, "loss": loss, "merge_cost": merge_cost}
-    content = render(view.read(run, at_hand))
+    content = render(view.read(run, {"X": X, **(at_hand or {})}))
     write_to(path, lambda file: file.write(content.encode()))
     return path
 
@@ -91,8 +87,7 @@ def _size(run: View) -> str:
 
 def _n_rows(run: View) -> int:
     for snap in (snap for chain in run.chains for snap in chain.snapshots.values()):
-        name = run.family.choices.assignments
-        return len(snap[name]) if name in snap else int(snap["shape"][0])  # packed as bits
+        return run.family.choices.n_rows(snap)
     return 0
 
 
@@ -104,7 +99,7 @@ def _found(run: View) -> str:
     share = ((counts >= np.floor(low)) & (counts <= np.ceil(high))).mean()
     estimate = f"{len(run.atoms.shares)} {family.atoms}" if run.atoms else f"{counts.mean():.0f} {family.atoms}"
     lead = f"{estimate} in the best summary of the draws; their number is {within} in {share:.0%} of the draws."
-    words = [paragraph(line) for line in (run.atoms.words if run.atoms else ())]
+    sentences = [paragraph(one) for one in (run.atoms.sentences if run.atoms else ())]
     side = [figure(draws.count(run), f"How probable each number of {family.atoms} is.")]
     if _shown_first(run) == "holdout":
         caption = f"Mean log predictive density of a held-out {family.scored}, in every draw. Higher is better."
@@ -114,7 +109,7 @@ def _found(run: View) -> str:
         side.append(figure(draws.trace(run, family.counted, 200), caption))
     picture = run.atoms.picture if run.atoms else ""
     body = f'<div class="answer"><div>{picture}</div><div>{"".join(side)}</div></div>' if picture else charts(side)
-    return section("What was found", f'<p class="lead">{text(lead)}</p>', *words, _numbers(run), body)
+    return section("What was found", f'<p class="lead">{text(lead)}</p>', *sentences, _numbers(run), body)
 
 
 def _shown_first(run: View) -> str:

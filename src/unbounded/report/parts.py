@@ -10,8 +10,8 @@ import numpy as np
 
 from unbounded.arrays import Array
 from unbounded.report import svg
+from unbounded.report.phrases import escaped
 from unbounded.report.svg import Frame, Range
-from unbounded.report.words import escaped
 
 NOTHING = "\N{EN DASH}"
 _LEGEND, _BARS = 20, 200

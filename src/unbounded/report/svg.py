@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from unbounded.arrays import Array
-from unbounded.report.words import escaped
+from unbounded.report.phrases import escaped
 
 N_COLOURS, N_MARKS = 7, 5  # 35 looks before one repeats
 WIDTH = 360

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -26,7 +27,7 @@ from unbounded.models.families import family_of
 from unbounded.round import Clock
 
 T = TypeVar("T")
-_LOOKS = 10  # at a chain that somebody is writing, before what seems wrong is wrong
+_LOOKS = 10  # at a chain that is being written; what is wrong after the last one is an error
 
 
 @dataclass(frozen=True)
@@ -74,35 +75,43 @@ class View:
         return [chain for chain in self.chains if 2 * len(chain.draws) >= longest]
 
 
-def read(path: str | os.PathLike[str], at_hand: Mapping[str, Any] | None = None) -> View:
-    """The whole run; at_hand: what the run directory lacks and the family can show, such as the rows of the fit."""
+def read(path: str | os.PathLike[str], at_hand: Mapping[str, object] = MappingProxyType({})) -> View:
+    """The whole run. at_hand: X, the rows of the fit, and what else its family can use (`Family.useful`)."""
     store = RunStore(path)
     config, about = store.config(), read_json(store.path / "about.json")
     stores = _chain_stores(store)
 
-    def read_chain(own: ChainStore) -> Chain:
-        saved = own.checkpoint() or {}  # first: it knows what the other files must hold
-        return Chain(_is_exact(saved, config, about), own.draws(), own.snapshots())
+    def read_chain(chain: ChainStore) -> Chain:
+        saved = chain.checkpoint() or {}  # first: it knows what the other files must hold
+        return Chain(_is_exact(saved, config, about), chain.draws(), chain.snapshots())
 
-    chains = [_undisturbed(own, read_chain) for own in stores]
-    clocks = [own.clock() for own, chain in zip(stores, chains, strict=True) if chain.draws]
+    chains = [_undisturbed(store, read_chain) for store in stores]
+    clocks = [store.clock() for store, chain in zip(stores, chains, strict=True) if chain.draws]
     chains = [chain for chain in chains if chain.draws]
     if not chains:
         raise RunError(f"{path} has no draws yet; resume it first.")
     view = View(store.path.resolve().name, config, about, chains, clocks, None)
+    _check_at_hand(view, at_hand)
     whole = WholeDraws(config, about, _whole_draws(chains))
     if not whole.draws:
         return replace(view, notes=("No whole draw is on disk yet, so there is no picture of the atoms.",))
-    shown = view.family.show(whole, at_hand or {})
+    shown = view.family.show(whole, at_hand)
     return replace(view, atoms=shown, notes=shown.notes)
 
 
+def _check_at_hand(run: View, at_hand: Mapping[str, object]) -> None:
+    for name in at_hand:
+        if name not in ("X", *run.family.useful):
+            can = ", ".join(("X", *run.family.useful))
+            raise ValueError(f"a report on {run.family.atoms} has no use for {name!r}; it can use {can}.")
+
+
 def check_files(path: str | os.PathLike[str], seen: Set[str] = frozenset()) -> Set[str]:
-    """That all is as the checkpoints of a run say, which may go on; returns digests of all that has been looked at.
-    seen: what it returned before."""
-    for own in _chain_stores(RunStore(path)):
-        if own.stamp() not in seen:
-            seen = seen | _undisturbed(own, partial(ChainStore.check, seen=seen))
+    """Check the files of a run, which a fit may be writing, against its checkpoints. Returns digests of what was
+    checked; seen: those that earlier calls returned, which are not checked again."""
+    for chain in _chain_stores(RunStore(path)):
+        if chain.stamp() not in seen:
+            seen = seen | _undisturbed(chain, partial(ChainStore.check, seen=seen))
     return seen
 
 
@@ -110,16 +119,17 @@ def _chain_stores(store: RunStore) -> list[ChainStore]:
     return [store.chain(index) for index in store.chains()]
 
 
-def _undisturbed(own: ChainStore, look: Callable[[ChainStore], T]) -> T:
-    """Who writes a checkpoint removes what only the one before knew: what is missing may have been found too late."""
+def _undisturbed(chain: ChainStore, look: Callable[[ChainStore], T]) -> T:
+    """What `look` returns. A fit that saves a checkpoint deletes files that only the one before needed: where one is
+    missing, the checkpoint may be a new one, and then we look again."""
     for _ in range(_LOOKS):
-        before = own.stamp()
+        before = chain.stamp()
         try:
-            return look(own)
+            return look(chain)
         except RunError:
-            if own.stamp() == before:  # mutant: disturbed
+            if chain.stamp() == before:  # mutant: disturbed
                 raise
-    return look(own)
+    return look(chain)
 
 
 def read_traces(path: str | os.PathLike[str]) -> View | None:

@@ -7,7 +7,6 @@
 - `formats.py` reads the rows of one piece: .npy, CSR .npz, .parquet, .zarr, .csv.
 - `source.py` joins pieces into one table of rows, and keeps the manifest that `unbounded shard` writes.
 - `writing.py` cuts any source into pieces.
-- `words.py` reads documents as their words.
 """
 
 from typing import TypeAlias
@@ -16,10 +15,9 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from unbounded.sources.files import SourceError
-from unbounded.sources.source import Source, open
-from unbounded.sources.words import Words, source_of
+from unbounded.sources.source import Source, open, source_of
 from unbounded.sources.writing import shard
 
 Rows: TypeAlias = ArrayLike | sparse.csr_matrix | sparse.csr_array | Source  # what a fit takes
 
-__all__ = ["Rows", "Source", "SourceError", "Words", "open", "shard", "source_of"]
+__all__ = ["Rows", "Source", "SourceError", "open", "shard", "source_of"]

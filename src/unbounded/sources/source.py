@@ -358,3 +358,8 @@ def _format_of(path: str) -> str:
         if not files.exists(path):
             raise SourceError(f"{path} does not exist.")
     raise SourceError(f"{path} has an unknown ending; use one of {', '.join('.' + name for name in FORMATS)}.")
+
+
+def source_of(rows: Any) -> Source | None:
+    """The source that rows are read from, or None where they are in memory."""
+    return rows if isinstance(rows, Source) else getattr(rows, "read_from", None)

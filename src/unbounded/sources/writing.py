@@ -53,9 +53,9 @@ def shard(
     paths = [folder / f"piece-{p:05d}.{format}" for p in range(n_shards)]
     for p, path in enumerate(paths):
         if not path.exists():
-            own = partial(write, source=source, start=int(edges[p]), stop=int(edges[p + 1]), dtype=dtype)
+            write_piece = partial(write, source=source, start=int(edges[p]), stop=int(edges[p + 1]), dtype=dtype)
             try:
-                _atomically(path, own)
+                _atomically(path, write_piece)
             except KeyboardInterrupt:
                 raise KeyboardInterrupt(
                     f"{p} of {n_shards} pieces are in {folder}; the same command goes on from there."

@@ -21,6 +21,7 @@ from unbounded import (
     Gaussian,
     Ghosts,
     InverseGamma,
+    Jumps,
     LinearGaussian,
     PoissonFactors,
     RunError,
@@ -165,6 +166,9 @@ def test_masks_that_hide_nothing(mask, words):
         (bb(init=np.full((30, 2), 2)), ["init", "0 and 1"]),
         (gp(init=np.full((30, 2), -1)), ["init"]),
         (bb(init=None), ["init"]),
+        (bb(jumps=Jumps()), ["jumps", "True or False"]),
+        (bb(sampler="collapsed"), ["collapsed", "one shard", "n_shards", "2"]),
+        (bb(device="reference", dtype="float32"), ["device='reference'", "float64"]),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from pathlib import Path
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from unbounded.arrays import ENTRIES, Array
+from unbounded.arrays import ENTRIES, Array, Data, n_rows_of_entries
 from unbounded.chain.run import Chain
 from unbounded.contracts import Engine, Likelihood
-from unbounded.estimator import ChainEstimator
-from unbounded.family import Choices
+from unbounded.estimator import ChainEstimator, Randomness
+from unbounded.family import Choices, Init
 from unbounded.models.features import predictive as feature_predictive
 from unbounded.models.features import start as feature_start
 from unbounded.models.features.beta_bernoulli import BetaBernoulli
@@ -41,10 +43,13 @@ _BLOCK = 16384
 CHOICES = Choices(
     atoms="features",
     assignments="Z",
+    dimensions=("row", "feature"),
+    n_rows=n_rows_of_entries,
     likelihoods=LIKELIHOODS,
     bound=FeatureBound,
     samplers=FEATURES,
     kernels=KERNELS,
+    double_only=("reference",),
     start=feature_start,
 )
 
@@ -62,7 +67,10 @@ class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChainE
     _choices: ClassVar[Choices] = CHOICES
 
     def _moves(self) -> dict[str, Jumps | None]:
-        return {"jumps": Jumps() if self.jumps else None} if self.sampler in ("hybrid", "collapsed") else {}
+        if not isinstance(self.jumps, bool | np.bool_):
+            raise ValueError(f"jumps must be True or False, got {self.jumps!r}.")
+        able = self._chosen_sampler.takes_jumps
+        return {"jumps": Jumps() if self.jumps and self._likelihood.gram else None} if able else {}
 
     def _hyper_priors(self) -> tuple[float | Gamma, float | Gamma]:
         mass, concentration = (Gamma() if v is None else v for v in (self.mass, self.concentration))
@@ -86,32 +94,32 @@ class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChainE
         >>> model = model.fit(X)
         """
         data = self._check_array(X, reset=True)
-        data, held = (data, None) if holdout is None else _hide(data, holdout)
+        data, heldout = (data, None) if holdout is None else _hide(data, holdout)
         self._likelihood = self._bind(data, training=True)
-        if held is not None:
-            self._likelihood.check(held.values)
+        if heldout is not None:
+            self._likelihood.check(heldout.values)
         self._check_settings(data.shape[0])
-        return self._sample(data, held)
+        return self._sample(data, heldout)
 
     def _measure(self) -> FeatureMeasure:
         raise NotImplementedError
 
-    def _check_init(self, init: Any, n_rows: int) -> None:
+    def _check_init(self, init: Init, n_rows: int) -> None:
         feature_start.check(init, n_rows, self._measure().binary)
 
-    def _score(self, model: Features, engine: Engine, held: Cells, state: FeatureState) -> float:
-        return feature_predictive.held_out(model, state, engine, held)
+    def _score(self, model: Features, engine: Engine, heldout: Cells, state: FeatureState) -> float:
+        return feature_predictive.held_out(model, state, engine, heldout)
 
-    def _held_fingerprint(self, held: Cells) -> str:
-        return fingerprint(np.column_stack(held))
+    def _heldout_fingerprint(self, heldout: Cells) -> str:
+        return fingerprint(np.column_stack(heldout))
 
     def _estimate(self, chains: Sequence[Chain]) -> None:
         """Match the features of all snapshots, then forget their Z, which nothing else needs."""
         pairs = [(snap, chain.draws[d]) for chain in chains for d, snap in sorted(chain.snapshots.items())]
         estimate = point_estimate([FeatureDraw.of(snap, scalars["log_joint"]) for snap, scalars in pairs])
         self._snapshots = [
-            {name: value for name, value in snap.items() if name not in ENTRIES} | {"matches": own, "tops": tops}
-            for (snap, _), own, tops in zip(pairs, estimate.matches, estimate.tops, strict=True)
+            {name: value for name, value in snap.items() if name not in ENTRIES} | {"matches": matches, "tops": tops}
+            for (snap, _), matches, tops in zip(pairs, estimate.matches, estimate.tops, strict=True)
         ]
         self.components_, self.assignments_ = estimate.components, estimate.assignments
         self.n_atoms_ = len(self.components_)
@@ -193,9 +201,7 @@ class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChainE
         value: Array = total - np.log(len(self._snapshots))
         return value
 
-    def sample(
-        self, n_samples: int = 1, random_state: int | np.random.RandomState | np.random.Generator | None = None
-    ) -> Array:
+    def sample(self, n_samples: int = 1, random_state: Randomness = None) -> Array:
         """New rows from the posterior predictive distribution.
 
         Examples
@@ -213,11 +219,30 @@ class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChainE
     def _new_rows(self, s: int, n: int, rng: np.random.Generator) -> Array:
         return feature_predictive.simulate(self._draw(s), n, rng)
 
-    def _log_likelihood(self, s: int, X: Any, rng: np.random.Generator) -> Array:
+    def _log_likelihood(self, s: int, X: Data, rng: np.random.Generator) -> Array:
         draw = self._draw(s)
         return np.concatenate(
             [feature_predictive.log_density(draw, X[rows], rows.start) for rows in row_blocks(X, _BLOCK)]
         )
+
+    def report(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        X: Rows | None = None,
+        shape: tuple[int, int] | None = None,
+    ) -> Path:
+        """Write the run directory of the fit as one HTML page, by default to its report.html (docs/report.md).
+
+        X: the rows of the fit, a data frame, for the names of its columns. shape: features are images of this size.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> model.set_params(checkpoint=folder).fit(X).report(shape=(2, 3)).name
+        'report.html'
+        """
+        return self._report(path, X, shape=shape)
 
     # ---- helpers
 
@@ -237,7 +262,7 @@ class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChainE
         added: Array = np.where(snapshot["matches"] >= 0, snapshot["tops"], mean) @ draw.loadings[: draw.size]
         return draw.base + added
 
-    def _blocks(self, X: Any) -> Iterator[tuple[slice, int, Draw]]:
+    def _blocks(self, X: Data) -> Iterator[tuple[slice, int, Draw]]:
         """Every block of rows with every draw."""
         for s in range(len(self._snapshots)):
             draw = self._draw(s)
@@ -246,16 +271,16 @@ class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChainE
 
     def _add_entries(self, out: Array, Z: Array, s: int) -> None:
         """Add a draw's entries to those of the components that they belong to."""
-        own, tops = self._snapshots[s]["matches"], self._snapshots[s]["tops"]
+        matches, tops = self._snapshots[s]["matches"], self._snapshots[s]["tops"]
         entries = np.where(tops > 0, tops - Z, Z)
-        out[:, own[own >= 0]] += entries[:, own >= 0] / len(self._snapshots)
+        out[:, matches[matches >= 0]] += entries[:, matches >= 0] / len(self._snapshots)
 
     @property
     def _n_features_out(self) -> int:
         return self.n_atoms_
 
 
-def _hide(X: Any, holdout: ArrayLike) -> tuple[Array, Cells]:
+def _hide(X: Data, holdout: ArrayLike) -> tuple[Array, Cells]:
     """A copy of the rows in which the masked cells are missing, and those of them that were observed."""
     if isinstance(X, Source):
         raise ValueError("cells of a source cannot be held out; store them as missing, or hold out of an array.")
@@ -287,7 +312,8 @@ class BetaBernoulliFeatures(FeatureEstimator):
     init : str or array, default "grown"
         "grown", "one", "prior", or a matrix Z with a row for each row and a column for each feature.
     jumps : bool, default True
-        Moves of whole features (linear Gaussian only; docs/features.md). The paper's rules have no such moves.
+        Moves of whole features (linear Gaussian only; docs/features.md). The paper's sampler has none: leave them out
+        to compare with it.
     dtype : {"float64", "float32"}
         Precision of the vectorised part; rounds that would lose accuracy in float32 run in float64, and all rounds of
         counts do.

@@ -34,7 +34,7 @@ def _training(command: Command) -> Training:
 
 def _shape(command: Command) -> tuple[int, int] | None:
     """--shape: of features as images."""
-    text = command.own.get("shape")
+    text = command.extra.get("shape")
     if text is None:
         return None
     parts = text.lower().split("x")
@@ -47,7 +47,7 @@ def _at_hand(command: Command) -> dict[str, Any]:
     return {"shape": _shape(command)}
 
 
-def _table(estimator: FeatureEstimator, X: Any) -> pd.DataFrame:
+def _predictions(estimator: FeatureEstimator, X: Any) -> pd.DataFrame:
     import pandas as pd
 
     columns = {f"feature_{k}": use for k, use in enumerate(estimator.transform(X).T)}
@@ -91,10 +91,11 @@ FAMILY = Family(
     units=lambda likelihood: {},
     summary=show.summary,
     show=show.show,
-    table=_table,
+    predictions=_predictions,
     results=_results,
     training=_training,
     at_hand=_at_hand,
+    useful=("shape",),
     settings={
         "concentration": Option(float, "A number fixes it; by default it is sampled."),
         "mass": Option(float, "A number fixes it; by default it is sampled (features)."),

@@ -9,8 +9,8 @@ from unbounded.models.features.rivals.collapsed import collapsed
 from unbounded.models.features.rivals.uncollapsed import FiniteFeatures
 
 FEATURES: dict[str, Sampler] = {
-    "hybrid": Sampler(HybridFeatures, takes_rule=True),
-    "collapsed": Sampler(collapsed),
+    "hybrid": Sampler(HybridFeatures, takes_rule=True, takes_jumps=True),
+    "collapsed": Sampler(collapsed, takes_jumps=True, one_shard=True),
     "always_hot": Sampler(always_hot),
     "uncollapsed": Sampler(FiniteFeatures, ("size",)),
 }

@@ -12,8 +12,8 @@ from unbounded.family import Shown, WholeDraws
 from unbounded.models.features.point_estimate import FeatureDraw, point_estimate
 from unbounded.report import svg
 from unbounded.report.parts import cell, charts, figure, help_, number, paragraph, row, scale, sizes, table, text
+from unbounded.report.phrases import counted, interval, listed
 from unbounded.report.svg import Frame, Range
-from unbounded.report.words import counted, interval, listed
 
 if TYPE_CHECKING:
     from unbounded.models.features.estimator import FeatureEstimator

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from unbounded.arrays import Array
+from unbounded.arrays import Array, Data
 from unbounded.contracts import Engine, Message
 from unbounded.engines.local import Serial
-from unbounded.family import Notify, notify_nobody
+from unbounded.family import Init, Notify, ignore_progress
 from unbounded.models.features.hybrid import HybridFeatures
 from unbounded.models.features.kernels import kernel_for_few
 from unbounded.models.features.measure import FeatureHyper
@@ -34,7 +34,7 @@ SETTLING = 10  # sweeps of all rows over the pilot's atoms
 LARGEST_PRIOR = 50_000_000  # entries of Z
 
 
-def begin(model: Features, engine: Engine, X: Any, init: Any, notify: Notify = notify_nobody) -> FeatureState:
+def begin(model: Features, engine: Engine, X: Data, init: Init, notify: Notify = ignore_progress) -> FeatureState:
     """The first state of a chain: from a name, or from a given Z."""
     check(init, model.n_rows, model.measure.binary)
     if not isinstance(init, str):

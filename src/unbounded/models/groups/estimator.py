@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -14,13 +16,12 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from unbounded import likelihoods
-from unbounded.arrays import Array, is_sparse
+from unbounded.arrays import Array, Data, is_sparse
 from unbounded.chain.run import Chain
 from unbounded.contracts import Engine, Likelihood
 from unbounded.disk import allocate
-from unbounded.estimator import ChainEstimator
-from unbounded.family import Choices
-from unbounded.instantiation import resolve as resolve_rule
+from unbounded.estimator import ChainEstimator, Heldout, Randomness
+from unbounded.family import Choices, Init
 from unbounded.likelihoods import Bound, Gaussian
 from unbounded.models.groups import point_estimate as topics
 from unbounded.models.groups import reading, simulate
@@ -33,15 +34,16 @@ from unbounded.models.groups.reading import GroupedRows
 from unbounded.models.groups.samplers import HIERARCHICAL
 from unbounded.models.groups.shard import GroupHyper
 from unbounded.models.groups.simulate import Members
+from unbounded.models.groups.words.documents import Words, lengths
 from unbounded.models.groups.words.likelihood import Tokens
+from unbounded.models.labelled.labels import n_labelled
 from unbounded.models.labelled.losses import uncertainty
 from unbounded.models.labelled.packing import unpacked
 from unbounded.models.mixtures.jump import Jumps, chosen_jumps
 from unbounded.priors import Gamma
 from unbounded.randomness import key
 from unbounded.rows import fingerprint
-from unbounded.sources import Rows, Source, Words
-from unbounded.sources.words import lengths
+from unbounded.sources import Rows, Source
 
 if TYPE_CHECKING:
     from arviz import InferenceData
@@ -53,10 +55,13 @@ _FEW_GROUPS = 20_000
 CHOICES = Choices(
     atoms="topics",
     assignments="labels",
+    dimensions=("row",),
+    n_rows=n_labelled,
     likelihoods=(Tokens, *likelihoods.MEMBERS),
     bound=Bound,
     samplers=HIERARCHICAL,
     kernels=KERNELS,
+    double_only=("reference",),
     start=hierarchical_start,
 )
 
@@ -145,11 +150,10 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         return HierarchicalMeasure(alpha, gamma)
 
     def _moves(self) -> dict[str, Any]:
-        able = self.sampler == "hybrid" and resolve_rule(self.instantiate).exact
-        chosen = chosen_jumps(self.jumps, DEFAULT_JUMPS, able)
-        return {"form": self.form} | ({"jumps": chosen} if self.sampler == "hybrid" else {})
+        jumps = chosen_jumps(self.jumps, DEFAULT_JUMPS, self._takes_jumps)
+        return {"form": self.form} | ({"jumps": jumps} if self._chosen_sampler.takes_jumps else {})
 
-    def _extent(self, X: Any) -> Array:
+    def _extent(self, X: Data) -> Array:
         return self._sizes
 
     # ---- fitting
@@ -178,8 +182,8 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
             raise ValueError("the documents have no words.")
         self._sizes, self._order = data.sizes, data.order
         self._check_settings(data.rows.shape[0])
-        held = None if holdout is None else reading.halves(self._read(*self._pair(holdout), reset=False))
-        return self._sample(data.rows, held)
+        heldout = None if holdout is None else reading.halves(self._read(*self._pair(holdout), reset=False))
+        return self._sample(data.rows, heldout)
 
     def fit_transform(self, X: Rows, y: ArrayLike | None = None, **fit_params: Any) -> Array:
         """y: the groups of rows.
@@ -191,25 +195,25 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         """
         return self.fit(X, y, **fit_params).transform(X)
 
-    def _pair(self, X: Any) -> tuple[Any, Any]:
+    def _pair(self, X: Data) -> tuple[Any, Any]:
         if self._words:
             return X, None
         if not isinstance(X, tuple) or len(X) != 2:
             raise ValueError("groups of rows come as a pair (rows, groups).")
         return X
 
-    def _score(self, model: Groups, engine: Engine, held: Any, state: GroupsState) -> float:
-        seen, rest = held
+    def _score(self, model: Groups, engine: Engine, heldout: Heldout, state: GroupsState) -> float:
+        seen, rest = heldout
         return float(completion(model.likelihood, model.draw(state), seen, rest, _SWEEPS, key(0, "holdout")).mean())
 
-    def _held_fingerprint(self, held: Any) -> str:
-        (seen, _), (rest, sizes) = held
+    def _heldout_fingerprint(self, heldout: Heldout) -> str:
+        (seen, _), (rest, sizes) = heldout
         return fingerprint(seen) + fingerprint(rest) + fingerprint(sizes)
 
-    def _config(self, X: Any, held: Any, seed: int) -> dict[str, Any]:
-        return super()._config(X, held, seed) | {"groups": fingerprint(self._sizes)}
+    def _config(self, X: Data, heldout: Heldout, seed: int) -> dict[str, Any]:
+        return super()._config(X, heldout, seed) | {"groups": fingerprint(self._sizes)}
 
-    def _about(self, X: Any, model: Any) -> dict[str, Any]:
+    def _about(self, X: Data, model: Any) -> dict[str, Any]:
         few = len(self._sizes) <= _FEW_GROUPS  # whose sizes fit into a note
         sizes = {"group_sizes": self._sizes.tolist()} if few else {}
         return super()._about(X, model) | {"groups": len(self._sizes)} | sizes
@@ -231,8 +235,8 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         history = []
         for draw, snap, share in self._draws():
             history.append(topics.sizes(draw.counts, share))
-            for own, part in topics.proportions(snap["labels"], self._sizes, draw.masses[:-1], share):
-                shares[own] += part
+            for some, part in topics.proportions(snap["labels"], self._sizes, draw.masses[:-1], share):
+                shares[some] += part
             if words is not None:
                 expected = share.T @ sparse.csr_matrix(draw.statistics) + draw.hyper.content.pseudo
                 words += expected / expected.sum(1, keepdims=True)
@@ -258,9 +262,6 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
 
     def _row_estimates(self) -> Array:
         return self.labels_
-
-    def _for_report(self) -> dict[str, Any]:
-        return {"vocabulary": getattr(self, "vocabulary_", None)}
 
     def _atom_shares(self) -> Array:
         return self.topic_shares_
@@ -301,8 +302,8 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         data = self._read(X, groups, reset=False)
         total = np.zeros((len(data.sizes), self.n_topics_))
         for j, (draw, _, share) in enumerate(self._draws()):
-            own_key = key(self._seed, "transform", j)
-            _, shares = fold_in(self._likelihood, draw, data.rows, data.sizes, _SWEEPS, own_key, _SWEEPS // 2)
+            draw_key = key(self._seed, "transform", j)
+            _, shares = fold_in(self._likelihood, draw, data.rows, data.sizes, _SWEEPS, draw_key, _SWEEPS // 2)
             total += (shares[:, :-1] / shares[:, :-1].sum(1, keepdims=True)) @ share
         return total / len(self._snapshots)
 
@@ -369,7 +370,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
     def sample(
         self,
         n_samples: int = 1,
-        random_state: int | np.random.RandomState | np.random.Generator | None = None,
+        random_state: Randomness = None,
         size: int | None = None,
     ) -> sparse.csr_matrix | tuple[Array, Array]:
         """New groups from the posterior predictive distribution, each from one of the draws that were kept whole.
@@ -402,7 +403,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         self,
         X: Rows | None = None,
         posterior_predictive: bool = False,
-        random_state: int | np.random.RandomState | np.random.Generator | None = None,
+        random_state: Randomness = None,
         groups: ArrayLike | None = None,
     ) -> InferenceData | DataTree:
         """The draws for ArviZ: an InferenceData, or a DataTree where ArviZ 1.x is installed.
@@ -427,7 +428,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
             data = self._as_given(read.rows)
         return self._for_arviz(data, posterior_predictive, random_state)
 
-    def _log_likelihood(self, s: int, X: Any, rng: np.random.Generator) -> Array:
+    def _log_likelihood(self, s: int, X: Data, rng: np.random.Generator) -> Array:
         if self._likelihood.imputed.size and np.isnan(X).any():
             raise ValueError("the log likelihood of rows with missing values is not at hand; leave X out.")
         draw, groups = self._draw(s), Members(self._sizes, self._snapshots[s]["labels"])
@@ -445,9 +446,29 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         """Rows that are sorted by group, in the order in which the fit was given them."""
         return rows if isinstance(self._order, slice) else rows[np.argsort(self._order)]
 
+    def report(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        X: Rows | None = None,
+        vocabulary: Sequence[str] | None = None,
+    ) -> Path:
+        """Write the run directory of the fit as one HTML page, by default to its report.html (docs/report.md).
+
+        vocabulary: the words of the columns, where documents came as counts. The page has no use for X.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> model.set_params(checkpoint=folder).fit(X).report().name
+        'report.html'
+        """
+        known = getattr(self, "vocabulary_", None) if vocabulary is None else list(vocabulary)
+        return self._report(path, X, vocabulary=known)
+
     # ---- reading
 
-    def _read(self, X: Any, groups: ArrayLike | None, reset: bool) -> GroupedRows:
+    def _read(self, X: Data, groups: ArrayLike | None, reset: bool) -> GroupedRows:
         if self._words != isinstance(likelihoods.resolve(self._chosen_likelihood(), self._choices.likelihoods), Tokens):
             raise ValueError("documents take Tokens; any other likelihood takes rows and their groups: fit(X, groups).")
         if isinstance(X, Source) and not reset:
@@ -458,7 +479,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
             return self._read_source(X) if isinstance(X, Source) else self._read_documents(X, reset)
         return self._read_rows(X, groups, reset)
 
-    def _read_rows(self, X: Any, groups: ArrayLike | None, reset: bool) -> GroupedRows:
+    def _read_rows(self, X: Data, groups: ArrayLike | None, reset: bool) -> GroupedRows:
         X = self._check_array(X, reset)
         if is_sparse(X) and isinstance(likelihoods.resolve(self._chosen_likelihood()), Gaussian):
             raise ValueError("sparse rows take the multinomial likelihood; give an array for any other.")
@@ -477,7 +498,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         self.n_empty_ = int((sizes == 0).sum())
         return GroupedRows(Words(X, sizes), sizes, slice(None))
 
-    def _read_documents(self, X: Any, reset: bool) -> GroupedRows:
+    def _read_documents(self, X: Data, reset: bool) -> GroupedRows:
         if reset:
             for name in ("vocabulary_", "vectorizer_"):  # of an earlier fit
                 self.__dict__.pop(name, None)
@@ -505,7 +526,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
             self._likelihood, self.n_empty_ = bound, int((data.sizes == 0).sum())
         return data
 
-    def _tokenized(self, X: Any, reset: bool) -> Any:
+    def _tokenized(self, X: Data, reset: bool) -> Any:
         """Texts as lists of words, or as the counts of the vectorizer that was given."""
         tokenizer: Any = reading.plain_words if self.tokenizer is None else self.tokenizer
         if hasattr(tokenizer, "fit_transform"):
@@ -531,7 +552,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         tags.input_tags.allow_nan |= self.likelihood is None  # documents may be sparse, and rows may have holes
         return tags
 
-    def _check_init(self, init: Any, n_rows: int) -> None:
+    def _check_init(self, init: Init, n_rows: int) -> None:
         hierarchical_start.check(init, n_rows)
 
     def _check_shards(self, n_rows: int) -> None:

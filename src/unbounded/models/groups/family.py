@@ -13,7 +13,7 @@ from unbounded.family import Command, Family, Option, Results, Training
 from unbounded.models.groups import plots, show
 from unbounded.models.groups.estimator import CHOICES, HierarchicalDirichletProcess
 from unbounded.models.groups.measures import MEASURES
-from unbounded.report.words import plain
+from unbounded.report.phrases import plain
 from unbounded.sources import Source
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _SUMMARISED = 30  # topics whose words are in the summary
 
 def _training(command: Command) -> Training:
     """Documents, or rows in groups; whole documents or groups are held out."""
-    if command.own.get("groups"):
+    if command.extra.get("groups"):
         return _grouped(datasets.load(command.data), command)
     X = holdout.load(command)
     _vocabulary(command, X.shape[1])
@@ -33,15 +33,15 @@ def _training(command: Command) -> Training:
 
 
 def _grouped(X: Any, command: Command) -> Training:
-    groups = _groups(str(command.own["groups"]), X.shape[0])
+    groups = _groups(str(command.extra["groups"]), X.shape[0])
     if isinstance(X, Source) and command.holdout == 0 and (groups[:-1] <= groups[1:]).all():
         return Training(X, (groups,))
     X = np.asarray(holdout.in_memory(X, "--groups of rows that are not sorted, or --holdout,"), dtype=float)
     ids = np.unique(groups)
     _, out = holdout.split(ids, command.holdout, command.seed)
     away = np.isin(groups, ids[:0] if out is None else out)
-    held = (X[away], groups[away]) if away.any() else None
-    return Training(X[~away], (groups[~away],), held)
+    heldout = (X[away], groups[away]) if away.any() else None
+    return Training(X[~away], (groups[~away],), heldout)
 
 
 def _groups(path: str, n_rows: int) -> Array:
@@ -55,7 +55,7 @@ def _groups(path: str, n_rows: int) -> Array:
 
 def _vocabulary(command: Command, n_words: int | None = None) -> list[str] | None:
     """The words of --vocabulary, one a line; checked against the columns of the documents."""
-    path = command.own.get("vocabulary")
+    path = command.extra.get("vocabulary")
     if not path:
         return None
     try:
@@ -75,7 +75,7 @@ def _at_hand(command: Command) -> dict[str, Any]:
         return {}
 
 
-def _table(estimator: HierarchicalDirichletProcess, X: Any) -> pd.DataFrame:
+def _predictions(estimator: HierarchicalDirichletProcess, X: Any) -> pd.DataFrame:
     import pandas as pd
 
     shares = estimator.transform(X)
@@ -121,10 +121,11 @@ FAMILY = Family(
     units=show.units,
     summary=show.summary,
     show=show.show,
-    table=_table,
+    predictions=_predictions,
     results=_results,
     training=_training,
     at_hand=_at_hand,
+    useful=("vocabulary",),
     settings={
         "concentration": Option(float, "A number fixes it; by default it is sampled."),
         "group_concentration": Option(float, "A number fixes it; by default it is sampled (hdp)."),

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from unbounded.arrays import Array
+from unbounded.report.phrases import without_math
 from unbounded.report.plots import GREY, MAX_LEGEND, looks, new_figure
-from unbounded.report.words import without_math
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

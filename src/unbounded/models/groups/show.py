@@ -16,8 +16,8 @@ from unbounded.models.groups.words.likelihood import Tokens
 from unbounded.models.labelled.packing import unpacked
 from unbounded.report import parts, svg
 from unbounded.report.parts import bar, cell, charts, figure, figure_with_legend, help_, paragraph, row, table, text
+from unbounded.report.phrases import counted, interval, listed
 from unbounded.report.svg import Frame, Range
-from unbounded.report.words import counted, interval, listed
 
 if TYPE_CHECKING:
     from unbounded.models.groups.estimator import HierarchicalDirichletProcess

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from unbounded.arrays import Data
 from unbounded.contracts import Engine
-from unbounded.family import Notify, notify_nobody
+from unbounded.family import Init, Notify, ignore_progress
 from unbounded.models.groups.model import Groups, GroupsState
 from unbounded.models.groups.shard import GroupShard, cut
 from unbounded.models.groups.words.start import grown
@@ -25,7 +26,7 @@ from unbounded.setup import Setup
 NAMES = ("grown", "few", "one")
 
 
-def begin(model: Groups, engine: Engine, X: Any, init: Any, notify: Notify = notify_nobody) -> GroupsState:
+def begin(model: Groups, engine: Engine, X: Data, init: Init, notify: Notify = ignore_progress) -> GroupsState:
     """The first state of a chain: from a name, a number of random atoms, or given labels."""
     check(init, model.n_rows)
     if not isinstance(init, str | int | np.integer):
@@ -66,7 +67,7 @@ def check(init: Any, n_rows: int) -> None:
         start.check(init, n_rows)
 
 
-def ungrouped(model: Groups, engine: Engine, X: Any, notify: Notify = notify_nobody) -> GroupsState:
+def ungrouped(model: Groups, engine: Engine, X: Any, notify: Notify = ignore_progress) -> GroupsState:
     plain = HybridMixture(
         Setup(DirichletProcess(), model.likelihood, model.n_rows, model.n_shards, model.seed), jumps=None
     )

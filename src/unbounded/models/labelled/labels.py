@@ -149,6 +149,11 @@ def all_labels(state: Any, engine: Engine, dtype: Any = np.int32) -> Array:
     return np.concatenate(parts, out=allocate((sum(map(len, parts)),), dtype))
 
 
+def n_labelled(arrays: Arrays) -> int:
+    """The number of rows of a snapshot."""
+    return len(arrays["labels"])
+
+
 def smallest_type(largest: int) -> Any:
     """The smallest type that the largest label fits in."""
     return np.uint8 if largest < 256 else np.uint16 if largest < 65536 else np.int32

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -13,14 +15,14 @@ from sklearn.base import ClusterMixin, DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
 from unbounded import likelihoods
-from unbounded.arrays import Array
+from unbounded.arrays import Array, Data
 from unbounded.chain.run import Chain
 from unbounded.contracts import Engine, Likelihood
-from unbounded.estimator import ChainEstimator
-from unbounded.family import Choices
-from unbounded.instantiation import resolve as resolve_rule
+from unbounded.estimator import ChainEstimator, Heldout, Randomness
+from unbounded.family import Choices, Init
 from unbounded.likelihoods import Bound
 from unbounded.models.labelled import partition
+from unbounded.models.labelled.labels import n_labelled
 from unbounded.models.labelled.losses import DEFAULT, Loss, check_loss, similarity, uncertainty
 from unbounded.models.labelled.predictive import log_densities, log_predictive, with_new
 from unbounded.models.mixtures import start
@@ -39,10 +41,13 @@ _MOST_PAIRED = 10_000  # rows of which all pairs are compared
 CHOICES = Choices(
     atoms="clusters",
     assignments="labels",
+    dimensions=("row",),
+    n_rows=n_labelled,
     likelihoods=likelihoods.MEMBERS,
     bound=Bound,
     samplers=DIRICHLET,
     kernels=KERNELS,
+    double_only=("reference",),
     start=start,
 )
 
@@ -62,9 +67,8 @@ class MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
     score = ChainEstimator.score  # which the empty one of scikit-learn's mixin would hide
 
     def _moves(self) -> dict[str, Jumps | None]:
-        able = self.sampler == "hybrid" and resolve_rule(self.instantiate).exact
-        chosen = chosen_jumps(self.jumps, Jumps(), able)
-        return {"jumps": chosen} if self.sampler == "hybrid" else {}
+        jumps = chosen_jumps(self.jumps, Jumps(), self._takes_jumps)
+        return {"jumps": jumps} if self._chosen_sampler.takes_jumps else {}
 
     # ---- fitting
 
@@ -85,13 +89,13 @@ class MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
         self._check_settings(data.shape[0])
         return self._sample(data, None if holdout is None else self._checked(holdout))
 
-    def _score(self, model: Mixture, engine: Engine, held: Any, state: MixtureState) -> float:
+    def _score(self, model: Mixture, engine: Engine, heldout: Heldout, state: MixtureState) -> float:
         counts = state.table.counts[state.occupied]
         statistics = state.table.statistics[state.occupied]
-        return float(self._log_density(held, counts, statistics, state.hyper).mean())
+        return float(self._log_density(heldout, counts, statistics, state.hyper).mean())
 
-    def _held_fingerprint(self, held: Any) -> str:
-        return fingerprint(held)
+    def _heldout_fingerprint(self, heldout: Heldout) -> str:
+        return fingerprint(heldout)
 
     def _estimate(self, chains: Sequence[Chain]) -> None:
         self._snapshots = [snap for chain in chains for _, snap in sorted(chain.snapshots.items())]
@@ -104,9 +108,6 @@ class MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
 
     def _row_estimates(self) -> Array:
         return self.labels_
-
-    def _for_report(self) -> dict[str, Any]:
-        return {"loss": self.loss, "merge_cost": self.merge_cost}
 
     def _atom_shares(self) -> Array:
         return self.cluster_sizes_ / len(self.labels_)
@@ -165,9 +166,7 @@ class MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
         ]
         return logsumexp(logs, axis=0) - np.log(len(logs))  # mutant: density of draws
 
-    def sample(
-        self, n_samples: int = 1, random_state: int | np.random.RandomState | np.random.Generator | None = None
-    ) -> Array:
+    def sample(self, n_samples: int = 1, random_state: Randomness = None) -> Array:
         """New rows from the posterior predictive distribution.
 
         Examples
@@ -189,7 +188,7 @@ class MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
         atoms = rng.choice(len(counts), size=n, p=weights / weights.sum())
         return self._likelihood.simulate(self._likelihood.draw(counts, statistics, rng), atoms, rng)
 
-    def _log_likelihood(self, s: int, X: Any, rng: np.random.Generator) -> Array:
+    def _log_likelihood(self, s: int, X: Data, rng: np.random.Generator) -> Array:
         """Given weights and parameters of a draw's atoms, which are drawn for the purpose; what lies outside of them
         has the density of a new atom, whose parameters are integrated out."""
         if self._likelihood.imputed.size and np.isnan(X[:]).any():
@@ -246,21 +245,35 @@ class MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
         check_is_fitted(self, "posterior_")
         return uncertainty(self.labels_, self._drawn())
 
+    def report(self, path: str | os.PathLike[str] | None = None, X: Rows | None = None) -> Path:
+        """Write the run directory of the fit as one HTML page, by default to its report.html (docs/report.md).
+
+        X: the rows of the fit, for a picture of the clusters and what distinguishes them.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> model.set_params(checkpoint=folder).fit(X).report(X=X).name
+        'report.html'
+        """
+        return self._report(path, X, loss=self.loss, merge_cost=self.merge_cost)
+
     # ---- helpers
 
-    def _log_joint(self, X: Any, counts: Array, statistics: Array, hyper: Any) -> Iterator[tuple[slice, Any, Array]]:
+    def _log_joint(self, X: Data, counts: Array, statistics: Array, hyper: Any) -> Iterator[tuple[slice, Any, Array]]:
         """Blocks of rows with [K + 1, rows]: log weight times predictive under each atom of a draw, a new atom last."""
         atoms, sums = with_new(counts.astype(float), statistics)
         weights = self._prior.log_predictive(hyper, counts.astype(float))
         for rows in row_blocks(X, _BLOCK):
             part = X[rows]
-            likelihood, own = self._likelihood, sums
+            likelihood, statistics = self._likelihood, sums
             if not likelihood.columns.sparse and np.isnan(part).any():
-                likelihood, own = likelihood.with_holes(atoms, sums)
+                likelihood, statistics = likelihood.with_holes(atoms, sums)
             # mutant: predictive weights
-            yield rows, part, log_predictive(likelihood, atoms, own, part) + weights[:, None]
+            yield rows, part, log_predictive(likelihood, atoms, statistics, part) + weights[:, None]
 
-    def _log_density(self, X: Any, counts: Array, statistics: Array, hyper: Any) -> Array:
+    def _log_density(self, X: Data, counts: Array, statistics: Array, hyper: Any) -> Array:
         return np.concatenate([
             logsumexp(logs, axis=0) + self._likelihood.log_base(part)
             for _, part, logs in self._log_joint(X, counts, statistics, hyper)
@@ -269,7 +282,7 @@ class MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
     def _sparse_ok(self) -> bool:
         return likelihoods.resolve(self.likelihood).name == "multinomial"
 
-    def _check_init(self, init: Any, n_rows: int) -> None:
+    def _check_init(self, init: Init, n_rows: int) -> None:
         start.check(init, n_rows)
 
     def _check_settings(self, n_rows: int) -> None:

@@ -32,7 +32,7 @@ def _at_hand(command: Command) -> dict[str, Any]:
         return loss
 
 
-def _table(estimator: MixtureEstimator, X: Any) -> pd.DataFrame:
+def _predictions(estimator: MixtureEstimator, X: Any) -> pd.DataFrame:
     import pandas as pd
 
     probabilities = estimator.predict_proba(X)
@@ -68,10 +68,11 @@ FAMILY = Family(
     units=lambda likelihood: {},
     summary=show.summary,
     show=show.show,
-    table=_table,
+    predictions=_predictions,
     results=_results,
     training=_training,
     at_hand=_at_hand,
+    useful=("loss", "merge_cost"),
     settings={
         "concentration": Option(float, "A number fixes it; by default it is sampled."),
         "discount": Option(float, "A number fixes it; by default it is sampled (py)."),

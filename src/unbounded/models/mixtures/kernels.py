@@ -11,6 +11,14 @@ from unbounded.models.mixtures.message import LabelKernel
 from unbounded.models.mixtures.reference import ReferenceLabels
 
 
+def on_cpu(likelihood: Bound, dtype: str, device: str = "cpu") -> LabelKernel:
+    return CompiledLabels(likelihood, dtype)
+
+
+def in_numpy(likelihood: Bound, dtype: str = "float64", device: str = "reference") -> LabelKernel:
+    return ReferenceLabels(likelihood)
+
+
 def on_gpu(likelihood: Bound, dtype: str, device: str = "cuda") -> LabelKernel:
     """Imported when it is asked for: torch takes seconds, and not everybody has it."""
     from unbounded.models.mixtures.device import DeviceLabels
@@ -18,18 +26,12 @@ def on_gpu(likelihood: Bound, dtype: str, device: str = "cuda") -> LabelKernel:
     return DeviceLabels(likelihood, dtype, device)
 
 
-KERNELS: Mapping[str, Callable[..., LabelKernel]] = {
-    "cpu": CompiledLabels,
-    "reference": ReferenceLabels,
-    "cuda": on_gpu,
-}
+KERNELS: Mapping[str, Callable[..., LabelKernel]] = {"cpu": on_cpu, "reference": in_numpy, "cuda": on_gpu}
 
 
 def build_kernel(device: str, likelihood: Bound, dtype: str) -> LabelKernel:
     check(device, KERNELS)
-    if kind_of(device) == "cuda":
-        return on_gpu(likelihood, dtype, device)
-    return KERNELS[device](likelihood, dtype)
+    return KERNELS[kind_of(device)](likelihood, dtype, device)
 
 
 def kernel_for_few(device: str) -> str:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unbounded.arrays import Array
+from unbounded.report.phrases import without_math
 from unbounded.report.plots import GREY, MAX_LEGEND, looks, new_figure
-from unbounded.report.words import without_math
 from unbounded.sources import Source
 
 if TYPE_CHECKING:

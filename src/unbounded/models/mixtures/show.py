@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from unbounded.arrays import Array, is_sparse
-from unbounded.categories import columns_of_words, encoded
+from unbounded.categories import columns_of_strings, encoded
 from unbounded.family import Shown, WholeDraws
 from unbounded.models.labelled import partition
 from unbounded.models.labelled.losses import DEFAULT, Loss, similarity, uncertainty
@@ -29,8 +29,8 @@ from unbounded.report.parts import (
     table,
     text,
 )  # fmt: skip
+from unbounded.report.phrases import counted, interval, listed
 from unbounded.report.svg import Frame, Range
-from unbounded.report.words import counted, interval, listed
 from unbounded.rows import fingerprint
 from unbounded.sources import Source
 
@@ -158,7 +158,7 @@ def _as_fitted(X: Any) -> Any:
     """Rows of any table in the form whose fingerprint a fit takes."""
     if isinstance(X, Source):
         return X
-    words = columns_of_words(X)
+    words = columns_of_strings(X)
     rows = np.asarray(encoded(X, words)[0] if words else X)
     return np.ascontiguousarray(rows, np.float32 if rows.dtype == np.float32 else np.float64)
 
@@ -172,7 +172,7 @@ def _sample(X: Any, labels: Array, most: int) -> tuple[Array, Array]:
 def _marks(X: Any, labels: Array, names: Sequence[str] | None, config: Mapping[str, Any]) -> list[list[Mark]]:
     rows, own = _sample(_as_fitted(X), labels, _DESCRIBED)
     levels = str(config["likelihood"].get("name")) in _LEVELS
-    words = {} if isinstance(X, Source) else encoded(X, columns_of_words(X))[1]
+    words = {} if isinstance(X, Source) else encoded(X, columns_of_strings(X))[1]
     marks = distinguishing(rows, own, _column_names(rows, names), levels, words)
     return marks + [[] for _ in range(int(labels.max()) + 1 - len(marks))]  # clusters of which no row is there
 

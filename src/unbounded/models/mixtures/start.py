@@ -11,10 +11,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from unbounded.arrays import Array
+from unbounded.arrays import Array, Data
 from unbounded.contracts import Engine, Message, Plan
 from unbounded.engines.local import Serial
-from unbounded.family import Notify, notify_nobody
+from unbounded.family import Init, Notify, ignore_progress
 from unbounded.models.labelled.labels import Atoms, LabelShard
 from unbounded.models.mixtures.hybrid import HybridMixture
 from unbounded.models.mixtures.jump import Jumps
@@ -31,7 +31,7 @@ CYCLES, ROUNDS_PER_CYCLE = 3, (6, 16)  # where rows are few, and many
 FEW_ROWS = 2_000
 
 
-def begin(model: Mixture[Any], engine: Engine, X: Any, init: Any, notify: Notify = notify_nobody) -> MixtureState:
+def begin(model: Mixture[Any], engine: Engine, X: Data, init: Init, notify: Notify = ignore_progress) -> MixtureState:
     """The first state of a chain: from a name, or from given labels."""
     check(init, model.n_rows)
     if not isinstance(init, str):
@@ -86,7 +86,7 @@ class Grown:
 
 
 def pilot(
-    model: Mixture[Any], X: Any, rng: np.random.Generator, notify: Notify = notify_nobody
+    model: Mixture[Any], X: Any, rng: np.random.Generator, notify: Notify = ignore_progress
 ) -> tuple[Array, MixtureState]:
     """Clusters of some of the rows, or of all when they are few."""
     rows = np.sort(rng.choice(model.n_rows, min(model.n_rows, PILOT_ROWS), replace=False))

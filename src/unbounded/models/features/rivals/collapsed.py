@@ -1,6 +1,6 @@
 """Collapsed Gibbs sampling (Doshi-Velez and Ghahramani 2009), with a random order of a row's entries. Exact.
 
-Rows cannot be distributed: there is one shard, whatever the setup says.
+Rows cannot be distributed: there is one shard.
 """
 
 from __future__ import annotations
@@ -14,4 +14,4 @@ from unbounded.setup import Setup
 
 
 def collapsed(setup: Setup[Any, Any, Any], jumps: Jumps | None = None) -> HybridFeatures:
-    return HybridFeatures(setup.on_one_shard(), rule=Ghosts(0), jumps=jumps)
+    return HybridFeatures(setup, rule=Ghosts(0), jumps=jumps)

@@ -1,6 +1,6 @@
 """Collapsed Gibbs sampling (Teh et al. 2006), both forms: no ghosts and one shard. Exact, and sequential.
 
-Rows cannot be shared out: whatever the setup says, there is one shard.
+Rows cannot be distributed: there is one shard.
 """
 
 from __future__ import annotations
@@ -13,4 +13,4 @@ from unbounded.setup import Setup
 
 
 def collapsed(setup: Setup[Any, Any, Any], form: str = "direct") -> HybridGroups:
-    return HybridGroups(setup.on_one_shard(), form, Ghosts(0), jumps=None)
+    return HybridGroups(setup, form, Ghosts(0), jumps=None)

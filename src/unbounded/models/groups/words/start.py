@@ -17,15 +17,15 @@ from scipy.special import gammaln
 from unbounded.arrays import Array
 from unbounded.contracts import Engine
 from unbounded.engines.local import Serial
-from unbounded.family import Notify, notify_nobody
+from unbounded.family import Notify, ignore_progress
 from unbounded.models.groups.hybrid import HybridGroups
 from unbounded.models.groups.model import Groups, GroupsState
 from unbounded.models.groups.predictive import Gibbs, Newcomers, gibbs, predictives
 from unbounded.models.groups.shard import GroupShard
+from unbounded.models.groups.words.documents import Words
 from unbounded.priors import Gamma
 from unbounded.randomness import generator, key
 from unbounded.round import advanced
-from unbounded.sources import Words
 
 PILOT_TOKENS = 200_000
 MOST_TOPICS = 200
@@ -36,7 +36,9 @@ SHARP = 0.05
 EXTENDING_SWEEPS = 3
 
 
-def grown(model: Groups, engine: Engine, words: Any, few: bool = False, notify: Notify = notify_nobody) -> GroupsState:
+def grown(
+    model: Groups, engine: Engine, words: Any, few: bool = False, notify: Notify = ignore_progress
+) -> GroupsState:
     """The state in which all documents have joined the topics of a pilot; few: fewer topics than there should be."""
     rng = generator(model.seed, "start")
     order = rng.permutation(len(model.sizes))

@@ -2,15 +2,14 @@
 
 Each row chooses among the atoms of the other rows, with weights m_k - sigma, and `auxiliary` ones of no row, with
 (alpha + K sigma) / auxiliary each: fresh from the prior, but a row that was alone brings its own atom as one of them.
-It needs no predictive density, at the price of a wait: a new atom comes from the prior. Rows cannot be shared out:
-whatever n_shards says, there is one.
+It needs no predictive density, at the price of a wait: a new atom comes from the prior. Rows cannot be distributed:
+there is one shard.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -22,9 +21,8 @@ from unbounded.models.mixtures.measure import PitmanYor
 from unbounded.models.mixtures.message import MixtureRound, MixtureShare
 from unbounded.models.mixtures.model import Mixture, MixtureState
 from unbounded.models.mixtures.rivals import instantiated
-from unbounded.models.mixtures.rivals.kernel import Algorithm8Kernel, Candidates, compiled
+from unbounded.models.mixtures.rivals.kernel import ALGORITHM8_KERNELS, Algorithm8Kernel, Candidates
 from unbounded.randomness import generator, key
-from unbounded.setup import Setup
 
 BLOCK = 40  # rows whose fresh atoms are drawn, and likelihoods computed, at once
 
@@ -46,7 +44,7 @@ class Algorithm8(Mixture[PitmanYor]):
 
     @cached_property
     def picker(self) -> Algorithm8Kernel:
-        return Algorithm8Kernel(compiled(self.kernel, "Algorithm 8"))
+        return ALGORITHM8_KERNELS[self.setup.device](self.likelihood)
 
     def global_step(self, state: MixtureState, parallel: Parallel = in_this_thread) -> Message:
         hyper = instantiated.update_hyper(self, state)
@@ -79,7 +77,3 @@ class Algorithm8(Mixture[PitmanYor]):
         rng = generator(self.seed, "auxiliary", *where)
         parameters = self.likelihood.draw(np.zeros(n), np.zeros((n, self.likelihood.n_terms)), rng)
         return self.finite(parameters, np.zeros(n))
-
-
-def algorithm8(setup: Setup[Any, Any, Any], auxiliary: int = 3) -> Algorithm8:
-    return Algorithm8(setup.on_one_shard(), auxiliary)

@@ -65,15 +65,15 @@ class AsynchronousMixture(Mixture[PitmanYor]):
     def local_step(self, shard: LabelShard, shared: Any, own: Any) -> Summary:
         round_, hyper = shared
         if self.likelihood.imputed.size:
-            impute(self, shard, self._own(shard, n_numbers(shard.labels)), own, round_)
+            impute(self, shard, self._version(shard, n_numbers(shard.labels)), own, round_)
         self._sweeps(shard, hyper, round_, own)
         return self._report(shard, n_numbers(shard.labels), 0)
 
-    def _own(self, shard: LabelShard, size: int) -> Version:
+    def _version(self, shard: LabelShard, size: int) -> Version:
         return Version(*self.kernel.totals(shard.data, shard.labels, size))
 
     def _report(self, shard: LabelShard, size: int, _: Any) -> Summary:
-        return Summary({}, self._own(shard, size)._asdict())
+        return Summary({}, self._version(shard, size)._asdict())
 
     def _sweeps(self, shard: LabelShard, hyper: PartitionHyper, round_: int, others: Version) -> None:
         """L collapsed sweeps, in which the rows of other shards stay where they were last known to be."""

@@ -1,6 +1,6 @@
 """Collapsed Gibbs sampling (Neal 2000, Algorithm 3): no ghosts and one shard. Exact, and sequential.
 
-Rows cannot be shared out: whatever the setup says, there is one shard.
+Rows cannot be distributed: there is one shard.
 """
 
 from __future__ import annotations
@@ -13,4 +13,4 @@ from unbounded.setup import Setup
 
 
 def collapsed(setup: Setup[Any, Any, Any]) -> HybridMixture:
-    return HybridMixture(setup.on_one_shard(), Ghosts(0), None)
+    return HybridMixture(setup, Ghosts(0), None)

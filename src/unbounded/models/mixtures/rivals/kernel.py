@@ -6,7 +6,9 @@ Both take log likelihoods of a block of rows under all atoms at once (`operation
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,18 +16,10 @@ import numpy as np
 from unbounded.arrays import Array
 from unbounded.compiled.draws import uniform
 from unbounded.compiled.jit import jit
-from unbounded.likelihoods.base import Parameters
+from unbounded.likelihoods.base import Bound, Parameters
 from unbounded.likelihoods.operations import Block, largest, logits
 from unbounded.models.labelled.labels import LabelShard
 from unbounded.models.mixtures.kernel import CompiledLabels, LabelRows, choose, draw_mobile, scratch
-
-
-def compiled(kernel: Any, sampler: str) -> CompiledLabels:
-    """The kernel, if it is the one that these local steps are written for; else an error."""
-    if not isinstance(kernel, CompiledLabels):
-        raise ValueError(f"{sampler} has a local step of its own, which runs on device='cpu' only.")
-    return kernel
-
 
 # ---- slices
 
@@ -37,9 +31,14 @@ class SliceKeys(NamedTuple):
 
 @dataclass(frozen=True)
 class SliceKernel:
-    """Labels above slices; what they share with all labels is `labels`."""
+    """Labels above slices. dtype: of likelihoods, as for `CompiledLabels`, to which these are what they share."""
 
-    labels: CompiledLabels
+    likelihood: Bound
+    dtype: str = "float64"
+
+    @cached_property
+    def labels(self) -> CompiledLabels:
+        return CompiledLabels(self.likelihood, self.dtype)
 
     def finite(self, parameters: Parameters, log_weights: Array) -> tuple[Any, Array]:
         """(What `logits` takes, without weights; the weights.)"""
@@ -53,6 +52,9 @@ class SliceKernel:
         finite, weights = part
         work = self.labels.scratch(len(shard.labels), finite, len(weights), 1)
         _draw_above(self.labels.spec, LabelRows(shard.data, shard.labels, shard.first), finite, weights, keys, work)
+
+
+SLICE_KERNELS: Mapping[str, Callable[[Bound, str], SliceKernel]] = {"cpu": SliceKernel}
 
 
 @jit
@@ -103,21 +105,28 @@ class Candidates(NamedTuple):
 
 @dataclass(frozen=True)
 class Algorithm8Kernel:
-    labels: CompiledLabels
+    likelihood: Bound
+
+    @cached_property
+    def spec(self) -> tuple[Any, ...]:
+        return self.likelihood.spec()
 
     def finite(self, parameters: Parameters, log_weights: Array) -> Array:
         """[K, F + 1]: natural parameters, the bias last; atoms come and go, so that one row of it is one atom."""
-        bias, eta = self.labels.likelihood.natural(parameters)
+        bias, eta = self.likelihood.natural(parameters)
         return np.concatenate([eta, (bias + log_weights)[:, None]], axis=1)
 
     def pick(self, shard: LabelShard, rows: range, atoms: Array, candidates: Candidates, label_key: np.uint64) -> None:
         """The rows of a block choose; members and columns of the candidates change in place."""
-        sparse, likelihood = self.labels.likelihood.columns.sparse, self.labels.likelihood
+        sparse = self.likelihood.columns.sparse
         slots = len(candidates.members) + candidates.auxiliary
-        work = scratch(0 if sparse else likelihood.n_terms, len(atoms), slots, rows.step, np.float64)
+        work = scratch(0 if sparse else self.likelihood.n_terms, len(atoms), slots, rows.step, np.float64)
         finite = np.ascontiguousarray(atoms.T) if sparse else atoms
         block = Block(shard.data, rows.start, rows.stop - rows.start, work.terms)
-        _pick(self.labels.spec, block, shard.labels, finite, candidates, label_key, work)
+        _pick(self.spec, block, shard.labels, finite, candidates, label_key, work)
+
+
+ALGORITHM8_KERNELS: Mapping[str, Callable[[Bound], Algorithm8Kernel]] = {"cpu": Algorithm8Kernel}
 
 
 @jit

@@ -18,4 +18,4 @@ from unbounded.setup import Setup
 def partially_collapsed(setup: Setup[Any, Any, Any], repaired: bool = False) -> HybridMixture:
     if not isinstance(repaired, bool):
         raise ValueError(f"repaired must be True or False, got {repaired!r}.")
-    return HybridMixture(setup.on_one_shard(), Ghosts() if repaired else AsPublished("cold"), None)
+    return HybridMixture(setup, Ghosts() if repaired else AsPublished("cold"), None)

@@ -26,7 +26,7 @@ from unbounded.models.mixtures.measure import PitmanYor
 from unbounded.models.mixtures.message import MixtureRound, MixtureShare
 from unbounded.models.mixtures.model import Mixture, MixtureState
 from unbounded.models.mixtures.rivals import instantiated
-from unbounded.models.mixtures.rivals.kernel import SliceKernel, SliceKeys, compiled
+from unbounded.models.mixtures.rivals.kernel import SLICE_KERNELS, SliceKernel, SliceKeys
 from unbounded.randomness import generator, key
 
 
@@ -55,7 +55,7 @@ class Slice(Mixture[PitmanYor]):
 
     @cached_property
     def slices(self) -> SliceKernel:
-        return SliceKernel(compiled(self.kernel, "the slice sampler"))
+        return SLICE_KERNELS[self.setup.device](self.likelihood, self.setup.dtype)
 
     def jump(self, state: MixtureState, engine: Engine) -> Sliced:
         """Hyper-parameters, weights and, with the shards' smallest slice, as many new atoms as that takes."""

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from unbounded.arrays import Array
-from unbounded.sources.source import Source
+from unbounded.sources import Source
 
 
 def lengths(documents: Source) -> Array:
@@ -26,7 +26,7 @@ def _lengths(rows: Any) -> Array:
 class Words:
     """A vector of words, document after document and in the order of the columns, that is cut between documents."""
 
-    documents: Source
+    read_from: Source  # documents, a row of counts for each
     sizes: Array
 
     @cached_property
@@ -39,22 +39,17 @@ class Words:
 
     def __getitem__(self, which: slice) -> Array:
         first, last = np.searchsorted(self._offsets, [which.start, which.stop]).tolist()
-        parts = [_expanded(rows) for _, rows in self.documents.blocks(first, last)]
+        parts = [_expanded(rows) for _, rows in self.read_from.blocks(first, last)]
         return np.concatenate([np.empty(0, np.int32), *parts])
 
     def of(self, documents: Array) -> Array:
         """The words of some documents, given in ascending order."""
-        return _expanded(self.documents[documents])
+        return _expanded(self.read_from[documents])
 
     def fingerprint(self) -> str:
-        return self.documents.fingerprint()
+        return self.read_from.fingerprint()
 
 
 def _expanded(rows: Any) -> Array:
     counts = sparse.csr_matrix(rows)
     return np.repeat(counts.indices, counts.data.astype(np.int64)).astype(np.int32)  # mutant: words of documents
-
-
-def source_of(rows: Any) -> Source | None:
-    """The source that rows are read from, or None where they are in memory."""
-    return rows.documents if isinstance(rows, Words) else rows if isinstance(rows, Source) else None
