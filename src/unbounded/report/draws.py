@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from unbounded.arrays import Array
-from unbounded.report import parts, svg, tables
+from unbounded.report import parts, svg
 from unbounded.report.parts import number
+from unbounded.report.phrases import plain_name
 from unbounded.report.svg import Frame, Range
 from unbounded.report.view import View
 
@@ -59,7 +60,7 @@ def trace(run: View, name: str, height: int = 190) -> str:
 
 def units(run: View) -> Mapping[str, str]:
     """Other words for rows, columns and groups, where this run has them."""
-    return run.family.units(tables.plain_name(run.config.get("likelihood", "")))
+    return run.family.units(plain_name(run.config.get("likelihood", "")))
 
 
 def scored(run: View) -> str:

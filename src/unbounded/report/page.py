@@ -19,6 +19,7 @@ from unbounded.chain.several import AUTO
 from unbounded.chain.store import write_to
 from unbounded.report import draws, parts, tables, view
 from unbounded.report.parts import badge, cards, charts, figure, help_, number, paragraph, section, text
+from unbounded.report.phrases import plain_name
 from unbounded.report.view import View
 from unbounded.shares import above
 from unbounded.sources import Rows
@@ -78,7 +79,7 @@ def _header(run: View) -> str:
 
 
 def _size(run: View) -> str:
-    likelihood, units = tables.plain_name(run.config["likelihood"]), draws.units(run)
+    likelihood, units = plain_name(run.config["likelihood"]), draws.units(run)
     sizes = {"rows": _n_rows(run)} | {
         name: run.about[name] for name in ("rows", "columns", "groups") if name in run.about
     }
@@ -130,7 +131,7 @@ def _shown_first(run: View) -> str:
 
 def _trust(run: View) -> str:
     """What a reader must know before believing any number."""
-    sampler, rule = (tables.plain_name(run.config.get(name, "unknown")) for name in ("sampler", "instantiate"))
+    sampler, rule = (plain_name(run.config.get(name, "unknown")) for name in ("sampler", "instantiate"))
     how = f"{tables.in_words(sampler)} sampler with {tables.in_words(rule)}"
     exact = (
         f"Exact: the sampler aims at the posterior itself, not at an approximation of it ({how})."

@@ -41,11 +41,6 @@ _ASKED = {
 }  # fmt: skip
 
 
-def plain_name(thing: Any) -> str:
-    """The name of a configured thing."""
-    return str(thing.get("name", "")) if isinstance(thing, dict) else str(thing).partition("(")[0]
-
-
 def in_words(name: str) -> str:
     """LinearGaussian: linear Gaussian."""
     words = _RULES.get(name) or re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).replace("Pitman Yor", "Pitman-Yor")
