@@ -155,7 +155,8 @@ class Family:
     useful: tuple[str, ...]  # names of what `show` can use besides the rows of the fit, X
     settings: Mapping[str, Option]  # of the command line: options of some of the estimators
     options: Mapping[str, Option] = field(default_factory=dict)  # the same, of the command alone
-    phrases: Mapping[str, str] = field(default_factory=dict)  # entries of run.json that only it has, in words
+    phrases: Mapping[str, str] = field(default_factory=dict)  # entries of run.json, and their options, in words
+    in_words: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict  # run.json, with the names that people know
 
     @property
     def atoms(self) -> str:

@@ -70,6 +70,7 @@ def test_what_it_says(run):
         _, _, now = ask(server, "/now")
     assert status == 200
     assert now in page
+    assert page.index('id="gone"') < page.index('id="now"')  # in view, however far somebody has scrolled
     assert "done, round 90/90" in now
     assert '<progress value="90" max="90"' in now
     assert "R-hat so far" in now
@@ -112,7 +113,8 @@ def test_before_the_first_draw_and_after_a_death(tmp_path, monkeypatch):
     (tmp_path / FILE).write_text(json.dumps(said | {"at": time.time() - 400}))
     assert "No sign of life for 7 min: the fit may have been killed." in live.render(tmp_path)
     (tmp_path / FILE).write_text(json.dumps(said | {"phase": "stopped"}))
-    assert "unbounded resume goes on" in live.render(tmp_path)
+    page = live.render(tmp_path)
+    assert all(f"<code>unbounded {command} {tmp_path}</code>" in page for command in ("resume", "report"))
     (store.chain(0).path / "trace.jsonl").write_text("nonsense\n")
     with served(tmp_path) as server:
         assert "is damaged" in ask(server, "/now")[2]  # a sentence, not a crash

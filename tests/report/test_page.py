@@ -151,10 +151,10 @@ def test_every_scalar_has_a_trace_of_every_chain(runs):
 
 
 def test_clusters_are_drawn_where_the_data_are_at_hand(runs, copy):
-    assert "discriminant 1: " in content(runs["mixture"])
+    assert "(linear discriminants)" in content(runs["mixture"])
     assert "180 of 180 rows" in content(runs["mixture"])
     gone = copy("mixture", lambda run: _edit(run / "command.json", data=str(run / "gone.npy")))
-    assert "discriminant 1" not in gone
+    assert "linear discriminants" not in gone
     assert "what distinguishes it" not in gone
     assert "The data are not at hand" in gone
     assert "Sizes: " in gone
@@ -390,23 +390,51 @@ def test_the_projection_shows_clusters_that_principal_components_hide():
     rows[:, 0] += 6.0 * (labels == 1)
     rows[:, 1] += 6.0 * (labels == 2)
     names = [f"c{d}" for d in range(10)]
-    points, axes = describe.projection(rows, labels, names)
+    points, axes, meaning = describe.projection(rows, labels, names)
+    assert "linear discriminants" in meaning
     centres = np.stack([points[labels == k].mean(0) for k in range(3)])
     spread = np.mean([points[labels == k].std(0) for k in range(3)])
     gaps = [np.linalg.norm(centres[a] - centres[b]) for a, b in ((0, 1), (0, 2), (1, 2))]
     assert min(gaps) > 4 * spread
     assert all("c0" in axis or "c1" in axis for axis in axes)
     for few in (np.zeros(600, int), (labels == 1).astype(int)):  # fewer clusters than a plane has directions
-        points, axes = describe.projection(rows, few, names)
+        points, _, meaning = describe.projection(rows, few, names)
         assert points.shape == (600, 2)
         assert np.isfinite(points).all()
-        assert "principal component" in axes[1]
+        assert "principal component" in meaning
+
+
+def test_categories_do_not_cut_the_picture_into_stripes():
+    """Numbers alone are projected where there are two columns of them; codes may be known as words or by their kind."""
+    rng = np.random.default_rng(0)
+    rows = np.column_stack(
+        [rng.normal(size=100), rng.integers(0, 3, 100), rng.normal(size=100), rng.integers(0, 2, 100)]
+    )
+    rows[4, 0] = np.nan
+    assert describe.amounts_only(rows, [1, 3], levels=False) == [0, 2]
+    assert describe.amounts_only(rows, (), levels=True) == [0, 2]
+    assert describe.amounts_only(rows, (), levels=False) == [0, 1, 2, 3]
+    assert describe.amounts_only(rows[:, :2], [1], levels=True) == [0, 1]  # one number makes no plane
+
+
+def test_names_of_axes_fit():
+    rows = np.random.default_rng(0).normal(size=(50, 3)) * [3.0, 2.0, 1.0]
+    labels = np.zeros(50, int)
+    assert describe.projection(rows, labels, ["a", "b", "c"]).axes[0].count(", ") == 1
+    for names in (["flipper_length_mm" * 2] * 3, ["x" * 90] * 3):
+        assert max(map(len, describe.projection(rows, labels, names).axes)) <= 40
 
 
 def test_holes_are_filled_with_the_means_of_their_cluster():
     rows = np.array([[1.0, np.nan], [3.0, 4.0], [np.nan, 8.0], [np.nan, np.nan]])
     full = describe.filled(rows, np.array([0, 0, 1, 1]))
     np.testing.assert_array_equal(full, [[1, 4], [3, 4], [2, 8], [2, 8]])
+
+
+def test_few_groups_have_a_colour_each():
+    points = np.random.default_rng(0).random((800, 2))
+    labels = np.arange(800) % svg.N_COLOURS
+    assert len({svg.look(rank)[0] for rank in looks.apart(points, labels, svg.N_COLOURS)}) == svg.N_COLOURS
 
 
 def test_what_distinguishes_a_cluster():
@@ -456,6 +484,45 @@ def test_features_have_their_uncertainty(runs):
     assert re.search(r"column \d+ -?[\d.]+ ± [\d.]+", text)
 
 
+def test_features_of_a_file_have_the_names_of_its_columns(tmp_path):
+    import pandas as pd
+
+    table = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 3)), columns=["bread", "wine", "cheese"])
+    table["wine"] += 5.0 * (np.arange(60) % 2)
+    table.to_csv(tmp_path / "shop.csv", index=False)
+    ok("fit", "beta-bernoulli", tmp_path / "shop.csv", "--out", tmp_path / "run", *BRIEF)
+    ok("report", tmp_path / "run")
+    assert re.search(r"(bread|wine|cheese) -?[\d.]+ ± [\d.]+", content(tmp_path / "run"))
+    (tmp_path / "shop.csv").unlink()
+    ok("report", tmp_path / "run")
+    assert "column 1 " in content(tmp_path / "run")
+
+
+def test_topics_of_rows_say_what_they_are(tmp_path):
+    """Rows of a file in any order of their groups, some of them held out: a picture, and what topics are."""
+    import pandas as pd
+
+    rng = np.random.default_rng(0)
+    groups = rng.permutation(np.repeat(np.arange(5), 30))
+    kinds = rng.integers(0, 2, 150)
+    table = pd.DataFrame(rng.normal(size=(150, 3)), columns=["CD3", "CD4", "CD8"])
+    table["CD4"] += 9.0 * kinds
+    table.to_csv(tmp_path / "cells.csv", index=False)
+    np.save(tmp_path / "groups.npy", groups)
+    fit = ["fit", "hdp", tmp_path / "cells.csv", "--groups", tmp_path / "groups.npy", "--likelihood", "gaussian"]
+    ok(*fit, "--out", tmp_path / "run", "--holdout", "0.2", *BRIEF)
+    ok("report", tmp_path / "run")
+    text = content(tmp_path / "run")
+    assert "120 of 120 rows, coloured by topic" in text
+    assert re.search(r"CD4 (high|low): [\d.-]+ \([+-][\d.]+ sd\)", text)
+    assert text.count("How many of the groups have at least 10% of each topic.") == 1
+    assert "token" not in re.sub("<style>.*?</style>", "", text)
+    settings = {"n_chains": 1, "n_warmup": 5, "n_draws": 10, "n_shards": 2, "random_state": 0}
+    model = ub.HierarchicalDirichletProcess("gaussian", **settings, checkpoint=tmp_path / "python").fit(table, groups)
+    assert "150 of 150 rows, coloured by topic" in model.report(tmp_path / "page.html", table).read_text()
+    assert "The data are not at hand" in model.report(tmp_path / "page.html").read_text()
+
+
 def test_deviations_of_loadings_are_those_over_draws():
     rng = np.random.default_rng(2)
     Z = rng.integers(0, 2, (50, 2))
@@ -465,6 +532,41 @@ def test_deviations_of_loadings_are_those_over_draws():
     order = np.argsort(-Z.sum(0), kind="stable")
     np.testing.assert_allclose(estimate.deviations, np.std([draw.loadings[order] for draw in draws], axis=0))
     np.testing.assert_array_equal(estimate.shared, [1.0, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("shift", "n_draws", "chains", "said"),
+    [
+        (0.0, 400, 2, ""),
+        (0.0, 20, 2, "The run is too short to judge; this may change."),
+        (3.0, 400, 2, "The chains do not agree yet; this may change."),
+        (3.0, 400, 1, "The chain has not settled yet; this may change."),
+    ],
+)
+def test_an_answer_that_may_change_says_so(shift, n_draws, chains, said):
+    noise = np.random.default_rng(0).normal(size=(chains, n_draws))
+    noise[0, : n_draws // (1 if chains > 1 else 2)] += shift
+    text = page.render(made(noise))
+    lead = text.partition('<p class="lead">')[2].partition("</p>")[0]
+    assert said in lead
+    assert ("may change" in lead) == bool(said)
+    trust = text.partition("Can it be trusted?")[2].partition("</section>")[0]
+    assert ("Which numbers, and by how much" in trust) == (n_draws == 400 and bool(said))
+    assert "R-hat" not in trust.partition("<details")[0]  # plain words first
+
+
+def test_numbers_of_clusters_are_whole():
+    chains = [Chain(True, [{"n_clusters": k, "above_1%": 3.0} for k in (19, 21) * 60]) for _ in range(2)]
+    run = made(np.zeros((2, 120)))
+    text = page.render(View(run.name, run.config, {}, chains, [], None))
+    assert "<dd>19 to 21<small>90% interval; median 19; 3 with more than 1% of the rows</small></dd>" in text
+
+
+def test_settings_in_words(runs):
+    text = content(runs["mixture"]).partition("<h2>Settings</h2>")[2]
+    assert "Dirichlet process; concentration: learned, with the prior Gamma(1, 1)" in text
+    assert "discount" not in text
+    assert "merges tried at once, at most: 10" in text
 
 
 def test_scalars_that_never_moved_are_said():

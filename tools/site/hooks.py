@@ -140,11 +140,16 @@ def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
 
 
 def on_post_template(output: str, template_name: str, config: MkDocsConfig) -> str:
+    """The page of what is not there names files from the root of a server; the site may be a folder of one, or of none."""
+    if template_name == "404.html":
+        output = re.sub(r'\b(href|src)="/', r'\1="', output)
     return output.replace(FETCHED, WORKER)
 
 
 def _formula(found: re.Match[str]) -> str:
-    return convert(html.unescape(found[2]), display="block" if found[1] == "div" else "inline")
+    if found[1] == "div":
+        return f'<div class="formula">{convert(html.unescape(found[2]), display="block")}</div>'
+    return convert(html.unescape(found[2]), display="inline")
 
 
 def _mention(found: re.Match[str], page: Page, files: Files) -> str:

@@ -15,6 +15,8 @@ from typing import Protocol
 AtRound = Callable[[int, Mapping[str, float]], bool]  # (rounds done, scalars of the last draw) -> whether to stop
 Callback = Callable[["Progress"], object]  # the answer True stops the fit
 
+# After either of them the time left is known: the first rounds of a chain take longer than those to come.
+_STEADY_ROUNDS, _STEADY_SECONDS = 20, 300.0
 START, ROUNDS, COMPILING, DONE, STOPPED = "start", "rounds", "compiling", "done", "stopped"
 
 
@@ -138,12 +140,14 @@ class Tracker:
             until = moment if self._compiling is None else max(self._compiling_since, self._rounds_since)
             made, spent = done - sum(self._first.values()), until - self._rounds_since
             speed = made / spent if made and spent > 0 else float("nan")
+            steady = made >= _STEADY_ROUNDS or spent >= _STEADY_SECONDS
+            left = (total - done) / speed if steady else float("nan")
             current = COMPILING if self._compiling is not None else ROUNDS if self._first else START
             whole = f"{size.n_rows:,} {size.unit}, {size.n_chains} x {size.n_rounds:,} rounds"
             detail = self._compiling or "; ".join(self._starts.values()) or ("" if self._first else whole)
             return Progress(
                 phase or current, done, total, moment - self._began, dict(self._scalars), speed * size.n_rows,
-                (total - done) / speed, detail, size.atoms, size.unit,
+                left, detail, size.atoms, size.unit,
             )  # fmt: skip
 
     def _call(self) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 from unbounded.arrays import Array
 from unbounded.report import parts, svg
 from unbounded.report.parts import number
+from unbounded.report.phrases import plain_name
 from unbounded.report.svg import Frame, Range
 from unbounded.report.view import View
 
@@ -57,23 +58,39 @@ def trace(run: View, name: str, height: int = 190) -> str:
     return frame.chart(marks, f"Trace of {name}: {len(series)} chains, mean {number(_mean(finite))}.")
 
 
+def units(run: View) -> Mapping[str, str]:
+    """Other words for rows, columns and groups, where this run has them."""
+    return run.family.units(plain_name(run.config.get("likelihood", "")))
+
+
+def scored(run: View) -> str:
+    """What a held-out score is the mean over."""
+    return units(run).get("scored", run.family.scored)
+
+
 def caption(run: View, name: str) -> str:
     if name == run.family.counted:
         return f"number of {run.family.atoms}"
-    return (_CAPTIONS | dict(run.family.captions)).get(name, name)
+    return _in_units(run, (_CAPTIONS | dict(run.family.captions)).get(name, name))
+
+
+def _in_units(run: View, words: str) -> str:
+    """With this run's word for rows."""
+    return re.sub(r"\brows\b", units(run).get("rows", "rows"), words)
 
 
 def meanings(run: View) -> str:
     """What the scalars of this run mean, one sentence each."""
     atoms = run.family.atoms
     known = {run.family.counted: f"number of {atoms}"} | dict(run.family.meanings)
-    known |= {"holdout": f"mean log predictive density of a held-out {run.family.scored}; higher is better"}
+    known |= {"holdout": f"mean log predictive density of a held-out {scored(run)}; higher is better"}
     sentences = []
     for name in run.names:
         share = name.removeprefix("above_").replace("_", " ")
         text = f"{atoms} with more than {share} of the rows" if name.startswith("above_") else known.get(name)
-        sentences += [f"{name}: {text}."] if text else []
-    return " ".join(sentences)
+        sentences += [f"{name}: {_in_units(run, text)}."] if text else []
+    nats = "Nats are the units of natural logarithms."
+    return " ".join([*sentences, nats] if any("(nats)" in caption(run, name) for name in run.names) else sentences)
 
 
 def constant(run: View, name: str) -> bool:

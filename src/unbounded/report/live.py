@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shlex
 import threading
 import time
 from collections.abc import Mapping, Set
@@ -26,6 +27,7 @@ from unbounded.report.view import View
 
 HOST = "127.0.0.1"
 SILENT = 15.0  # seconds without a sign of life after which the page says so
+_COMMANDS = ("resume", "report")
 _FRESH = 1.0  # seconds for which content is served again before it is read anew
 
 _SCRIPT = """
@@ -106,8 +108,8 @@ class _Live:
     def page(self, nonce: str) -> str:
         return parts.document(
             f"{self._run.resolve().name}: live",
-            f'<main id="now">{self.now()}</main><p id="gone" class="warn" hidden>The view was closed, or this machine '
-            'cannot be reached. Start it again with "unbounded watch".</p>'
+            '<p id="gone" class="warn" hidden>The view was closed, or this machine cannot be reached. Start it again '
+            f'with "unbounded watch".</p><main id="now">{self.now()}</main>'
             '<noscript><p class="warn">Without scripts the page does not follow the run; load it again.</p></noscript>'
             f'<script nonce="{nonce}">{_SCRIPT}</script>',
         )
@@ -136,13 +138,13 @@ def render(run: Path) -> str:
     progress, seen = read_json(run / FILE), view.read_traces(run)
     config = RunStore(run).config()
     head = f"<header><h1>{text(draws.title(config))}</h1><p class=quiet>run {text(run.resolve().name)}</p></header>"
-    body = [head, _status(progress), _numbers(progress, seen)]
+    body = [head, _status(progress, run), _numbers(progress, seen)]
     if seen is None:
         return "".join(body) + paragraph("No draw has been made yet: the chains are warming up.", quiet=True)
     return "".join([*body, _traces(seen), tables.scalars(seen)])
 
 
-def _status(progress: Mapping[str, Any]) -> str:
+def _status(progress: Mapping[str, Any], run: Path) -> str:
     if not progress:
         return paragraph("The fit has not reported anything yet.")
     done, total = int(progress.get("done") or 0), max(int(progress.get("total") or 0), 1)
@@ -151,8 +153,10 @@ def _status(progress: Mapping[str, Any]) -> str:
     silent = time.time() - float(progress.get("at") or 0)
     over = progress.get("phase") in ("done", "stopped")
     if over:
-        end = "The fit has ended." if progress["phase"] == "done" else "The fit was stopped; unbounded resume goes on."
-        return words + bar + paragraph(f"{end} unbounded report writes what was found.")
+        resume, report = (f"<code>unbounded {command} {text(shlex.quote(str(run)))}</code>" for command in _COMMANDS)
+        go_on = f"The fit was stopped. {resume} goes on with it, as the same call of fit does in Python."
+        end = "The fit has ended." if progress["phase"] == "done" else go_on
+        return f"{words}{bar}<p>{end} {report} writes what was found.</p>"
     if silent > SILENT:
         return f'{words}{bar}<p class="warn">No sign of life for {duration(silent)}: the fit may have been killed.</p>'
     return words + bar
@@ -166,7 +170,7 @@ def _numbers(progress: Mapping[str, Any], seen: View | None) -> str:
         large = f"{scalars['above_1%']:.0f} above 1%" if scalars.get("above_1%") is not None else ""
         listed.append((atoms, f"{scalars[f'n_{atoms}']:.0f}", large))
     if scalars.get("holdout") is not None:
-        listed.append(("held-out score", number(scalars["holdout"], 5), "nats, last draw"))
+        listed.append(("held-out score", number(scalars["holdout"], 5), "last draw; higher is better"))
     if progress.get("rows_per_second"):
         listed.append(("speed", f"{progress['rows_per_second']:,.0f}", f"{progress.get('unit', 'rows')} per second"))
     if progress.get("seconds_left") is not None and progress.get("phase") not in ("done", "stopped"):

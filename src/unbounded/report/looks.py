@@ -9,7 +9,10 @@ from unbounded.arrays import Array
 from unbounded.report.svg import N_COLOURS, N_MARKS
 
 _NEIGHBOURS = 8
-_ALIKE = {(0, 4): 0.5, (1, 5): 0.5, (1, 6): 0.4, (3, 5): 0.2, (2, 6): 0.2}  # how alike some colours are
+_ALIKE = {  # how alike some colours are
+    (0, 4): 0.5, (1, 5): 0.5, (1, 6): 0.4, (3, 5): 0.2, (2, 6): 0.2, (0, 7): 0.4, (3, 7): 0.3, (5, 8): 0.4, (1, 8): 0.3,
+    (6, 8): 0.3, (4, 9): 0.2, (8, 9): 0.2,
+}  # fmt: skip
 _SWEEPS = 50
 
 
@@ -28,7 +31,8 @@ def contacts(points: Array, groups: Array, n_groups: int) -> Array:
 
 
 def apart(points: Array, groups: Array, n_groups: int) -> list[int]:
-    """The rank (svg.look) of every group's look: each has its own, and groups that touch have other colours.
+    """The rank (svg.look) of every group's look: each has its own, and groups that touch have other colours; so have
+    all of them where there are colours enough.
 
     Colours are improved one after another until none can be; where the groups do not touch, near ones repel a little.
     """
@@ -39,12 +43,13 @@ def apart(points: Array, groups: Array, n_groups: int) -> list[int]:
     for (a, b), value in _ALIKE.items():
         penalty[a, b] = penalty[b, a] = value
     colours = np.arange(n_groups) % N_COLOURS
+    most = 1 if n_groups <= N_COLOURS else max(N_MARKS, -(-n_groups // N_COLOURS))  # groups of one colour
     for _ in range(_SWEEPS):
         before = colours.copy()
         for group in np.argsort(-weights.sum(1), kind="stable"):
             others = np.arange(n_groups) != group
             used = np.bincount(colours[others], minlength=N_COLOURS)
-            full = 10.0 * (used >= max(N_MARKS, -(-n_groups // N_COLOURS)))  # more of one colour than there are marks
+            full = 10.0 * (used >= most)
             costs = (penalty[:, colours[others]] * weights[group, others]).sum(1) + 0.01 * used + full
             colours[group] = int(costs.argmin())
         if (colours == before).all():

@@ -7,16 +7,19 @@ it, and shows everything else.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
+from unbounded.arrays import Array
 from unbounded.chain import export
+from unbounded.chain.convergence import Check
 from unbounded.chain.several import AUTO
 from unbounded.chain.store import write_to
 from unbounded.report import draws, parts, tables, view
 from unbounded.report.parts import badge, cards, charts, figure, help_, number, paragraph, section, text
+from unbounded.report.phrases import plain_name
 from unbounded.report.view import View
 from unbounded.shares import above
 from unbounded.sources import Rows
@@ -54,8 +57,8 @@ def render(run: View) -> str:
         _header(run), _found(run), _trust(run), _atoms(run), _traces(run), tables.scalars(run), tables.time(run),
         tables.settings(run),
     ]  # fmt: skip
-    foot = "\n<footer>Written by unbounded, from the run directory and nothing else.</footer>"
-    return parts.document(f"{run.name}: {draws.title(run.config)}", "\n".join(body) + foot)
+    foot = "Written by unbounded from the run directory, and from the data of the fit where they are at hand."
+    return parts.document(f"{run.name}: {draws.title(run.config)}", "\n".join(body) + f"\n<footer>{foot}</footer>")
 
 
 # ---- the answer
@@ -76,8 +79,7 @@ def _header(run: View) -> str:
 
 
 def _size(run: View) -> str:
-    likelihood = tables.plain_name(run.config["likelihood"])
-    units = run.family.units(likelihood)
+    likelihood, units = plain_name(run.config["likelihood"]), draws.units(run)
     sizes = {"rows": _n_rows(run)} | {
         name: run.about[name] for name in ("rows", "columns", "groups") if name in run.about
     }
@@ -99,17 +101,27 @@ def _found(run: View) -> str:
     share = ((counts >= np.floor(low)) & (counts <= np.ceil(high))).mean()
     estimate = f"{len(run.atoms.shares)} {family.atoms}" if run.atoms else f"{counts.mean():.0f} {family.atoms}"
     lead = f"{estimate} in the best summary of the draws; their number is {within} in {share:.0%} of the draws."
+    but = "" if run.convergence.passed else f' <span class="but">{text(_reservation(run.convergence))}</span>'
     sentences = [paragraph(one) for one in (run.atoms.sentences if run.atoms else ())]
     side = [figure(draws.count(run), f"How probable each number of {family.atoms} is.")]
     if _shown_first(run) == "holdout":
-        caption = f"Mean log predictive density of a held-out {family.scored}, in every draw. Higher is better."
+        caption = f"Mean log predictive density of a held-out {draws.scored(run)}, in every draw. Higher is better."
         side.append(figure(draws.trace(run, "holdout", 200), caption))
     elif not draws.constant(run, family.counted):
         caption = f"The number of {family.atoms} in every draw, a line for each chain."
         side.append(figure(draws.trace(run, family.counted, 200), caption))
     picture = run.atoms.picture if run.atoms else ""
     body = f'<div class="answer"><div>{picture}</div><div>{"".join(side)}</div></div>' if picture else charts(side)
-    return section("What was found", f'<p class="lead">{text(lead)}</p>', *sentences, _numbers(run), body)
+    return section("What was found", f'<p class="lead">{text(lead)}{but}</p>', *sentences, _numbers(run), body)
+
+
+def _reservation(found: Check) -> str:
+    """Why the answer may change, of draws that have not passed the check."""
+    if not found.judged:
+        return "The run is too short to judge; this may change."
+    if not any("r_hat" in found.problems(name) for name in found.scalars):
+        return "There are too few independent draws yet; this may change."
+    return f"{'The chains do not agree' if found.n_chains > 1 else 'The chain has not settled'} yet; this may change."
 
 
 def _shown_first(run: View) -> str:
@@ -119,22 +131,42 @@ def _shown_first(run: View) -> str:
 
 def _trust(run: View) -> str:
     """What a reader must know before believing any number."""
-    found = run.convergence
-    sampler, rule = (tables.plain_name(run.config.get(name, "unknown")) for name in ("sampler", "instantiate"))
+    sampler, rule = (plain_name(run.config.get(name, "unknown")) for name in ("sampler", "instantiate"))
     how = f"{tables.in_words(sampler)} sampler with {tables.in_words(rule)}"
-    statements: list[tuple[bool | None, str]] = [
-        (True, f"Exact: the sampler aims at the posterior itself, not at an approximation of it ({how}).")
+    exact = (
+        f"Exact: the sampler aims at the posterior itself, not at an approximation of it ({how})."
         if run.exact
-        else (False, f"{export.FLAG} No diagnostic shows how far off they are ({how}).")
-    ]
-    statements.append((found.passed if found.judged else None, f"Convergence: {found.message}"))
+        else f"{export.FLAG} No diagnostic shows how far off they are ({how})."
+    )
+    statements = [(run.exact, text(exact)), _convergence(run.convergence)]
     if not run.complete:
         so_far = f"{_draws(run)} draws so far of {_asked_for(run)}."
-        statements.append((None, f"Interrupted or still running: {so_far}"))
-    statements += [(None, note) for note in run.notes]
+        statements.append((None, f"Interrupted or still running: {text(so_far)}"))
+    statements += [(None, text(note)) for note in run.notes]
     kinds = {True: "good", False: "bad", None: "unknown"}
-    listed = "".join(f'<li class="{kinds[good]}">{text(words)}</li>' for good, words in statements)
+    listed = "".join(
+        f'<li class="{kinds[good]}">{parts.tick() if good else ""}{words}</li>' for good, words in statements
+    )
     return section("Can it be trusted?", f'<ul class="trust">{listed}</ul>', _TRUST)
+
+
+def _convergence(found: Check) -> tuple[bool | None, str]:
+    """Whether the chains have converged: one plain sentence, what to do, and the numbers for whoever opens them."""
+    if not found.judged:
+        return None, text(f"Convergence: {found.headline}")
+    if found.passed:
+        return True, text(f"Convergence: {found.message}")
+    failing, all_ = len(found.failing), len(found.scalars)
+    which = f"{failing} of the {all_} numbers that were recorded of each draw" if failing < all_ else "all numbers"
+    apart = [name for name in found.failing if "r_hat" in found.problems(name)]
+    what = (
+        f"there are too few independent draws yet to be sure of {which}" if not apart
+        else f"the chains do not agree on {which}, or have too few draws of them" if found.n_chains > 1
+        else f"the chain has not settled on {which}"
+    )  # fmt: skip
+    said = f"Not converged: {what}. Means and intervals may change. {found.advice}"
+    numbers = "".join(f"<li>{text(line)}</li>" for line in (found.headline, *found.stuck))
+    return False, f"{text(said)}<details><summary>Which numbers, and by how much</summary><ul>{numbers}</ul></details>"
 
 
 _TRUST = help_(
@@ -160,15 +192,17 @@ def _numbers(run: View) -> str:
     family = run.family
     counts = np.concatenate(run.trace(family.counted))
     low, high = np.quantile(counts, [0.05, 0.95])
-    large = f"; {np.concatenate(run.trace('above_1%')).mean():.2f} above 1%" if "above_1%" in run.names else ""
-    listed = [(f"number of {family.atoms}", f"{counts.mean():.2f}", f"90% interval {low:.0f} to {high:.0f}{large}")]
+    within = f"{low:.0f}" if low == high else f"{low:.0f} to {high:.0f}"
+    rows = draws.units(run).get("rows", "rows")
+    large = f"; {_middle(run.trace('above_1%'))} with more than 1% of the {rows}" if "above_1%" in run.names else ""
+    listed = [(f"number of {family.atoms}", within, f"90% interval; median {_middle([counts])}{large}")]
     if run.atoms is not None:
-        rows = family.units(tables.plain_name(run.config["likelihood"])).get("rows", "rows")
-        large = ", ".join(f"{value:.0f} {name.replace('_', ' ')}" for name, value in above(run.atoms.shares).items())
-        listed.append(("point estimate", str(len(run.atoms.shares)), f"{family.atoms}, {large} of the {rows}"))
+        large = f"{above(run.atoms.shares)['above_1%']:.0f} with more than 1% of the {rows}"
+        listed.append(("best summary", f"{len(run.atoms.shares)} {family.atoms}", large))
     if "holdout" in run.names:
         score = np.concatenate(run.trace("holdout"))
-        listed.append(("held-out score", number(np.nanmean(score), 5), "nats, mean over draws"))
+        what = f"mean log density of a {draws.scored(run)}, in nats (natural logarithms); higher is better"
+        listed.append(("held-out score", number(np.nanmean(score), 5), what))
     apart = f", {run.config['thin']} rounds apart" if run.config["thin"] > 1 else ""
     listed.append(("draws", _draws(run), f"after {run.config['n_warmup']:,} rounds of warm-up{apart}"))
     total = sum(sum(clock.seconds.values()) for clock in run.clocks)
@@ -176,6 +210,11 @@ def _numbers(run: View) -> str:
         rate = sum(clock.rounds for clock in run.clocks) / total
         listed.append(("time", parts.seconds(total), f"{number(rate, 3)} rounds per second"))
     return cards(listed)
+
+
+def _middle(counts: Sequence[Array]) -> str:
+    """The median of whole numbers, which is one of them."""
+    return f"{np.quantile(np.concatenate(counts), 0.5, method='lower'):.0f}"
 
 
 # ---- details

@@ -45,8 +45,9 @@ def paragraph(words: str, quiet: bool = False) -> str:
     return f"<p{' class=quiet' if quiet else ''}>{text(words)}</p>"
 
 
-def figure(drawing: str, caption: str = "") -> str:
-    return f"<figure>{drawing}{f'<figcaption>{text(caption)}</figcaption>' if caption else ''}</figure>"
+def figure(drawing: str, caption: str = "", key: str = "") -> str:
+    """key: what its colours mean, HTML."""
+    return f"<figure>{drawing}{key}{f'<figcaption>{text(caption)}</figcaption>' if caption else ''}</figure>"
 
 
 def figure_with_legend(
@@ -62,6 +63,11 @@ def subsection(title: str, *content: str) -> str:
 def help_(question: str, answer: str) -> str:
     """An answer that is shown when its question is opened."""
     return f'<details class="help"><summary>{text(question)}</summary><p>{text(answer)}</p></details>'
+
+
+def tick() -> str:
+    """A sign for what is good; no font needs to have it."""
+    return '<svg class="tick-sign" viewBox="0 0 12 12" aria-hidden="true"><path d="M1.5 6.5L4.5 9.5L10.5 2.5"/></svg>'
 
 
 def badge(word: str, good: bool | None) -> str:
@@ -117,14 +123,14 @@ def bar(share: float) -> str:
     return f'<span class="bar" style="width:{100 * min(max(share, 0.0), 1.0):.1f}%"></span>'
 
 
-def sizes(amounts: Array, atom: str, unit: str) -> str:
+def sizes(amounts: Array, atom: str, unit: str, height: int = 220) -> str:
     """The largest atoms' sizes as bars."""
     shown = amounts[:_BARS]
     edges = np.arange(len(shown) + 1) - 0.5
     frame = Frame(
         Range(-0.5, len(shown) - 0.5, atom, svg.ticks(-0.5, len(shown) - 0.5, 6, whole=True)),
         Range.around(shown, unit, whole=bool((shown == np.rint(shown)).all()), zero=True),
-        220,
+        height,
     )
     most = (
         f"{len(amounts)} {atom}s, the largest with {number(float(amounts[0]))} {unit}" if len(amounts) else f"no {atom}"

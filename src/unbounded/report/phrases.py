@@ -34,6 +34,11 @@ def without_math(name: Any) -> str:
     return plain(name).replace("$", r"\$")
 
 
+def plain_name(thing: Any) -> str:
+    """The name of a configured thing."""
+    return str(thing.get("name", "")) if isinstance(thing, dict) else str(thing).partition("(")[0]
+
+
 def interval(draws: xarray.DataArray) -> str:
     """The posterior of a number, in words."""
     values = draws.values.ravel()

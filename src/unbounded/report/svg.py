@@ -16,7 +16,7 @@ import numpy as np
 from unbounded.arrays import Array
 from unbounded.report.phrases import escaped
 
-N_COLOURS, N_MARKS = 7, 5  # 35 looks before one repeats
+N_COLOURS, N_MARKS = 10, 5  # 50 looks before one repeats
 WIDTH = 360
 _LETTER = 6.2  # width of a letter of a tick label
 _MOST_POINTS = 300  # of a line; more are drawn as the envelope of bins

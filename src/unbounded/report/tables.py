@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -37,21 +37,17 @@ _ASKED = {
     "keep_assignments": "labels of every draw kept", "device": "device",
     "data": "fingerprint of the data",
     "holdout": "fingerprint of the held-out part", "engine": "engine", "n_workers": "workers",
+    "instantiate.spread": "their number varies by a factor of up to", "instantiate.ghosts": "their number",
 }  # fmt: skip
-
-
-def plain_name(thing: Any) -> str:
-    """The name of a configured thing."""
-    return str(thing.get("name", "")) if isinstance(thing, dict) else str(thing).partition("(")[0]
 
 
 def in_words(name: str) -> str:
     """LinearGaussian: linear Gaussian."""
-    words = _RULES.get(name) or re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)
+    words = _RULES.get(name) or re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).replace("Pitman Yor", "Pitman-Yor")
     return " ".join(word if word in _PEOPLE or word.isupper() else word.lower() for word in words.split())
 
 
-_PEOPLE = ("Gaussian", "Bernoulli", "Poisson", "Dirichlet", "Pitman", "Yor", "Gamma", "Beta")
+_PEOPLE = ("Gaussian", "Bernoulli", "Poisson", "Dirichlet", "Pitman-Yor", "Gamma", "Beta")
 
 
 def kind_of_data(likelihood: str) -> str:
@@ -59,26 +55,33 @@ def kind_of_data(likelihood: str) -> str:
     return "columns of several kinds" if likelihood == "Product" else f"{in_words(likelihood)} likelihood"
 
 
-def named(thing: Any) -> str:
-    """A configuration in words: its name, and the options that were chosen; defaults of None are left out."""
+def named(entry: str, thing: Any, phrases: Mapping[str, str]) -> str:
+    """An entry of run.json in words: its name, and the options that were chosen; defaults of None are left out."""
     if isinstance(thing, list):
-        return ", ".join(map(named, thing))
+        return ", ".join(named(entry, one, phrases) for one in thing)
     if not isinstance(thing, dict):
         return str(thing)
+    name = str(thing.get("name", ""))
     chosen = [
-        f"{key.replace('_', ' ')} {_value(value)}"
+        f"{phrases.get(f'{entry}.{key}', key.replace('_', ' '))}: {_value(value)}"
         for key, value in thing.items()
         if key != "name" and value not in (None, "None")
     ]
-    return ", ".join([*([in_words(str(thing["name"]))] if thing.get("name") else []), *chosen])
+    return "; ".join([*([in_words(name)] if name and name.lower() != entry else []), *chosen]) or in_words(name)
 
 
 def _value(value: Any) -> str:
     """An option in words; run directories have objects as Python shows them."""
     words = str(value).strip("'")
+    for keys, prior in _PRIORS.items():
+        if numbers := re.fullmatch(f"{{'{keys[0]}': ([^,]+), '{keys[1]}': ([^,]+)}}", words):
+            return f"learned, with the prior {prior}({float(numbers[1]):g}, {float(numbers[2]):g})"
     if words.startswith("{"):
         return "(" + words[1:-1].replace("'", "").replace(":", "") + ")"
     return words
+
+
+_PRIORS = {("shape", "rate"): "Gamma", ("a", "b"): "Beta"}
 
 
 def scalars(run: View) -> str:
@@ -146,14 +149,14 @@ def _per_round(value: float, rounds: int) -> str:
 
 def settings(run: View) -> str:
     asked = {name: value for name, value in run.config.items() if name != "pieces"}  # a checksum for each of many
-    phrases = _ASKED | dict(run.family.phrases)
-    listed = {"run": run.name} | {phrases.get(name, name): value for name, value in asked.items()}
-    listed |= {_ASKED[name]: run.about.get(name, "unknown") for name in ("engine", "n_workers")}
-    listed |= {f"version of {name}": value for name, value in run.about.get("versions", {}).items()}
-    rows = [
-        row(name, cell(text(parts.NOTHING if value is None else named(value)), "", "text wide"))
-        for name, value in listed.items()
-    ]
+    asked, phrases = run.family.in_words(asked), _ASKED | dict(run.family.phrases)
+    listed = {
+        phrases.get(name, name): parts.NOTHING if value is None else named(name, value, phrases)
+        for name, value in asked.items()
+    }
+    listed |= {_ASKED[name]: str(run.about.get(name, "unknown")) for name in ("engine", "n_workers")}
+    listed |= {f"version of {name}": str(value) for name, value in run.about.get("versions", {}).items()}
+    rows = [row(name, cell(text(value), "", "text wide")) for name, value in ({"run": run.name} | listed).items()]
     whole = f'<table class="stack"><tbody>{"".join(rows)}</tbody></table>'
     title = "Everything that the chains are a function of, and where the last session ran"
     return section("Settings", f'<details class="more"><summary>{title}</summary>{whole}</details>')

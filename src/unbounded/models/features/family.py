@@ -17,6 +17,7 @@ from unbounded.models.features.estimator import (
     GammaPoissonFeatures,
 )
 from unbounded.models.features.measures import MEASURES
+from unbounded.sources import SourceError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,7 +45,11 @@ def _shape(command: Command) -> tuple[int, int] | None:
 
 
 def _at_hand(command: Command) -> dict[str, Any]:
-    return {"shape": _shape(command)}
+    """The rows, whose columns may have names, if they are still there."""
+    try:
+        return {"X": _training(command).rows, "shape": _shape(command)}
+    except (OSError, ValueError, SourceError):
+        return {"shape": _shape(command)}
 
 
 def _predictions(estimator: FeatureEstimator, X: Any) -> pd.DataFrame:
@@ -62,6 +67,15 @@ def _results(estimator: FeatureEstimator, training: Training, command: Command) 
     }
     return Results({"components.npy": components, "assignments.npy": Z, **pictures})
 
+
+_JUMPS = {
+    "jumps.early": "first rounds, all of which have some", "jumps.every": "rounds from one to the next, later",
+    "jumps.tries": "proposals in such a round", "jumps.folds": "folds in such a round",
+    "jumps.pool": "rows that are asked first", "jumps.ahead": "chance of the direction that is likelier to succeed",
+    "jumps.kinds": "shares of deaths, absorptions, discoveries and multiples",
+    "jumps.slack": "by how much the first rows may be wrong (nats)",
+    "jumps.doubt": "and in addition for each row (nats)",
+}  # fmt: skip
 
 FAMILY = Family(
     choices=CHOICES,
@@ -102,4 +116,5 @@ FAMILY = Family(
         "failures": Option(float, "r, 1 by default (beta-negative-binomial)."),
     },
     options={"shape": Option(str, "Draw features as images of this size, such as 6x6.")},
+    phrases=_JUMPS,
 )

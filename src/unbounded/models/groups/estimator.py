@@ -454,7 +454,8 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
     ) -> Path:
         """Write the run directory of the fit as one HTML page, by default to its report.html (docs/report.md).
 
-        vocabulary: the words of the columns, where documents came as counts. The page has no use for X.
+        X: grouped rows, as fit was given them; of documents the page has no use for them. vocabulary: the words of the
+        columns, where documents came as counts.
 
         Examples
         --------
@@ -464,7 +465,8 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         'report.html'
         """
         known = getattr(self, "vocabulary_", None) if vocabulary is None else list(vocabulary)
-        return self._report(path, X, vocabulary=known)
+        order = getattr(self, "_order", None)
+        return self._report(path, X, vocabulary=known, order=None if isinstance(order, slice) else order)
 
     # ---- reading
 

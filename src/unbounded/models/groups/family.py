@@ -13,8 +13,9 @@ from unbounded.family import Command, Family, Option, Results, Training
 from unbounded.models.groups import plots, show
 from unbounded.models.groups.estimator import CHOICES, HierarchicalDirichletProcess
 from unbounded.models.groups.measures import MEASURES
+from unbounded.models.mixtures.family import JUMPS
 from unbounded.report.phrases import plain
-from unbounded.sources import Source
+from unbounded.sources import Source, SourceError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,12 +37,12 @@ def _grouped(X: Any, command: Command) -> Training:
     groups = _groups(str(command.extra["groups"]), X.shape[0])
     if isinstance(X, Source) and command.holdout == 0 and (groups[:-1] <= groups[1:]).all():
         return Training(X, (groups,))
-    X = np.asarray(holdout.in_memory(X, "--groups of rows that are not sorted, or --holdout,"), dtype=float)
+    X = holdout.in_memory(X, "--groups of rows that are not sorted, or --holdout,")
     ids = np.unique(groups)
     _, out = holdout.split(ids, command.holdout, command.seed)
-    away = np.isin(groups, ids[:0] if out is None else out)
-    heldout = (X[away], groups[away]) if away.any() else None
-    return Training(X[~away], (groups[~away],), heldout)
+    away, rows = np.isin(groups, ids[:0] if out is None else out), getattr(X, "iloc", X)
+    heldout = (rows[away], groups[away]) if away.any() else None
+    return Training(rows[~away], (groups[~away],), heldout)
 
 
 def _groups(path: str, n_rows: int) -> Array:
@@ -69,9 +70,13 @@ def _vocabulary(command: Command, n_words: int | None = None) -> list[str] | Non
 
 
 def _at_hand(command: Command) -> dict[str, Any]:
+    """The words of topics, or grouped rows and the order in which the fit has them, if they are still there."""
     try:
-        return {"vocabulary": _vocabulary(command)}
-    except (OSError, ValueError):
+        if not command.extra.get("groups"):
+            return {"vocabulary": _vocabulary(command)}
+        rows, (groups,), _ = _grouped(datasets.load(command.data), command)
+        return {"X": rows, "order": np.argsort(np.unique(groups, return_inverse=True)[1], kind="stable")}
+    except (OSError, ValueError, SourceError):
         return {}
 
 
@@ -103,7 +108,7 @@ FAMILY = Family(
     choices=CHOICES,
     measures=MEASURES,
     estimators={"hdp": HierarchicalDirichletProcess},
-    scored="token or row",
+    scored="row",
     captions={
         "log_likelihood": "log_likelihood (nats)",
         "entropy": "entropy (nats)",
@@ -125,7 +130,7 @@ FAMILY = Family(
     results=_results,
     training=_training,
     at_hand=_at_hand,
-    useful=("vocabulary",),
+    useful=("vocabulary", "order"),
     settings={
         "concentration": Option(float, "A number fixes it; by default it is sampled."),
         "group_concentration": Option(float, "A number fixes it; by default it is sampled (hdp)."),
@@ -135,5 +140,5 @@ FAMILY = Family(
         "vocabulary": Option(Path, "File with the words of the columns, one on each line (hdp)."),
         "groups": Option(Path, "File with the group of each row: .npy, or .csv of one column (hdp of rows)."),
     },
-    phrases={"form": "form of the sampler", "groups": "fingerprint of the groups"},
+    phrases={"form": "form of the sampler", "groups": "fingerprint of the groups", **JUMPS},
 )

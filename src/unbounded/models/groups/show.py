@@ -14,6 +14,8 @@ from unbounded.models.groups.measures import described
 from unbounded.models.groups.shard import GroupHyper
 from unbounded.models.groups.words.likelihood import Tokens
 from unbounded.models.labelled.packing import unpacked
+from unbounded.models.mixtures import rows_shown
+from unbounded.models.mixtures.describe import Mark
 from unbounded.report import parts, svg
 from unbounded.report.parts import bar, cell, charts, figure, figure_with_legend, help_, paragraph, row, table, text
 from unbounded.report.phrases import counted, interval, listed
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from unbounded.models.groups.estimator import HierarchicalDirichletProcess
 
 _LISTED, _DRAWN, _WORDS, _BARS = 40, 9, 10, 8
+_HIGH = 260  # of charts side by side
 _ALIKE = 30  # topics that are compared with each other
 PRESENT = 0.1  # a group has a topic if it has at least this share of its rows
 
@@ -43,7 +46,7 @@ def units(likelihood: str) -> dict[str, str]:
     """What rows, columns and groups are called: of words, as people speak of documents."""
     if likelihood != Tokens.__name__:
         return {}
-    return {"rows": "words", "columns": "different words", "groups": "documents"}
+    return {"rows": "words", "columns": "different words", "groups": "documents", "scored": "word"}
 
 
 class _Topics(NamedTuple):
@@ -51,11 +54,16 @@ class _Topics(NamedTuple):
     history: Array  # [snapshots, topics]
     vocabulary: Sequence[str] | None  # None: the rows are not words
     words: Array | None  # [topics, words] their probabilities
+    marks: list[list[Mark]]  # what distinguishes each topic of rows; empty where the rows are not at hand
     present: Array | None  # the share of the groups that have each topic; None: what the groups are is not at hand
 
     @property
     def group(self) -> str:
         return "groups" if self.words is None else "documents"
+
+    @property
+    def rows(self) -> str:
+        return "rows" if self.words is None else "words"
 
     def top(self, k: int, most: int) -> list[tuple[str, float]]:
         assert self.words is not None
@@ -77,10 +85,17 @@ def show(run: WholeDraws, at_hand: Mapping[str, Any]) -> Shown:
         measure = described(run.config["measure"]["name"])
         pseudo = [GroupHyper.of(measure, snapshot["hyper"]).content.pseudo for snapshot in snapshots]
         words = topics.word_probabilities(spreads, statistics, pseudo)
-    shares = np.bincount(named) / len(named)
-    found = _Topics(shares, np.array(history), vocabulary, words, _present(named, run.about))
-    picture = _word_bars(found) if words is not None else figure(_prevalence(found), "Shares of the topics.")
-    return Shown(shares, "".join(_content(found)), (), _words(found), picture)
+    amounts = np.bincount(named)
+    shares, present = amounts / len(named), _present(named, run.about)
+    if words is not None:
+        found = _Topics(shares, np.array(history), vocabulary, words, [], present)
+        return Shown(shares, "".join(_content(found)), (), _words(found), _word_bars(found))
+    rows = rows_shown.rows_at_hand(at_hand.get("X"), len(named), run.config, at_hand.get("order"))
+    there = not isinstance(rows, str)
+    marks, notes = (rows_shown.marks(rows, named), ()) if there else ([], (rows,))
+    found = _Topics(shares, np.array(history), None, None, marks, present)
+    picture = rows_shown.picture(rows, named, amounts, "topic") if there else _history(found)
+    return Shown(shares, "".join(_content(found, there)), notes, _words(found), picture)
 
 
 def _vocabulary(snapshots: Sequence[Arrays], about: Mapping[str, Any], given: Sequence[str] | None) -> list[str]:
@@ -112,7 +127,7 @@ def _present(named: Array, about: Mapping[str, Any]) -> Array | None:
 def _words(found: _Topics) -> tuple[str, ...]:
     """What the fit has found, and how sure it is."""
     large = found.shares >= 0.01
-    rows = "words" if found.words is not None else "rows"
+    rows = found.rows
     said = [f"{large.sum()} of them have at least 1% of all {rows} each, and {found.shares[large].sum():.0%} together."]
     if found.present is not None:
         most = int(found.present.argmax())
@@ -128,18 +143,24 @@ def _words(found: _Topics) -> tuple[str, ...]:
     return tuple(said)
 
 
-_HELP = help_(
-    "How to read this",
-    "The topics are those of the draw that agrees best with all others; probabilities of words are means over draws. "
-    "Share: of all words or rows. A topic that a chain has not settled on has a share that wanders from draw to draw. "
-    "Likeness compares the words of two topics: 1 if they have the same ones, 0 if they share none.",
+_HELP = (
+    "The topics are those of the draw that agrees best with all others. Share: of all {rows}. A topic that a chain has "
+    "not settled on has a share that wanders from draw to draw. "
+)
+_LIKENESS = (
+    "Probabilities of words are means over draws. Likeness compares the words of two topics: 1 if they have the same "
+    "ones, 0 if they share none. Words that are common in all topics make all of them somewhat alike, so the colours "
+    "go from the least to the greatest likeness of two topics."
 )
 
 
-def _content(found: _Topics) -> list[str]:
-    pictures = [figure(_prevalence(found), _prevalence_words(found)), _history(found)]
-    alike = _alike(found) if found.words is not None and len(found.shares) > 1 else ""
-    return [_table(found), charts([*([alike] if alike else []), *pictures]), _HELP]
+def _content(found: _Topics, settled: bool = True) -> list[str]:
+    """settled: whether shares over draws are among the details, and not the picture above."""
+    pictures = [] if found.present is None else [figure(_prevalence(found), _prevalence_words(found))]
+    pictures += [_history(found)] if settled else []
+    alike = [_alike(found)] if found.words is not None and len(found.shares) > 1 else []
+    said = _HELP.format(rows=found.rows) + (rows_shown.MEANING if found.words is None else _LIKENESS)
+    return [_table(found), charts([*alike, *pictures]), help_("How to read this", said)]
 
 
 def _table(found: _Topics) -> str:
@@ -153,8 +174,11 @@ def _table(found: _Topics) -> str:
         if found.words is not None:
             words = " ".join(word for word, _ in found.top(k, _WORDS))
             cells.append(cell(text(words), "", "text wide"))
+        if found.marks:
+            cells.append(rows_shown.mark_cell(found.marks[k]))
         rows.append(row(f"topic {k}", *cells, cell(bar(share / top), "", "track wide")))
-    heads = [*columns, *([] if found.words is None else ["most probable words"]), ""]
+    said = ["most probable words"] if found.words is not None else ["what distinguishes it"] if found.marks else []
+    heads = [*columns, *said, ""]
     rest = len(found.shares) - _LISTED
     more = paragraph(f"{rest} smaller topics are not listed.", quiet=True) if rest > 0 else ""
     return table(heads, rows, left=(0, len(columns))) + more
@@ -171,15 +195,12 @@ def _word_bars(found: _Topics) -> str:
 
 
 def _prevalence_words(found: _Topics) -> str:
-    if found.present is None:
-        return "Shares of all rows."
     return f"How many of the {found.group} have at least {PRESENT:.0%} of each topic."
 
 
 def _prevalence(found: _Topics) -> str:
-    if found.present is None:
-        return parts.sizes(found.shares, "topic", "share")
-    return parts.sizes(found.present, "topic", f"share of {found.group}")
+    assert found.present is not None
+    return parts.sizes(found.present, "topic", f"share of {found.group}", _HIGH)
 
 
 def _alike(found: _Topics) -> str:
@@ -188,15 +209,16 @@ def _alike(found: _Topics) -> str:
     roots = np.sqrt(found.words[:_ALIKE])
     likeness = np.clip(roots @ roots.T, 0.0, 1.0)
     n = len(likeness)
+    close = likeness[~np.eye(n, dtype=bool)]
+    low, high = float(close.min()), float(close.max())
     across = Range(-0.5, n - 0.5, "topic", svg.ticks(-0.5, n - 0.5, 6, whole=True))
-    frame = Frame(across, Range(n - 0.5, -0.5, "topic", across.ticks), 340)
+    frame = Frame(across, Range(n - 0.5, -0.5, "topic", across.ticks), _HIGH)
     drawing = frame.chart(
-        [svg.raster(frame, svg.coloured(likeness, 0.0, 1.0, "cividis"))], f"Likeness of {n} topics, by their words."
+        [svg.raster(frame, svg.coloured(likeness, low, high, "cividis"))], f"Likeness of {n} topics, by their words."
     )
-    close = likeness - np.eye(n)
-    i, j = (int(v) for v in np.unravel_index(close.argmax(), close.shape))
-    said = f"Likeness of topics. The two most alike are {min(i, j)} and {max(i, j)} ({close.max():.2f})."
-    return figure(drawing, said).replace("</figure>", parts.scale(0.0, 1.0, "cividis", "the same words") + "</figure>")
+    i, j = (int(v) for v in np.unravel_index((likeness - np.eye(n)).argmax(), likeness.shape))
+    said = f"Likeness of topics. The two most alike are {min(i, j)} and {max(i, j)} ({high:.2f})."
+    return figure(drawing, said, parts.scale(low, high, "cividis", "likeness"))
 
 
 def _history(found: _Topics) -> str:
@@ -204,7 +226,9 @@ def _history(found: _Topics) -> str:
     largest = found.history[:, : svg.N_COLOURS]
     at = np.arange(len(largest))
     frame = Frame(
-        Range.around(at, "whole draw", whole=True), Range.around(largest, "share of all tokens or rows", zero=True), 240
+        Range.around(at, "whole draw", whole=True),
+        Range.around(largest, f"share of all {found.rows}", zero=True),
+        _HIGH,
     )
     marks = [svg.line(frame, at, largest[:, k], k) for k in range(largest.shape[1])]
     drawing = frame.chart(marks, f"Shares of the {largest.shape[1]} largest topics over {len(at)} whole draws.")

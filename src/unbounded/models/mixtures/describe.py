@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +12,8 @@ from unbounded.arrays import Array
 _SHRINKAGE = 0.05  # of the covariance within clusters towards a multiple of the identity
 _LEVELS = 12  # the most values of a column of levels
 _NAMED = 3  # columns that are named for a cluster
+_AXIS = 40  # letters that fit along an axis
+_MINUS = "\N{MINUS SIGN}"
 
 
 def filled(rows: Array, labels: Array) -> Array:
@@ -30,51 +32,81 @@ def filled(rows: Array, labels: Array) -> Array:
     return out
 
 
-def projection(rows: Array, labels: Array, names: Sequence[str]) -> tuple[Array, list[str]]:
-    """Two coordinates that keep the clusters apart, and what the axes are called.
+class Plane(NamedTuple):
+    """Rows in two dimensions: points [rows, 2], what the axes are called, and what they mean, in a sentence."""
+
+    points: Array
+    axes: tuple[str, str]
+    meaning: str
+
+
+def amounts_only(rows: Array, words: Collection[int], levels: bool) -> list[int]:
+    """The columns to project: amounts, if there are two; a category would cut the rows into stripes.
+
+    words: columns of categories. levels: so may whole numbers of few kinds be.
+    """
+    amounts = [j for j, values in enumerate(rows.T) if j not in words and not (levels and _are_levels(values))]
+    return amounts if len(amounts) >= 2 else list(range(rows.shape[1]))
+
+
+def _are_levels(values: Array) -> bool:
+    kinds = np.unique(values[np.isfinite(values)])
+    return 1 < len(kinds) <= _LEVELS and bool((kinds == np.rint(kinds)).all())
+
+
+def projection(rows: Array, labels: Array, names: Sequence[str]) -> Plane:
+    """Two coordinates that keep the clusters apart.
 
     Of more than two columns: the directions along which clusters differ most, in units of their spread (linear
     discriminants); where there are too few clusters for two of those, the first principal component of what is left.
     """
     if rows.shape[1] == 1:
-        return np.column_stack([rows[:, 0], np.arange(len(rows))]), [names[0], "row"]
+        return Plane(np.column_stack([rows[:, 0], np.arange(len(rows))]), (names[0], "row"), "")
     if rows.shape[1] == 2:
-        return rows, list(names)
+        return Plane(rows, (names[0], names[1]), "")
     sd = rows.std(0)
     scaled = (rows - rows.mean(0)) / np.where(sd > 0, sd, 1.0)
-    axes, kinds = _discriminants(scaled, labels)
-    if axes.shape[1] < 2:
+    axes = _discriminants(scaled, labels)
+    found = axes.shape[1]
+    if found < 2:
         basis, _ = np.linalg.qr(axes) if axes.size else (np.zeros((rows.shape[1], 0)), None)
         rest = scaled - scaled @ basis @ basis.T
         _, _, right = np.linalg.svd(rest.T @ rest)
-        axes = np.column_stack([axes, right[: 2 - axes.shape[1]].T])
-        kinds += ["principal component"] * (2 - len(kinds))
-    return scaled @ axes, [f"{kind}: {_heaviest(axis, names)}" for kind, axis in zip(kinds, axes.T, strict=True)]
+        axes = np.column_stack([axes, right[: 2 - found].T])
+    first, second = (_heaviest(axis, names) for axis in axes.T)
+    return Plane(scaled @ axes, (first, second), _MEANINGS[found])
 
 
-def _discriminants(scaled: Array, labels: Array) -> tuple[Array, list[str]]:
+_NAMES_OF_AXES = f"An axis is named by the columns with which it rises (+) or falls ({_MINUS}) most."
+_MEANINGS = (
+    f"Across and up: the directions in which the rows vary most (principal components). {_NAMES_OF_AXES}",
+    "Across: the direction in which the two differ most, for their spread (linear discriminant); up: that in which "
+    f"the rows vary most otherwise (principal component). {_NAMES_OF_AXES}",
+    "Across and up: the directions in which they differ most, for their spread (linear discriminants). "
+    f"{_NAMES_OF_AXES}",
+)
+
+
+def _discriminants(scaled: Array, labels: Array) -> Array:
     """[columns, at most 2]."""
     from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
     kept = np.bincount(labels)[labels] > 2
     n_clusters = len(np.unique(labels[kept]))
     if n_clusters < 2:
-        return np.zeros((scaled.shape[1], 0)), []
+        return np.zeros((scaled.shape[1], 0))
     number = min(2, n_clusters - 1)
     found = LinearDiscriminantAnalysis(solver="eigen", shrinkage=_SHRINKAGE, n_components=number)
-    axes = found.fit(scaled[kept], labels[kept]).scalings_[:, :number]
-    axes = axes * np.where(axes[np.abs(axes).argmax(0), np.arange(number)] < 0, -1.0, 1.0)
-    return axes, [f"discriminant {j + 1}" for j in range(number)]
+    axes: Array = found.fit(scaled[kept], labels[kept]).scalings_[:, :number]
+    return axes * np.where(axes[np.abs(axes).argmax(0), np.arange(number)] < 0, -1.0, 1.0)
 
 
 def _heaviest(axis: Array, names: Sequence[str]) -> str:
-    """The columns that a direction is mostly made of."""
+    """The columns that a direction is mostly made of; one alone where the names of two are too long for an axis."""
     order = np.argsort(-np.abs(axis), kind="stable")[:2]
-    return ", ".join(f"{'+' if axis[j] > 0 else '-'} {_short(names[j])}" for j in order)
-
-
-def _short(name: str, most: int = 14) -> str:
-    return name if len(name) <= most else name[: most - 1] + "\N{HORIZONTAL ELLIPSIS}"
+    one, *more = [f"{'+' if axis[j] > 0 else _MINUS} {names[j]}" for j in order]
+    both = ", ".join([one, *more])
+    return both if len(both) <= _AXIS else one if len(one) <= _AXIS else one[: _AXIS - 1] + "\N{HORIZONTAL ELLIPSIS}"
 
 
 class Mark(NamedTuple):
@@ -103,7 +135,7 @@ def distinguishing(
         if j in known:
             often = kinds[np.sort(np.argsort(-times, kind="stable")[:_LEVELS])].astype(int)
             parts = [(str(known[j][code]), (values == code).astype(float)) for code in often]
-        elif levels and 1 < len(kinds) <= _LEVELS and (kinds == np.rint(kinds)).all():
+        elif levels and _are_levels(values):
             parts = [(f"{kind:g}", (values == kind).astype(float)) for kind in kinds]
         else:
             parts = [("", values)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from unbounded import holdout
@@ -10,6 +11,7 @@ from unbounded.family import Command, Family, Option, Results, Training
 from unbounded.likelihoods import named_columns
 from unbounded.models.mixtures import plots, show
 from unbounded.models.mixtures.estimator import CHOICES, DirichletProcessMixture, MixtureEstimator, PitmanYorMixture
+from unbounded.models.mixtures.measure import PitmanYor
 from unbounded.models.mixtures.measures import MEASURES
 from unbounded.sources import SourceError
 
@@ -52,6 +54,24 @@ def _results(estimator: MixtureEstimator, training: Training, command: Command) 
     return Results(files)
 
 
+def _in_words(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A Dirichlet process is a Pitman-Yor process without discount, and called by its own name."""
+    measure = config.get("measure")
+    if not isinstance(measure, dict) or measure.get("name") != PitmanYor.__name__ or measure.get("discount") != "0.0":
+        return dict(config)
+    own = {name: value for name, value in measure.items() if name != "discount"}
+    return dict(config) | {"measure": own | {"name": "DirichletProcess"}}
+
+
+JUMPS = {
+    "jumps.every": "rounds from one to the next", "jumps.anchors": "cuts tried at once, at most",
+    "jumps.pairs": "pairs of near rows to begin with, at most",
+    "jumps.share": "share of the rows that may be looked at",
+    "jumps.pool": "rows that are asked first", "jumps.passes": "passes over the rows of a cut, at most",
+    "jumps.joined": "chance that a cut begins with two clusters", "jumps.merges": "merges tried at once, at most",
+    "jumps.coin": "chance that a cluster is cut by tossing coins",
+}  # fmt: skip
+
 FAMILY = Family(
     choices=CHOICES,
     measures=MEASURES,
@@ -79,4 +99,6 @@ FAMILY = Family(
         "loss": Option(str, "What the point estimate minimises: binder (default) or vi (mixtures)."),
         "merge_cost": Option(float, "Above 1, the point estimate has more clusters, below 1 fewer (mixtures)."),
     },
+    phrases=JUMPS,
+    in_words=_in_words,
 )
