@@ -85,6 +85,7 @@ def _chain(X: Array, fresh: Array, plan: Plan, every: int, truth: CambridgeData,
         draw = draw_of(model.measure, model.likelihood, snap, model.n_rows, plan.seed)
         large = snap["loadings"][snap["members"] > 0.01 * model.n_rows]
         alike = np.corrcoef(np.concatenate([truth.features, large]))[: len(truth.features), len(truth.features) :]
+        alike = np.abs(alike)  # beside an intercept, a feature may stand for the rows that do not have it
         return {
             "score": float(log_density(draw, fresh).mean()), "features": len(snap["members"]), "used": len(large),
             "correlation": float(alike.max(axis=1, initial=0.0).min()),

@@ -131,27 +131,55 @@ def _numbers(here: Any) -> list[float]:
 def choices(size: int = 4, tries: int = 1500) -> Verdict:
     """How often deaths choose each column, and discoveries each set of columns to replace, in its order, against what
     they say of it."""
-    rng = np.random.default_rng(8)
-    Z = (rng.random((40, size)) < [0.2, 0.4, 0.6, 0.8]).astype(int)
-    X = Z @ rng.normal(0.0, 1.0, (size, 3)) + 0.5 * rng.normal(size=(40, 3))
-    model = HybridFeatures(Setup(BetaBernoulli(1.0, 1.0), LinearGaussian(0.5, 1.0).bind(describe(X)), 40, 1, 0))
-    engine = build("serial", model.recipe(X))
-    here = launch.jump_state(model, model.begin(engine, Z))
-    pool = launch.fetch(model, here.state, engine, np.arange(40))
+    here, pool, rng = _few_columns(size)
     names = [f"death of {k}" for k in range(size)]
     dead = [_death(here, rng) for _ in range(tries)]
     seen: list[Any] = [[change.gone[0] == k for change in dead] for k in range(size)]
     said = [np.exp(jump._log_chance(here, dead[0]._replace(gone=np.array([k])))) for k in range(size)]
     for k, ahead in ((2, True), (3, True), (2, False), (3, False)):
-        guide = launch.Guide(np.zeros((k, 3)), np.ones(k), (np.ones(k), np.ones(k)))
-        with mock.patch.multiple(jump, FITS=((k, k),), CHANCES=(1.0,), fit=lambda *_, guide=guide: guide):
+        with mock.patch.multiple(jump, FITS=((k, k),), CHANCES=(1.0,), fit=lambda *_, k=k: _anything(k)):
             changes = [_discovery(here, pool, ahead, rng) for _ in range(tries)]
-        for chosen in permutations(range(size), k):
-            own = [change for change in changes if tuple(change.gone) == chosen]
-            names.append(f"{chosen} {ahead}")
-            seen.append([tuple(change.gone) == chosen for change in changes])
-            said.append(np.exp(_log_choice(here, own[0])) if own else 0.0)
+            for chosen in permutations(range(size), k):
+                own = [change for change in changes if tuple(change.gone) == chosen]
+                names.append(f"{chosen} {ahead}")
+                seen.append([tuple(change.gone) == chosen for change in changes])
+                said.append(np.exp(_log_choice(here, own[0])) if own else 0.0)
     return judge(names, np.array(seen, float).T, np.array(said))
+
+
+def sizes(tries: int = 1500) -> Verdict:
+    """By how many columns discoveries replace how many, where there are two, against what they say of it."""
+    here, pool, rng = _few_columns(2)
+    names, seen, said = [], [], []
+    with mock.patch.object(jump, "fit", lambda _model, _state, _pool, k, _rng: _anything(k)):
+        for ahead in (True, False):
+            changes = [_discovery(here, pool, ahead, rng) for _ in range(tries)]
+            for chance, fits in zip(jump.CHANCES, jump.FITS, strict=True):
+                k, k_new = fits if ahead else fits[::-1]
+                own = [(len(change.gone), len(change.new.weights)) == (k, k_new) for change in changes]
+                if k <= 2:
+                    names.append(f"{k} by {k_new} {ahead}")
+                    seen.append(own)
+                    any_of = changes[own.index(True)]
+                    sets = (any_of._replace(gone=np.array(chosen, int)) for chosen in permutations(range(2), k))
+                    said.append(chance * sum(np.exp(_log_choice(here, change)) for change in sets))
+                assert k <= 2 or not any(own)
+    return judge(names, np.array(seen, float).T, np.array(said))
+
+
+def _few_columns(size: int) -> tuple[Any, Any, np.random.Generator]:
+    """A state with some columns, all of its rows, and random numbers."""
+    rng = np.random.default_rng(8)
+    Z = (rng.random((40, size)) < [0.2, 0.4, 0.6, 0.8][:size]).astype(int)
+    X = Z @ rng.normal(0.0, 1.0, (size, 3)) + 0.5 * rng.normal(size=(40, 3))
+    model = HybridFeatures(Setup(BetaBernoulli(1.0, 1.0), LinearGaussian(0.5, 1.0).bind(describe(X)), 40, 1, 0))
+    engine = build("serial", model.recipe(X))
+    here = launch.jump_state(model, model.begin(engine, Z))
+    return here, launch.fetch(model, here.state, engine, np.arange(40)), rng
+
+
+def _anything(k: int) -> launch.Guide:
+    return launch.Guide(np.zeros((k, 3)), np.ones(k), (np.ones(k), np.ones(k)))
 
 
 def _death(here: Any, rng: np.random.Generator) -> Any:

@@ -554,6 +554,9 @@ MUTANTS = [
         "return value - _log_choices(here.size, k)", "choices",
     ),
     Mutant(
+        "features: all sizes of discoveries, however few columns there are", "discovery sizes", "value = 0.0", "sizes",
+    ),
+    Mutant(
         "features: any columns as likely to be replaced together", "similar choice",
         "value += math.log(1.0 / np.count_nonzero(weight))", "choices",
     ),

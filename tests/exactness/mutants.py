@@ -163,6 +163,7 @@ def battery() -> dict[str, Callable[[], Any]]:
         "absorptions": moved("gaussian-1", "bb-1", 3, Moves("absorption", 1, tries=4, chains=320, rounds=100)),
         "discoveries": moved("gaussian-3", "bb-2", 3, Moves("discovery", 1, tries=2, chains=240, rounds=100)),
         "choices": feature_jumps.choices,
+        "sizes": feature_jumps.sizes,
         "flips": lambda: feature_jumps.flipped("bnb-6"),
         "turns": moved("gaussian-intercept", "bb-2", 3, Moves("death", ahead=0.75, chains=80, rounds=60)),
         "level": lambda: feature_geweke.check(feature_geweke.Joint("bb", "level", Ghosts(), 2, replicates=60)),

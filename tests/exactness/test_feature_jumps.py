@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from feature_jumps import Moves, check, choices, flipped
+from feature_jumps import Moves, check, choices, flipped, sizes
 from feature_problems import problem
 from scipy import integrate
 
@@ -92,9 +92,10 @@ def test_folds_have_the_coins_of_the_way_back(chosen):
     np.testing.assert_array_equal(np.vstack([folded, moved]), Z)
 
 
-def test_columns_are_chosen_as_often_as_is_said():
+@pytest.mark.parametrize("check", [choices, sizes])
+def test_columns_are_chosen_as_often_as_is_said(check):
     """Two or three columns that are replaced together: moves that tiny data hardly ever accept."""
-    verdict = choices()
+    verdict = check()
     assert verdict.passed, str(verdict)
 
 

@@ -246,10 +246,11 @@ def _emitted(here: JumpState, change: Change, rng: np.random.Generator) -> AtomD
 def _discover(here: JumpState, pool: Pool, change: Change, rng: np.random.Generator) -> Change | None:
     """Replace columns by those that fit the pool beside all others; in the reverse direction, by any."""
     measure, state = here.model.measure, here.state
-    sizes = FITS[rng.choice(len(FITS), p=CHANCES)]
-    k, k_new = sizes if change.ahead else sizes[::-1]
-    if k > here.size:
+    possible = _possible(here, change.ahead)
+    if not possible.any():
         return None
+    sizes = FITS[rng.choice(len(FITS), p=possible / possible.sum())]
+    k, k_new = sizes if change.ahead else sizes[::-1]
     gone = change.gone
     if k > 0:
         gone = _similar(here, k, rng) if change.ahead else rng.permutation(here.size)[:k]
@@ -304,15 +305,22 @@ def _log_emission(here: JumpState, change: Change) -> float:
 def _log_discovery(here: JumpState, change: Change) -> float:
     """The order of the removed columns is part of the change."""
     k, (loadings, weights) = len(change.gone), change.new
+    value = -math.log(_possible(here, change.ahead).sum())  # mutant: discovery sizes
     if not change.ahead:
         broad = np.full(len(weights), BROAD)
-        value = _log_any(here, loadings) + float(here.model.measure.log_weight_density(weights, broad, broad).sum())
+        value += _log_any(here, loadings) + float(here.model.measure.log_weight_density(weights, broad, broad).sum())
         return value - _log_choices(here.size, k) - float(gammaln(k + 1.0))  # mutant: discovery order
     assert change.guide is not None
     apart, variances = loadings - change.guide.loadings, change.guide.variances
-    value = float(here.model.measure.log_weight_density(weights, *change.guide.shapes).sum())
+    value += float(here.model.measure.log_weight_density(weights, *change.guide.shapes).sum())
     value -= 0.5 * float(np.sum(apart.shape[1] * np.log(2.0 * math.pi * variances) + np.sum(apart**2, 1) / variances))
     return value + _log_similar(here, change.gone)
+
+
+def _possible(here: JumpState, ahead: bool) -> Array:
+    """Chances of FITS; none for those that replace more columns than there are."""
+    replaced = np.array(FITS)[:, 0 if ahead else 1]
+    return np.where(replaced <= here.size, CHANCES, 0.0)
 
 
 def _log_choices(size: int, count: int) -> float:
