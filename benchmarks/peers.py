@@ -23,7 +23,7 @@ from unbounded.columns import describe
 from unbounded.datasets import GaussianMixtureData, gaussian_mixture
 from unbounded.likelihoods import Gaussian
 from unbounded.models.mixtures.hybrid import HybridMixture
-from unbounded.models.mixtures.model import RowShards
+from unbounded.models.mixtures.model import RowRecipe
 from unbounded.round import rounds
 from unbounded.setup import Setup
 
@@ -59,7 +59,7 @@ def seconds_per_sweep(X: np.ndarray, components: int, turns: int = 8) -> tuple[f
     labels = np.argmin([((X - c) ** 2).sum(1) for c in centres], axis=0)
     likelihood = Gaussian().bind(describe(X))
     model = HybridMixture(Setup(ub.DirichletProcess(), likelihood, len(X), 8, 0), rule=ub.Ghosts(), jumps=None)
-    engine = engines.build("serial", RowShards(X, likelihood, 8))
+    engine = engines.build("serial", RowRecipe(X, likelihood, 8))
     chain = rounds(model, engine, model.begin(engine, labels))
     next(chain)
     times, atoms = [], []

@@ -26,7 +26,7 @@ from unbounded.models.mixtures.hybrid import HybridMixture
 from unbounded.models.mixtures.kernel import CompiledLabels
 from unbounded.models.mixtures.measure import DirichletProcess, TailLaw
 from unbounded.models.mixtures.message import MixturePart, SweepKeys
-from unbounded.models.mixtures.model import Mixture, RowShards
+from unbounded.models.mixtures.model import Mixture, RowRecipe
 from unbounded.randomness import key
 from unbounded.round import rounds
 from unbounded.setup import Setup
@@ -161,7 +161,7 @@ def private_cost() -> Row:
 
 
 def round_seconds(model: Mixture, X: Any, z: Any, workers: int, turns: int = 12) -> float:
-    engine = engines.build("threads", RowShards(X, model.likelihood, model.n_shards), workers)
+    engine = engines.build("threads", RowRecipe(X, model.likelihood, model.n_shards), workers)
     state = model.begin(engine, z)
     chain = rounds(model, engine, state)
     next(chain)

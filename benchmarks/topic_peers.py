@@ -25,7 +25,7 @@ from topic_measures import HELD_OUT, Corpus, perplexity, split, tokens
 from unbounded import HierarchicalDirichletProcess, datasets, engines
 from unbounded.models.groups.hybrid import HybridGroups
 from unbounded.models.groups.predictive import Gibbs, Newcomers, completion, gibbs
-from unbounded.models.groups.shard import GroupShards
+from unbounded.models.groups.shard import GroupRecipe
 from unbounded.randomness import key
 from unbounded.round import rounds
 from unbounded.setup import Setup
@@ -72,7 +72,7 @@ def seconds_of_a_round(model: Any, corpus: Corpus, n_rounds: int = 20) -> float:
     """CPU time of a round from the last draw on."""
     words, sizes = tokens(corpus.train)
     sampler = HybridGroups(Setup(model._prior, model._likelihood, sizes, model.n_shards, 1))
-    engine = engines.build("serial", GroupShards(words, sizes, model._likelihood, model.n_shards))
+    engine = engines.build("serial", GroupRecipe(words, sizes, model._likelihood, model.n_shards))
     chain = rounds(sampler, engine, sampler.begin(engine, model._snapshots[-1]["labels"]))
     next(islice(chain, 4, None))
     began = time.process_time()

@@ -132,7 +132,7 @@ def hdp(corpus: Corpus, seed: int, options: dict[str, str]) -> Seen:
     spent = time.process_time() - began
     engine.close()
     draws, labels = zip(*snapshots, strict=True)
-    facts |= {"seconds_of_the_start": round(started, 1), "hyper": [float(v) for v in draws[-1].hyper[:3]]}
+    facts |= {"seconds_of_the_start": round(started, 1), "hyper": [float(v) for v in draws[-1].hyper.array()[:3]]}
     facts |= documents_of_topics(labels[-1], sizes)
     last = (draws[-1].statistics.toarray(), draws[-1].counts)
     phis = [predictives(likelihood, draw, words[:0]).table for draw in draws]
@@ -151,7 +151,7 @@ def estimate(draws: Any, labels: Any, likelihood: Any) -> tuple[Any, Any]:
     named = point_estimate.reference(labels)
     phi = 0.0
     for draw, own in zip(draws, labels, strict=True):
-        expected = point_estimate.spread(own, named).T @ draw.statistics + draw.hyper.pseudo
+        expected = point_estimate.spread(own, named).T @ draw.statistics + draw.hyper.content.pseudo
         phi = phi + expected / expected.sum(1, keepdims=True)
     return phi, np.bincount(named)
 

@@ -23,7 +23,7 @@ from unbounded.compiled.jit import jit
 from unbounded.models.groups.hybrid import HybridGroups
 from unbounded.models.groups.model import HierarchicalMeasure
 from unbounded.models.groups.rows import GroupRows, SweepKeys, Tail
-from unbounded.models.groups.shard import GroupShards, Law
+from unbounded.models.groups.shard import GroupRecipe, Law
 from unbounded.models.groups.words import kernel
 from unbounded.models.groups.words.likelihood import Tokens, by_word
 from unbounded.randomness import key
@@ -64,7 +64,7 @@ class Bench:
         self.sizes = np.full(n_documents, 100)
         bound = Tokens(0.02).bind(describe(data.X))
         self.model = HybridGroups(Setup(HierarchicalMeasure(3.0, gamma), bound, self.sizes, 1, 0, dtype=dtype))
-        recipe = GroupShards(data.words, self.sizes, bound, 1)
+        recipe = GroupRecipe(data.words, self.sizes, bound, 1)
         self.engine = engines.build("serial", recipe)
         state = self.model.begin(self.engine, data.labels)
         state = next(islice(rounds(self.model, self.engine, state), 4, None))
@@ -147,7 +147,7 @@ def two_threads(corpus: datasets.TopicsData, target: float = 0.0, turns: int = 1
     probe = partial(_gather_shard, rng.random((bound.n_terms, columns)), rng.random((bound.n_terms, 2)))
     for name, workers in (("serial", 1), ("threads", 2)):
         model = HybridGroups(Setup(HierarchicalMeasure(), bound, sizes, 8, 0))
-        engine = engines.build(name, GroupShards(corpus.words, sizes, bound, 8), workers)
+        engine = engines.build(name, GroupRecipe(corpus.words, sizes, bound, 8), workers)
         chain = rounds(model, engine, model.begin(engine, corpus.labels))
         steps += [partial(next, chain), partial(engine.map, probe)]
     times: list[list[float]] = [[] for _ in steps]

@@ -33,7 +33,7 @@ from unbounded.columns import describe
 from unbounded.engines import build
 from unbounded.likelihoods import Gaussian
 from unbounded.models.groups.hybrid import HybridGroups
-from unbounded.models.groups.jump import USUAL
+from unbounded.models.groups.jump import DEFAULT_JUMPS
 from unbounded.models.groups.model import HierarchicalMeasure
 from unbounded.models.groups.predictive import Draw, completion
 from unbounded.models.groups.start import begin
@@ -70,14 +70,14 @@ class Words:
         self.seen, self.rest = ((np.ascontiguousarray(held[:, h].ravel()), half) for h in (0, 1))
 
     def perplexity(self, draw: Draw) -> float:
-        likelihood = self.likelihood.at(draw.hyper)
+        likelihood = self.likelihood.at(draw.hyper.content)
         return float(np.exp(-completion(likelihood, draw, self.seen, self.rest, 20, key(1, "score")).mean()))
 
     def progress(self, model: Any, state: Any, engine: Any) -> Progress:
         draw = model.draw(state)
         self.best = self.best or self.perplexity(draw)  # the first is that of the true labels
         perplexity = self.perplexity(draw) / self.best
-        phi = draw.statistics.toarray() + state.hyper.pseudo
+        phi = draw.statistics.toarray() + state.hyper.content.pseudo
         unit, true = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (phi, self.topics))
         likeness = unit @ true.T
         matched = int((likeness[linear_sum_assignment(-likeness)] >= ALIKE).sum())
@@ -120,7 +120,7 @@ def start(name: str, data: Any, model: HybridGroups, engine: Any, seed: int) -> 
 def built(kind: str, seed: int, without: bool) -> tuple[Any, HybridGroups, Any]:
     data: Any = Words(seed) if kind.startswith("words") else Rows(seed)
     setup = Setup(HierarchicalMeasure(), data.likelihood, data.sizes, SHARDS, seed)
-    model = HybridGroups(setup, kind.split("-")[1], jumps=None if without else USUAL)
+    model = HybridGroups(setup, kind.split("-")[1], jumps=None if without else DEFAULT_JUMPS)
     return data, model, build("serial", model.recipe(data.rows))
 
 

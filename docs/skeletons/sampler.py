@@ -45,7 +45,7 @@ class RowShard:
 
 
 @dataclass(frozen=True)
-class RowShards:
+class RowRecipe:
     """The recipe: it pickles, and a worker calls it for its own shards only."""
 
     x: Array
@@ -107,8 +107,8 @@ class FiniteMixture:
     def reseeded(self, seed: int) -> Self:
         return replace(self, seed=seed)
 
-    def recipe(self, X: Array) -> RowShards:
-        return RowShards(X, self.n_shards)
+    def recipe(self, X: Array) -> RowRecipe:
+        return RowRecipe(X, self.n_shards)
 
     def begin(self, engine: Engine, assignments: Array) -> AtomState:
         engine.map(RowShard.put, np.split(np.asarray(assignments), boundaries(self.n_rows, self.n_shards)[1:-1]))

@@ -220,14 +220,34 @@ class Coded(Protocol):
         """[P]"""
 
 
-class Places(NamedTuple):
-    """Atoms of a round by their role, as places in the table; `n_extra` atoms besides are held by ghosts alone."""
+class Roles(NamedTuple):
+    """Atoms of a round by their role; `n_extra` atoms besides are held by ghosts alone.
+
+    Codes of shared atoms are in the order mobile, ghost-only, frozen.
+    """
 
     mobile: Array
     frozen: Array
     private: Array
     n_extra: int
     lone: bool = False  # whether there is a shard that may use frozen atoms, too
+
+    @property
+    def n_mobile(self) -> int:
+        return len(self.mobile) + self.n_extra
+
+    @property
+    def n_shared(self) -> int:
+        return self.n_mobile + len(self.frozen)
+
+    @property
+    def usable(self) -> Array:
+        """Occupied atoms that rows of some shard may join."""
+        return np.concatenate([self.mobile, self.frozen]) if self.lone else self.mobile
+
+    def among(self, atoms: Array) -> Roles:
+        """The same atoms by other numbers: number k becomes atoms[k]."""
+        return Roles(atoms[self.mobile], atoms[self.frozen], atoms[self.private], self.n_extra, self.lone)
 
 
 def by_code(state: Coded, values: Array, p: int) -> Array:
@@ -236,24 +256,23 @@ def by_code(state: Coded, values: Array, p: int) -> Array:
     return np.concatenate([values[: state.n_shared], values[first : first + int(state.n_private[p])]])
 
 
-def new_codes(state: Coded, places: Places, owner: Array) -> Iterator[tuple[Array, Array]]:
+def new_codes(state: Coded, roles: Roles, owner: Array) -> Iterator[tuple[Array, Array]]:
     """For every shard: which of the private atoms it owns, and the new code of each of its old codes.
 
-    The order of shared atoms is mobile, ghost-only, frozen. owner: the shard of each private atom. The many shards that
-    have none, and had none, share one array of codes.
+    roles: of places in the table. owner: the shard of each private atom. The many shards that have none, and had none,
+    share one array of codes.
     """
-    n_mobile, n_frozen = len(places.mobile) + places.n_extra, len(places.frozen)
     code = np.full(state.n_shared + int(state.n_private.sum()), -1, np.int32)
-    code[places.mobile] = np.arange(len(places.mobile))
-    code[places.frozen] = n_mobile + np.arange(n_frozen)
-    none, common = places.private[:0], code[: state.n_shared]
+    code[roles.mobile] = np.arange(len(roles.mobile))
+    code[roles.frozen] = np.arange(roles.n_mobile, roles.n_shared)
+    none, common = roles.private[:0], code[: state.n_shared]
     busy = set(np.flatnonzero(state.n_private).tolist()) | set(owner.tolist())
     for p in range(len(state.n_private)):
         if p not in busy:
             yield none, common
             continue
         mine, own = (owner == p).nonzero()[0], code.copy()
-        own[places.private[mine]] = n_mobile + n_frozen + np.arange(len(mine))
+        own[roles.private[mine]] = roles.n_shared + np.arange(len(mine))
         yield mine, by_code(state, own, p)
 
 

@@ -8,7 +8,7 @@ from scipy import integrate
 
 from unbounded.instantiation import MEMBERS
 from unbounded.models.groups.measures import MEASURES
-from unbounded.models.groups.shard import TopTables
+from unbounded.models.groups.shard import ContentHyper, GroupHyper, TopTables
 
 SIZES = np.array([3, 0, 5])
 TABLES = np.array([4.0, 1.0, 3.0])
@@ -31,7 +31,7 @@ def test_tables_are_the_rows_of_the_top_process(measure, hyper):
     assert measure.top.log_merge(measure.top_hyper(hyper), TABLES[0], TABLES[1], 3) == pytest.approx(gain)
     own, extra = measure.ghosts(hyper, TABLES, SIZES, 7, np.random.default_rng(0))
     assert own.sum() + extra.sum() == 7
-    assert measure.usual_ghosts(SIZES) >= 1
+    assert measure.default_ghosts(SIZES) >= 1
 
 
 def test_groups_without_rows_say_nothing(measure, hyper):
@@ -100,4 +100,8 @@ def test_hyper_parameters(measure):
     expected = weights @ values / weights.sum()
     error = np.sqrt(8.0 * np.var(seen, axis=0) / len(seen) + values.var(0) * (weights**2).sum() / weights.sum() ** 2)
     assert (np.abs(np.mean(seen, axis=0) - expected) < 5 * error + 1e-12).all()
-    assert measure.restore(now.array()).array().tolist() == now.array().tolist()
+    assert type(now) is measure.hyper_type
+    whole = GroupHyper(now, ContentHyper(0.3, np.array([0.5, 1.5])))
+    again = GroupHyper.of(measure, whole.array())
+    assert again.measure == now
+    np.testing.assert_equal(again.content, whole.content)

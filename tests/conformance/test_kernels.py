@@ -19,7 +19,7 @@ from unbounded.models.labelled.labels import Atoms
 from unbounded.models.mixtures.hybrid import HybridMixture
 from unbounded.models.mixtures.kernels import KERNELS
 from unbounded.models.mixtures.measure import PitmanYor
-from unbounded.models.mixtures.model import RowShards
+from unbounded.models.mixtures.model import RowRecipe
 from unbounded.models.mixtures.samplers import DIRICHLET
 from unbounded.randomness import key, uniforms
 from unbounded.round import rounds
@@ -153,7 +153,7 @@ def test_kernels_cut_alike(name, soft, device):
     sides = Sides(np.array([0, -1, 1, 1]), np.array([-1, -1, 0, 1]), np.array([-1 if soft else 7, -1]))
     found = []
     for kernel in (KERNELS["cpu"], KERNELS[device]):
-        shard = RowShards(subject.rows, subject.bound, 1)(0)
+        shard = RowRecipe(subject.rows, subject.bound, 1)(0)
         shard.first, shard.labels[:] = 6, np.arange(n) % 4
         found.append((kernel(subject.bound, "float64").halve(shard, cuts, sides), shard.labels))
     (one, labels), (two, others) = found

@@ -57,7 +57,7 @@ def mixture_chain():
     X = np.tile(clusters(), (200, 1))  # so that most kills come in the middle of a sweep
     likelihood = Gaussian().bind(describe(X))
     model = HybridMixture(Setup(DirichletProcess(), likelihood, len(X), 5, 1))
-    return model, mixture.RowShards(X, likelihood, 5), np.arange(len(X)) % 7
+    return model, mixture.RowRecipe(X, likelihood, 5), np.arange(len(X)) % 7
 
 
 def feature_chain():

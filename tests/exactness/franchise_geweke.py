@@ -22,8 +22,8 @@ from scipy.special import gammaincinv
 from unbounded.columns import describe
 from unbounded.engines import build
 from unbounded.models.groups.hybrid import HybridGroups
-from unbounded.models.groups.model import HierarchicalMeasure
-from unbounded.models.groups.shard import GroupHyper, GroupShards
+from unbounded.models.groups.model import HierarchicalHyper, HierarchicalMeasure
+from unbounded.models.groups.shard import ContentHyper, GroupHyper, GroupRecipe
 from unbounded.models.groups.words.likelihood import Tokens
 from unbounded.priors import Gamma
 from unbounded.setup import Setup
@@ -71,17 +71,21 @@ def draw_hypers(kind: str, size: int, rng: np.random.Generator) -> list[GroupHyp
     priors = [CONCENTRATION, GROUP_CONCENTRATION] + [ETA] * (kind in WORDS)
     shares = [(rng.permutation(size) + rng.random(size)) / size for _ in priors]
     columns = [gammaincinv(prior.shape, u) / prior.rate for prior, u in zip(priors, shares, strict=True)]
-    hypers = [GroupHyper(*map(float, values)) for values in zip(*columns, strict=True)]
+    hypers = [
+        GroupHyper(HierarchicalHyper(float(alpha), float(gamma)), ContentHyper(*map(float, eta)))
+        for alpha, gamma, *eta in zip(*columns, strict=True)
+    ]
     if kind != "learned":
         return hypers
-    return [hyper._replace(base=N_WORDS * rng.dirichlet(np.ones(N_WORDS))) for hyper in hypers]
+    bases = [N_WORDS * rng.dirichlet(np.ones(N_WORDS)) for _ in hypers]
+    return [GroupHyper(own, words._replace(base=base)) for (own, words), base in zip(hypers, bases, strict=True)]
 
 
 def rows(kind: str, labels: Array, hyper: GroupHyper, rng: np.random.Generator) -> Array:
     """New rows given labels: parameters from their prior, then data."""
     if kind not in WORDS:
         return (rows_bernoulli if kind == "bernoulli" else rows_gaussian)(labels, rng)
-    phi = rng.dirichlet(hyper.pseudo * np.ones(N_WORDS), labels.max() + 1)
+    phi = rng.dirichlet(hyper.content.pseudo * np.ones(N_WORDS), labels.max() + 1)
     return np.array([rng.choice(N_WORDS, p=phi[z]) for z in labels], np.int32)
 
 
@@ -103,7 +107,7 @@ class Draw(NamedTuple):
 
 def moments(draw: Draw) -> dict[str, float]:
     """Bounded functions of the data, and all that hyper-parameters act on."""
-    z, m, (alpha, gamma, eta, base), X = draw
+    z, m, ((alpha, gamma), (eta, base)), X = draw
     k = z.max() + 1
     counts = np.bincount(z)
     values = {
@@ -136,7 +140,7 @@ def moments(draw: Draw) -> dict[str, float]:
 
 
 def prior_draw(kind: str, hyper: GroupHyper, rng: np.random.Generator) -> tuple[Draw, Array]:
-    seats, labels = franchise(SIZES, hyper.alpha, hyper.gamma, rng)
+    seats, labels = franchise(SIZES, *hyper.measure, rng)
     return Draw(labels, count_tables(SIZES, seats), hyper, rows(kind, labels, hyper, rng)), seats
 
 
@@ -184,7 +188,7 @@ def replicate(joint: Joint, likelihood: Any, seed: int) -> Array:
     """Mean moments over the rounds of one simulator that starts from a prior draw."""
     rng = np.random.default_rng([joint.seed, seed])
     draw, seats = prior_draw(joint.kind, draw_hypers(joint.kind, 1, rng)[0], rng)
-    engine = build("serial", GroupShards(draw.X.copy(), SIZES, likelihood, joint.n_shards, joint.form))
+    engine = build("serial", GroupRecipe(draw.X.copy(), SIZES, likelihood, joint.n_shards, joint.form))
     model = HybridGroups(
         Setup(
             HierarchicalMeasure(CONCENTRATION, GROUP_CONCENTRATION),

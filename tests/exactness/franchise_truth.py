@@ -20,7 +20,7 @@ from scipy import special
 from unbounded.engines import build
 from unbounded.models.groups.model import HierarchicalMeasure
 from unbounded.models.groups.samplers import HIERARCHICAL
-from unbounded.models.groups.shard import NO_BASE, GroupHyper
+from unbounded.models.groups.shard import NO_BASE, ContentHyper, GroupHyper
 from unbounded.models.groups.words.likelihood import ETA_RANGE
 from unbounded.priors import Gamma
 from unbounded.round import rounds
@@ -149,7 +149,7 @@ class Franchise:
         for value in values:
             likelihood, terms = self.likelihood, self._features(value)
             if self.samples_eta or self.learns:
-                likelihood = likelihood.at(GroupHyper(1.0, 1.0, float(value[0]), value[1:]))
+                likelihood = likelihood.at(ContentHyper(float(value[0]), value[1:]))
             sums = np.concatenate([block @ terms for block in blocks])
             columns.append(np.bincount(which, likelihood.log_marginal(counts, sums)))
         return (np.stack(columns, axis=1) + log_weights)[where.ravel()]
@@ -187,11 +187,12 @@ class Franchise:
         b = rng.choice(len(self.probabilities), p=self.probabilities)
         seats, labels = self.configurations[b]
         value = self.nodes[0][rng.choice(len(self.nodes[0]), p=special.softmax(self._log_data[b]))]
-        hypers = np.array([self.measure.draw_prior(rng)[:2] for _ in range(500 if self._sampled else 1)])
+        hypers = np.array([self.measure.draw_prior(rng) for _ in range(500 if self._sampled else 1)])
         log_w = self._log_seating(seats, labels, *hypers.T) * np.ones(len(hypers))
         eta = float(value[0]) if self.samples_eta else getattr(self.likelihood, "eta", 0.0)
         base = value[1:] if self.learns else NO_BASE
-        return seats, labels, GroupHyper(*hypers[rng.choice(len(hypers), p=special.softmax(log_w))], eta, base), value
+        own = self.measure.hyper_type(*hypers[rng.choice(len(hypers), p=special.softmax(log_w))])
+        return seats, labels, GroupHyper(own, ContentHyper(eta, base)), value
 
 
 def base_moments(base: Array) -> dict[str, Array]:
@@ -270,8 +271,9 @@ def simulate(problem: Franchise, run: GroupedRun) -> Tally:
             labels = model.assignments(state, engine)
             code = code_of(problem, run.form, seats, labels, int(state.table.tables.sum()))
             frequencies[c, index[code]] += 1.0 / run.rounds
-            now = state.hyper._asdict() | {"log eta": np.log(state.hyper.eta or 1.0)}
-            now |= base_moments(state.hyper.base) if problem.learns else {}
+            own, content = state.hyper
+            now = own._asdict() | content._asdict() | {"log eta": np.log(content.eta or 1.0)}
+            now |= base_moments(content.base) if problem.learns else {}
             for name, means in hypers.items():
                 means[c] += now[name] / run.rounds
     engine.close()

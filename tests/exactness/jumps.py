@@ -78,7 +78,7 @@ def check(problem: Problem, moves: Moves) -> Verdict:
     ways = {"coin": (0,), "seeds": (1, 2)}.get(moves.kind, (0, 1, 2))
     with (
         mock.patch.multiple(launch, HOPELESS=limits[0], SLACK=limits[1]),
-        mock.patch.object(merges, "WAYS", ways),
+        mock.patch.object(merges, "SEEDS", ways),
         mock.patch.object(halves, "FEW", halves.FEW if moves.few else 0),
     ):
         return compare(problem, simulate(problem, moves), moves.rounds)

@@ -188,11 +188,11 @@ MUTANTS = [
     ),
     Mutant(
         "the chance of the pair left out of a merge", "merge ratio",
-        "log_ratio = -_log_ratio(edit, a, b, -gain, -attempt.log_cut) + log_way", "coins",
+        "log_ratio = -_log_ratio(edit, a, b, -gain, -attempt.log_cut) + log_split", "coins",
     ),
     Mutant(
         "the chance of a cut left out of a merge", "merge ratio",
-        "log_ratio = -_log_ratio(edit, a, b, -gain, log_chance) + log_way", "coins",
+        "log_ratio = -_log_ratio(edit, a, b, -gain, log_chance) + log_split", "coins",
     ),
     Mutant(
         "the chance of the pair left out of a coin's cut", "cut pair",
@@ -207,11 +207,11 @@ MUTANTS = [
         "log_order = 0.0", "seeds",
     ),
     Mutant(
-        "the choice of seeds left out", "seeds log way",
+        "the choice of seeds left out", "seeds log split",
         "return -log_order", "seeds",
     ),
     Mutant(
-        "seeds always drawn from all rows", "seeds log way",
+        "seeds always drawn from all rows", "seeds log split",
         "return -_log_subsets(m + n, seeds) - log_order", "seeds",
     ),
     Mutant(
@@ -220,7 +220,7 @@ MUTANTS = [
     ),
     Mutant(
         "what seeds say of the halves left out of a cut", "cut by seeds",
-        "log_way += 0.0", "seeded",
+        "log_split += 0.0", "seeded",
     ),
     Mutant(
         "seeds that look at the current halves", "seeds rest",
@@ -233,7 +233,7 @@ MUTANTS = [
     ),
     Mutant(
         "top weights without room for new topics", "sit weights",
-        "logs, _ = model.measure.sticks(state.hyper, table.tables.astype(float), rng)\n"
+        "logs, _ = model.measure.sticks(state.hyper.measure, table.tables.astype(float), rng)\n"
         "logs -= np.logaddexp.reduce(logs[:-1])", "sits",
     ),
     Mutant(
@@ -242,7 +242,7 @@ MUTANTS = [
     ),
     Mutant(
         "tables as rows of a process with the concentration of groups", "jump alpha",
-        "hyper = model.measure.top_hyper(state.hyper)._replace(alpha=state.hyper.gamma)\n"
+        "hyper = model.measure.top_hyper(state.hyper.measure)._replace(alpha=state.hyper.measure.gamma)\n"
         "private = np.zeros_like(state.n_private)", "sits",
     ),
     Mutant(
@@ -259,7 +259,7 @@ MUTANTS = [
     ),
     Mutant(
         "jumps with eta as it was in the beginning", "of tables eta",
-        "return TableWords(self.likelihood.pseudo, self._frequent)", "sits-eta",
+        "return WordsOfTables(self.likelihood.pseudo, self._frequent)", "sits-eta",
     ),
     Mutant(
         "the room for beta left out of cuts of tokens", "tokens beta",
@@ -374,7 +374,7 @@ MUTANTS = [
     ),
     Mutant(
         "weights from rows without ghosts", "weights sizes",
-        "sizes = counts[roles.usable(plan)]", "shards",
+        "sizes = counts[roles.usable]", "shards",
     ),
     Mutant(
         "weights without the discount", "log weights result",
@@ -383,7 +383,7 @@ MUTANTS = [
     Mutant(
         "Dirichlet rest mass shared by open shards", "weights result",
         "rest = hyper.alpha + hyper.sigma * len(sizes)\n"
-        "mass = rng.standard_gamma(rest + counts.sum() - counts[roles.usable(plan)].sum())\n"
+        "mass = rng.standard_gamma(rest + counts.sum() - counts[roles.usable].sum())\n"
         "return weights, [TailLaw(hyper.sigma, rest, hyper.sigma, mass, rest, 1.0)] * self.n_shards", "dp",
     ),
     Mutant(
@@ -400,13 +400,13 @@ MUTANTS = [
     ),
     Mutant(
         "V without ghost-only atoms", "weights law",
-        "laws = self.measure.tails(hyper, roles.n_shared - len(roles.extra), roles.n_private, plan.open, rng)",
+        "laws = self.measure.tails(hyper, roles.n_shared - roles.n_extra, n_private, plan.open, rng)",
         "many shards",
     ),
     Mutant(
         "ghosts counted as data in parameters", "global step parameters",
         "parameters = draw_parameters(\n"
-        "    self.likelihood, counts[drawn] + roles.ghosts[drawn], statistics[drawn], len(roles.extra),\n"
+        "    self.likelihood, counts[drawn] + ghosts.own[drawn], statistics[drawn], roles.n_extra,\n"
         "    len(roles.mobile), rng(\"parameters\"),\n"
         ")", "shards",
     ),
@@ -675,7 +675,7 @@ MUTANTS = [
     ),
     Mutant(
         "hierarchical: what private topics weigh is as it was before a word left one", "flat left",
-        "alive, n_private, birth = near.alive[0], near.alive[1], near.apart[0]", "tests/conformance/test_group_kernels.py",
+        "alive, n_private, birth = near.alive[0], near.alive[1], near.unseen[0]", "tests/conformance/test_group_kernels.py",
     ),
     Mutant(
         "hierarchical: words count themselves at mobile topics", "sweep total",
@@ -723,7 +723,7 @@ MUTANTS = [
     ),
     Mutant(
         "hierarchical: ghost-only topics have the words of the first", "global step usable",
-        "usable = np.concatenate([chosen.mobile, 0 * none, chosen.frozen if chosen.lone else chosen.frozen[:0]])", "crowd",
+        "usable = np.concatenate([roles.mobile, 0 * none, roles.frozen if roles.lone else roles.frozen[:0]])", "crowd",
     ),
     Mutant(
         "hierarchical: words that two shards have are counted on one of them", "merge new times",
@@ -751,11 +751,11 @@ MUTANTS = [
     ),
     Mutant(
         "hierarchical: ghosts of rows, not of tables", "global step ghosts 2",
-        "ghosts, extra = self.measure.ghosts(hyper, table.counts[live].astype(float), self.sizes, plan.ghosts, seed.rng(\"ghosts\"))", "crowd",
+        "ghosts, extra = self.measure.ghosts(hyper.measure, table.counts[live].astype(float), self.sizes, plan.ghosts, seed.rng(\"ghosts\"))", "crowd",
     ),
     Mutant(
         "hierarchical: ghosts chosen by looking at the tables", "global step ghosts 2",
-        "ghosts, extra = self.measure.ghosts(hyper, tables, self.sizes, 1 + 40 * int(tables.sum() > 3), seed.rng(\"ghosts\"))", "words",
+        "ghosts, extra = self.measure.ghosts(hyper.measure, tables, self.sizes, 1 + 40 * int(tables.sum() > 3), seed.rng(\"ghosts\"))", "words",
     ),
     Mutant(
         "hierarchical: rows join frozen atoms", "global step mobile 3",
@@ -804,7 +804,7 @@ MUTANTS = [
     ),
     Mutant(
         "hierarchical: closed shards use stuck atoms", "global step n own 2",
-        "usable = n_shared if plan.lone >= 0 else n_mobile", "lone",
+        "usable = roles.n_shared if plan.lone >= 0 else roles.n_mobile", "lone",
     ),
     Mutant(
         "hierarchical: the same numbers on every shard", "sweeps first",
@@ -820,7 +820,7 @@ MUTANTS = [
     ),
     Mutant(
         "hierarchical: concentrations updated with rows", "global step hyper 2",
-        "hyper = self.measure.update(state.hyper, state.table.counts[state.occupied].astype(float), self.sizes, seed.rng(\"hyper\"))", "eta",
+        "own = self.measure.update(state.hyper.measure, state.table.counts[state.occupied].astype(float), self.sizes, seed.rng(\"hyper\"))", "eta",
     ),
     Mutant(
         "algorithm 8: a lone row's own atom is discarded", "pick weights",
@@ -873,7 +873,7 @@ MUTANTS = [
     ),
     Mutant(
         "asynchronous: weights of topics by rows, not by tables", "global step logs",
-        "logs, share = self.measure.sticks(hyper, table.counts[live].astype(float), seed.rng(\"weights\"))", "gossip-words",
+        "logs, share = self.measure.sticks(hyper.measure, table.counts[live].astype(float), seed.rng(\"weights\"))", "gossip-words",
     ),
     Mutant(
         "asynchronous: words count themselves among their topic's", "leave slot, w]",
@@ -1241,7 +1241,7 @@ MUTANTS = [
     ),
     Mutant(
         "the likelihood of topics at the eta that they began with", "topics eta",
-        "evidence = self.likelihood.log_evidence(counts, state.table.statistics[live])",
+        "likelihood = self.likelihood",
         "tests/models/groups/test_groups.py::test_the_likelihood_is_that_of_the_draws_eta",
     ),
     Mutant(

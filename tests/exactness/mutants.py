@@ -112,7 +112,7 @@ def battery() -> dict[str, Callable[[], Any]]:
 
     def tokens(**more: Any) -> Callable[[], Any]:
         def check() -> Any:
-            always = mock.patch.object(groups_jump, "by_tokens", return_value=True)
+            always = mock.patch.object(groups_jump, "tokens_due", return_value=True)
             with always, mock.patch.object(token_cuts, "WIDE", 6.0):  # beta's cut matters more
                 return sits("words", "fixed", "direct", **more)()
 

@@ -120,7 +120,7 @@ JOINTS = [
 @pytest.mark.long
 @pytest.mark.parametrize("joint", JOINTS, ids=str)
 def test_prior_and_successive_conditional_agree(joint, monkeypatch):
-    monkeypatch.setattr(merges, "WAYS", (0, 1, 2))
+    monkeypatch.setattr(merges, "SEEDS", (0, 1, 2))
     with mirrored() if not ON_GPU else few_open():
         verdict = check_joint(joint)
     assert verdict.passed, str(verdict)

@@ -15,7 +15,7 @@ from unbounded.engines import build
 from unbounded.instantiation import AsPublished, Ghosts, OneOpen
 from unbounded.models.mixtures.hybrid import HybridMixture
 from unbounded.models.mixtures.measure import PartitionHyper, PitmanYor
-from unbounded.models.mixtures.model import RowShards
+from unbounded.models.mixtures.model import RowRecipe
 from unbounded.round import rounds
 from unbounded.setup import Setup
 
@@ -100,7 +100,7 @@ def test_engines_give_the_same_chain_bit_for_bit():
     tiny = problem("mixed-holes", "py")
     chains = []
     for engine_name, workers in (("serial", None), ("threads", 1), ("threads", 3), ("processes", 2)):
-        engine = build(engine_name, RowShards(tiny.X, tiny.likelihood, 3), workers)
+        engine = build(engine_name, RowRecipe(tiny.X, tiny.likelihood, 3), workers)
         model = HybridMixture(Setup(tiny.measure, tiny.likelihood, tiny.n, 3, 5, sweeps=2))
         states = islice(rounds(model, engine, model.begin(engine, np.arange(tiny.n))), 400)
         chains.append([(tuple(model.assignments(s, engine)), s.table.statistics.tobytes()) for s in states])

@@ -30,7 +30,7 @@ LONG += [replace(joint, jumps=OFTEN) for joint in LONG if joint.rule == Ghosts()
 
 @pytest.mark.parametrize("joint", [*SHORT, *(pytest.param(joint, marks=pytest.mark.long) for joint in LONG)], ids=str)
 def test_prior_and_successive_conditional_agree(joint, monkeypatch):
-    monkeypatch.setattr(merges, "WAYS", (0, 1, 2))  # of rows so few, more would never be seeds
+    monkeypatch.setattr(merges, "SEEDS", (0, 1, 2))  # of rows so few, more would never be seeds
     verdict = check(joint)
     assert verdict.passed, str(verdict)
 

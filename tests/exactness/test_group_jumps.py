@@ -66,7 +66,7 @@ def test_jumps_alone_agree_with_enumeration_at_length(case, form, n_shards):
 @pytest.mark.parametrize("n_shards", [1, 2, 3])
 @pytest.mark.parametrize(("case", "alone"), [("words", True), ("words", False), ("words-both", False)])
 def test_jumps_of_tokens_agree_with_enumeration_at_length(monkeypatch, case, alone, n_shards):
-    monkeypatch.setattr(jump, "by_tokens", lambda model, turn: True)
+    monkeypatch.setattr(jump, "tokens_due", lambda model, turn: True)
     monkeypatch.setattr(cuts, "WIDE", 2.0)  # so that beta's cut matters more
     run = GroupedRun("direct", Ghosts(), n_shards, chains=60, rounds=200, options=(("jumps", OFTEN),), alone=alone)
     verdict = check(problem(case, "fixed"), run)

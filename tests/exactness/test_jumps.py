@@ -65,7 +65,7 @@ def test_moves_alone_agree_with_enumeration(parameters):
 
 @pytest.mark.parametrize("parameters", ROUNDS, ids=names)
 def test_rounds_with_moves_agree_with_enumeration(parameters, monkeypatch):
-    monkeypatch.setattr(merges, "WAYS", (0, 1, 2))
+    monkeypatch.setattr(merges, "SEEDS", (0, 1, 2))
     case, measure, n, run = parameters
     verdict = check_round(problem(case, measure, n), run)
     assert verdict.passed, str(verdict)

@@ -21,7 +21,7 @@ from unbounded.models.mixtures import kernel
 from unbounded.models.mixtures.hybrid import HybridMixture
 from unbounded.models.mixtures.jump import Jumps
 from unbounded.models.mixtures.measure import PitmanYor
-from unbounded.models.mixtures.model import RowShards
+from unbounded.models.mixtures.model import RowRecipe
 from unbounded.round import rounds
 from unbounded.setup import Setup
 
@@ -144,7 +144,7 @@ def reference(measure, sweeps, apart=APART):
 def trace_of(X, measure, rule, n_shards, starts, n_rounds, **options):
     """[chains, rounds, 3]: the traces of chains that start from the reference's draws; sweeps alone, unless asked."""
     likelihood = Gaussian(mean=0.0, kappa=KAPPA, dof=DOF, scale=SCALE).bind(describe(X))
-    engine = build("serial", RowShards(X, likelihood, n_shards))
+    engine = build("serial", RowRecipe(X, likelihood, n_shards))
     out = np.empty((len(starts), n_rounds, 3))
     for c, labels in enumerate(starts):
         setup = Setup(PitmanYor(*MEASURES[measure]), likelihood, len(X), n_shards, c)
@@ -252,7 +252,7 @@ def staged_chain(X, start, columns, monkeypatch):
     """(labels [rounds, n], the forms of the finite part) with the bounded form from so many columns on."""
     monkeypatch.setattr(gaussian, "STAGED_COLUMNS", columns)
     likelihood = Gaussian().bind(describe(X))
-    engine = build("serial", RowShards(X, likelihood, 2))
+    engine = build("serial", RowRecipe(X, likelihood, 2))
     model = HybridMixture(Setup(PitmanYor(1.0, 0.0), likelihood, len(X), 2, 3))
     chain, forms = [], set()
     for state in islice(rounds(model, engine, model.begin(engine, start)), 15):

@@ -11,7 +11,7 @@ from unbounded import DiagonalGaussian, DirichletProcessMixture, Gaussian, Hiera
 from unbounded.columns import describe  # noqa: E402
 from unbounded.models.labelled.halves import Cuts, Sides  # noqa: E402
 from unbounded.models.mixtures.kernels import build_kernel, kernel_for_few  # noqa: E402
-from unbounded.models.mixtures.model import RowShards  # noqa: E402
+from unbounded.models.mixtures.model import RowRecipe  # noqa: E402
 from unbounded.randomness import key  # noqa: E402
 
 ROWS = np.concatenate([np.random.default_rng(0).normal(size=(12, 2)) + c for c in (0.0, 9.0)])
@@ -64,7 +64,7 @@ def test_rows_on_the_device_are_those_of_the_host(likelihood, dtype):
     rows = ROWS * 1e-6 + np.array([[0.0, 1.0]])
     bound = likelihood.bind(describe(np.append(rows, [[5.0, -5.0]], 0)))
     kernel = build_kernel("cuda", bound, dtype)
-    shard = RowShards(rows, bound, 1, kernel.shard)(0)
+    shard = RowRecipe(rows, bound, 1, kernel.shard)(0)
     shard.put(np.arange(24) % 3)
     there, here = kernel.count(shard, 3), kernel.totals(rows, shard.current(), 3)
     np.testing.assert_allclose(there.statistics, here.statistics, rtol=1e-13, atol=1e-13)
@@ -74,7 +74,7 @@ def test_labels_are_where_they_were_written_last():
     """By the host or by the device; whoever reads sees the others' changes."""
     bound = Gaussian().bind(describe(ROWS))
     kernel = build_kernel("cuda", bound, "float64")
-    shard = RowShards(ROWS, bound, 1, kernel.shard)(0)
+    shard = RowRecipe(ROWS, bound, 1, kernel.shard)(0)
     shard.put(np.arange(24) % 3)
     kernel.hold(shard)
     assert kernel.count(shard, 3).counts.tolist() == [8, 8, 8]

@@ -417,7 +417,7 @@ def test_what_distinguishes_a_cluster():
     marks = describe.distinguishing(rows, labels, ["a", "b", "c", "d"], levels=True)
     assert (marks[1][0].column, marks[1][0].effect < -1) == ("c", True)
     assert (marks[2][0].column, marks[2][0].level, marks[2][0].own) == ("d", "7", 1.0)
-    assert marks[2][0].usual == pytest.approx(1 / 6)
+    assert marks[2][0].overall == pytest.approx(1 / 6)
     assert all(len(found) <= 3 for found in marks)
 
 

@@ -31,13 +31,14 @@ from unbounded.models.features.reference import ReferenceFeatures
 from unbounded.models.features.rivals.uncollapsed import FiniteFeatures
 from unbounded.models.features.samplers import FEATURES
 from unbounded.models.features.state import FeatureSetup, FeatureState
+from unbounded.models.groups.contents import CONTENTS as GROUP_CONTENTS
 from unbounded.models.groups.hybrid import HybridGroups
 from unbounded.models.groups.kernels import KERNELS as GROUP_KERNELS
 from unbounded.models.groups.measures import MEASURES as GROUP_MEASURES
 from unbounded.models.groups.model import Groups, GroupsState
 from unbounded.models.groups.rivals.asynchronous import AsynchronousGroups
 from unbounded.models.groups.samplers import HIERARCHICAL
-from unbounded.models.groups.shard import GroupMeasure, GroupPart, GroupShard
+from unbounded.models.groups.shard import Content, GroupMeasure, GroupPart, GroupShard
 from unbounded.models.groups.words.likelihood import Tokens
 from unbounded.models.labelled.labels import Atoms, LabelShard
 from unbounded.models.mixtures.hybrid import HybridMixture
@@ -72,6 +73,7 @@ GROUPS: tuple[type[Model[GroupsState]], ...] = (HybridGroups, AsynchronousGroups
 FEATURE_MODELS: tuple[type[Model[FeatureState]], ...] = (HybridFeatures, FiniteFeatures)
 PARTITIONS: tuple[type[Measure[PartitionHyper, int]], ...] = PARTITION_MEASURES
 HIERARCHIES: tuple[type[GroupMeasure], ...] = GROUP_MEASURES
+HELD: tuple[type[Content], ...] = GROUP_CONTENTS
 MEASURES: tuple[type[Measure[FeatureHyper, int]], ...] = FEATURE_MEASURES
 LABEL_KERNELS: Mapping[str, Callable[..., Kernel[LabelShard, MixturePart, Any, Atoms]]] = MIXTURE_KERNELS
 TABLE_KERNELS: Mapping[str, Mapping[str, Callable[..., Kernel[GroupShard, GroupPart, Any, Atoms]]]] = GROUP_KERNELS

@@ -82,6 +82,11 @@ class Bound(ABC):
         """What `logits` takes: natural parameters with weights, as they are or in a form that is quicker to use."""
         return eta
 
+    @property
+    def cuts_by_products(self) -> bool:
+        """Whether sets of rows are cut by products of matrices, without writing all terms."""
+        return False
+
     @abstractmethod
     def spec(self, first: int = 0) -> tuple[Any, ...]:
         """The compiled description; terms start at row `first` of a block."""

@@ -23,6 +23,7 @@ from unbounded.likelihoods.base import Bound, Parameters, positive, reach_of, ve
 from unbounded.likelihoods.diagonal_gaussian import BoundDiagonalGaussian
 from unbounded.likelihoods.gaussian_compiled import (
     NEGLIGIBLE,
+    PRODUCT_COLUMNS,
     STAGED_COLUMNS,
     GaussianSpec,
     GaussianTail,
@@ -110,6 +111,10 @@ class BoundGaussian(Bound):
     @property
     def n_terms(self) -> int:
         return self.size * (self.size + 1) // 2 + self.size
+
+    @property
+    def cuts_by_products(self) -> bool:
+        return self.size >= PRODUCT_COLUMNS
 
     @property
     def imputed(self) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -423,11 +423,6 @@ def _screen(spec, tail, slot, block, begin, end, out):
     terms = block.terms
     d = spec.columns.size
     _student_lanes(spec, tail, slot, terms, begin, end, out, min(d, max(4, d // 3)))
-
-
-def takes_products(spec: Any) -> bool:
-    """Whether sets of rows are cut by products of matrices, without writing all terms."""
-    return isinstance(spec, GaussianSpec) and spec.columns.size >= PRODUCT_COLUMNS
 
 
 @jit

@@ -119,6 +119,10 @@ class BoundProduct(Bound):
     def imputed(self) -> Array:
         return np.sort(np.concatenate([part.imputed for part in self.parts]))
 
+    @property
+    def cuts_by_products(self) -> bool:
+        return len(self.parts) == 1 and self.parts[0].cuts_by_products
+
     def _slices(self) -> list[slice]:
         ends = np.cumsum([part.n_terms for part in self.parts])
         return [slice(int(end) - part.n_terms, int(end)) for part, end in zip(self.parts, ends, strict=True)]

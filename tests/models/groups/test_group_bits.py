@@ -14,7 +14,7 @@ from unbounded.instantiation import Ghosts, OneOpen
 from unbounded.likelihoods import resolve
 from unbounded.models.groups.hybrid import HybridGroups
 from unbounded.models.groups.model import HierarchicalMeasure
-from unbounded.models.groups.shard import GroupShards
+from unbounded.models.groups.shard import GroupRecipe
 from unbounded.models.groups.words.likelihood import Tokens
 from unbounded.round import rounds
 from unbounded.setup import Setup
@@ -51,7 +51,7 @@ class Chain:
             form=form,
             jumps=None,  # they have checks of their own
         )
-        self.engine = build(engine, GroupShards(X, SIZES, likelihood, P, form), workers)
+        self.engine = build(engine, GroupRecipe(X, SIZES, likelihood, P, form), workers)
 
     def begin(self):
         return self.model.begin(self.engine, np.arange(N) % 5 + 5 * (GROUP == 3))

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from unbounded.models.groups.model import HierarchicalMeasure
-from unbounded.models.groups.shard import GroupHyper
+from unbounded.models.groups.model import HierarchicalHyper, HierarchicalMeasure
 from unbounded.priors import Gamma
 
 SIZES = np.array([3, 0, 5])
@@ -14,7 +13,7 @@ SIZES = np.array([3, 0, 5])
 
 def test_labels_of_the_prior_meet_as_they_should():
     """Two rows of a group share a table with 1 / (1 + gamma); two tables share a dish with 1 / (1 + alpha)."""
-    measure, hyper, rng = HierarchicalMeasure(), GroupHyper(1.5, 0.7), np.random.default_rng(1)
+    measure, hyper, rng = HierarchicalMeasure(), HierarchicalHyper(1.5, 0.7), np.random.default_rng(1)
     draws = np.array([measure.simulate(hyper, SIZES, rng) for _ in range(4000)])
     assert draws.shape == (4000, 8)
     dish, seat = 1.0 / 2.5, 1.0 / 1.7
@@ -29,7 +28,7 @@ def test_the_probability_of_tables_is_what_concentrations_are_moved_by():
     counts, rng = np.array([3.0, 1.0, 1.0]), np.random.default_rng(2)
     grid = np.exp(np.linspace(-7.0, 4.0, 160))
     logs = np.array([
-        [measure.log_prob(h, counts, SIZES) + measure.log_prior(h) for g in grid for h in [GroupHyper(a, g)]]
+        [measure.log_prob(h, counts, SIZES) + measure.log_prior(h) for g in grid for h in [HierarchicalHyper(a, g)]]
         for a in grid
     ])  # fmt: skip
     weights = np.exp(logs - logs.max()) * np.outer(grid, grid)
@@ -37,12 +36,12 @@ def test_the_probability_of_tables_is_what_concentrations_are_moved_by():
     hyper, seen = measure.start(), []
     for _ in range(6000):
         hyper = measure.update(hyper, counts, SIZES, rng)
-        seen.append(hyper[:2])
+        seen.append(hyper)
     expected = [weights.sum(1) @ grid, weights.sum(0) @ grid]
     assert np.mean(seen, axis=0) == pytest.approx(expected, rel=0.08)
 
 
 def test_masses_add_up_to_gamma():
-    masses = HierarchicalMeasure().expected_masses(GroupHyper(1.0, 2.5), np.array([4, 1, 3]))
+    masses = HierarchicalMeasure().expected_masses(HierarchicalHyper(1.0, 2.5), np.array([4, 1, 3]))
     assert masses.sum() == pytest.approx(2.5)
     assert masses[-1] == pytest.approx(2.5 / 9.0)

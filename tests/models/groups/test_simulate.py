@@ -12,17 +12,17 @@ from scipy import sparse
 from unbounded import HierarchicalDirichletProcess, Tokens
 from unbounded.columns import describe
 from unbounded.models.groups import simulate
-from unbounded.models.groups.model import HierarchicalMeasure
+from unbounded.models.groups.model import HierarchicalHyper, HierarchicalMeasure
 from unbounded.models.groups.predictive import predictives
-from unbounded.models.groups.shard import Draw, GroupHyper
+from unbounded.models.groups.shard import ContentHyper, Draw, GroupHyper
 from unbounded.models.groups.simulate import Members
 
 ALPHA, GAMMA, ETA = 3.0, 1.5, 0.2  # many new atoms, of few words each
 TABLES = np.array([2, 1])
 WORDS = np.array([[3, 1, 0], [0, 0, 2]])  # of two atoms
 LIKELIHOOD = Tokens(ETA, base="uniform").bind(describe(sparse.csr_matrix(np.ones((1, 3)))))
-MEASURE, HYPER = HierarchicalMeasure(ALPHA, GAMMA), GroupHyper(ALPHA, GAMMA, ETA)
-DRAW = Draw(WORDS.sum(1), TABLES, sparse.csr_matrix(WORDS), HYPER, MEASURE.expected_masses(HYPER, TABLES))
+MEASURE, HYPER = HierarchicalMeasure(ALPHA, GAMMA), GroupHyper(HierarchicalHyper(ALPHA, GAMMA), ContentHyper(ETA))
+DRAW = Draw(WORDS.sum(1), TABLES, sparse.csr_matrix(WORDS), HYPER, MEASURE.expected_masses(HYPER.measure, TABLES))
 BRIEF = {"n_chains": 2, "n_warmup": 5, "n_draws": 12, "n_shards": 2, "random_state": 0}
 DOCUMENTS = [["cat", "dog", "cat"], ["stock", "bond", "stock", "bond"], ["cat", "stock"], []] * 5
 ROWS = np.repeat([-3.0, 3.0], 15)[:, None] + np.random.default_rng(0).normal(size=(30, 2))
@@ -87,7 +87,7 @@ def test_likelihoods_average_to_the_predictive_density(kind):
     members = Members(model._sizes, labels)
     (counts,) = (counts for _, _, counts in members.blocks(len(draw.counts)))
     shares = (np.column_stack([counts, np.zeros(len(counts))]) + draw.masses) / (
-        model._sizes[:, None] + draw.hyper.gamma
+        model._sizes[:, None] + draw.hyper.measure.gamma
     )
     table, index, scale = predictives(model._likelihood, draw, X)
     truth = np.einsum("ik,ik->i", table[index], np.repeat(shares, model._sizes, axis=0)) * np.exp(scale)

@@ -10,7 +10,7 @@ from unbounded.columns import describe
 from unbounded.contracts import in_this_thread
 from unbounded.engines.local import Helpers
 from unbounded.models.groups.rows import GroupRows, SweepKeys, Tail
-from unbounded.models.groups.shard import GroupHyper, Law
+from unbounded.models.groups.shard import ContentHyper, Law
 from unbounded.models.groups.words import kernel, topics
 from unbounded.models.groups.words.likelihood import Tokens
 from unbounded.randomness import key
@@ -74,7 +74,7 @@ def test_evidence_is_the_sum_over_topics(eta):
     counts = np.asarray(statistics.sum(1)).ravel().astype(float)
     base = rng.gamma(0.5, size=WORDS)
     columns = describe(sparse.csr_matrix(np.ones((2, WORDS))))
-    hyper = GroupHyper(1.0, 1.0, eta, base / base.mean())
+    hyper = ContentHyper(eta, base / base.mean())
     for bound in (Tokens(eta, "uniform").bind(columns), Tokens(eta, "learned").bind(columns).at(hyper)):
         each = bound.log_marginal(counts, statistics)
         assert bound.log_evidence(counts, statistics) == pytest.approx(each.sum(), rel=1e-12, abs=1e-9)

@@ -18,7 +18,7 @@ from unbounded.instantiation import AsPublished, Ghosts, OneOpen
 from unbounded.likelihoods import resolve
 from unbounded.models.mixtures.hybrid import HybridMixture
 from unbounded.models.mixtures.measure import DirichletProcess, PitmanYor
-from unbounded.models.mixtures.model import RowShards
+from unbounded.models.mixtures.model import RowRecipe
 from unbounded.round import rounds
 from unbounded.setup import Setup
 
@@ -55,7 +55,7 @@ def chain(case, rule, measure, engine="serial", workers=None, seed=5):
     likelihood, X = CASES[case]
     bound = resolve(likelihood).bind(describe(X))
     model = HybridMixture(Setup(MEASURES[measure], bound, N, P, seed, n_rounds=ROUNDS, sweeps=2), rule=RULES[rule])
-    where = build(engine, RowShards(X, bound, P), workers)
+    where = build(engine, RowRecipe(X, bound, P), workers)
     try:
         state = model.begin(where, np.arange(N) % 5)
         states = islice(rounds(model, where, state), ROUNDS)
@@ -123,7 +123,7 @@ def test_holes_are_imputed_only_where_a_likelihood_imputes():
     """In a mixed table, holes of the Gaussian columns become numbers; other holes stay, to be skipped."""
     likelihood, X = CASES["product-holes"]
     bound = likelihood.bind(describe(X))
-    data = np.concatenate([RowShards(X, bound, P)(p).data for p in range(P)])
+    data = np.concatenate([RowRecipe(X, bound, P)(p).data for p in range(P)])
     gaussian, others = [0, 2], [1, 3]
     assert np.isnan(X[:, gaussian]).any()
     assert not np.isnan(data[:, gaussian]).any()

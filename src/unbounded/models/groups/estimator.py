@@ -25,12 +25,13 @@ from unbounded.likelihoods import Bound, Gaussian
 from unbounded.models.groups import point_estimate as topics
 from unbounded.models.groups import reading, simulate
 from unbounded.models.groups import start as hierarchical_start
-from unbounded.models.groups.jump import USUAL
+from unbounded.models.groups.jump import DEFAULT_JUMPS
 from unbounded.models.groups.kernels import KERNELS
 from unbounded.models.groups.model import FORMS, Groups, GroupsState, HierarchicalMeasure
 from unbounded.models.groups.predictive import Draw, completion, fold_in
 from unbounded.models.groups.reading import GroupedRows
 from unbounded.models.groups.samplers import HIERARCHICAL
+from unbounded.models.groups.shard import GroupHyper
 from unbounded.models.groups.simulate import Members
 from unbounded.models.groups.words.likelihood import Tokens
 from unbounded.models.labelled.losses import uncertainty
@@ -145,7 +146,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
 
     def _moves(self) -> dict[str, Any]:
         able = self.sampler == "hybrid" and resolve_rule(self.instantiate).exact
-        chosen = chosen_jumps(self.jumps, USUAL, able)
+        chosen = chosen_jumps(self.jumps, DEFAULT_JUMPS, able)
         return {"form": self.form} | ({"jumps": chosen} if self.sampler == "hybrid" else {})
 
     def _extent(self, X: Any) -> Array:
@@ -233,7 +234,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
             for own, part in topics.proportions(snap["labels"], self._sizes, draw.masses[:-1], share):
                 shares[own] += part
             if words is not None:
-                expected = share.T @ sparse.csr_matrix(draw.statistics) + draw.hyper.pseudo
+                expected = share.T @ sparse.csr_matrix(draw.statistics) + draw.hyper.content.pseudo
                 words += expected / expected.sum(1, keepdims=True)
         shares /= len(labels)
         self.proportions_, self.topic_history_ = shares, np.array(history)
@@ -248,8 +249,8 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
     def _draw(self, s: int) -> Draw:
         snap = self._snapshots[s]
         statistics = unpacked(snap, self._likelihood.n_terms).astype(float)
-        hyper = self._prior.restore(snap["hyper"])
-        masses = self._prior.expected_masses(hyper, snap["tables"])
+        hyper = GroupHyper.of(self._prior, snap["hyper"])
+        masses = self._prior.expected_masses(hyper.measure, snap["tables"])
         return Draw(snap["counts"], snap["tables"], statistics, hyper, masses)
 
     def _unit(self) -> str:

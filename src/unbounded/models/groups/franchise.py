@@ -81,7 +81,7 @@ def count_tables(dishes, heads, codes):
 
 @jit
 def dishes_to_labels(seats, dishes, offsets, labels):
-    """Every row has the dish of its table."""
+    """Every row gets the dish of its table."""
     for g in range(offsets.size - 1):
         for i in range(offsets[g], offsets[g + 1]):
             labels[i] = dishes[offsets[g] + seats[i]]
@@ -96,8 +96,8 @@ class TableTail(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SeatedRows:
-    """The franchise: as many lanes as a group has rows."""
+class CompiledFranchise:
+    """The franchise; blocks have about as many lanes as groups have rows."""
 
     content: Content
     sweeps: int
@@ -186,7 +186,7 @@ def _n_tables(tail):
 @jit
 def _log_new_table(law, tail, slot):
     """Log weight of a new table with a private dish, or (slot = slots) a new one."""
-    mass = np.float64(tail.tables[slot]) if slot < tail.tables.size else law.alpha  # mutant: dish weights mass
+    mass = np.float64(tail.tables[slot]) if slot < tail.tables.size else law.birth  # mutant: dish weights mass
     return tail.log_rest + math.log(mass / (_n_tables(tail) + law.share))
 
 
@@ -203,7 +203,7 @@ class Scaled(NamedTuple):
 
 @jit
 def _seat_block(specs, block, seating, group, finite, tail, key, work):
-    """Gibbs moves of rows over tables and new tables; the row for whose new dish a slot was missing, or -1."""
+    """Gibbs moves of rows over tables and new ones; returns the row for whose new dish a slot was missing, or -1."""
     seats, dishes, heads, members = seating.seats, seating.dishes, seating.heads, tail.members
     shared = finite.shared
     for r in range(block.size):
@@ -252,7 +252,7 @@ def _row_joins(specs, block, r, tail, slot, sign, work):
 
 @jit
 def _scaled(specs, block, r, usable, tail, work):
-    """Bring the row's log predictives under private dishes and a new one up to date; the largest of all."""
+    """Bring the row's log predictives under private dishes and a new one up to date, and scale by the largest."""
     columns, fresh = work.columns, work.fresh
     slots = tail.members.size
     best = np.float64(work.top[r]) if usable > 0 else -np.inf

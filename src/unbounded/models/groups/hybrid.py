@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from unbounded.contracts import Engine, Message, Parallel, in_this_thread
-from unbounded.instantiation import Ghosts, Places, Plan, Rule, as_published, classify, new_codes
-from unbounded.models.groups.jump import USUAL, jump
+from unbounded.instantiation import Ghosts, Plan, Roles, Rule, as_published, classify, new_codes
+from unbounded.models.groups.jump import DEFAULT_JUMPS, jump
 from unbounded.models.groups.model import Groups, GroupsState
 from unbounded.models.groups.shard import GroupShare, TopTables, TopWeights
 from unbounded.models.mixtures.jump import Jumps
@@ -22,7 +22,7 @@ class HybridGroups(Groups):
     """rule: which atoms are instantiated in a round, and which shards may create some. jumps: moves of whole atoms."""
 
     rule: Rule = field(default_factory=Ghosts)
-    jumps: Jumps | None = USUAL
+    jumps: Jumps | None = DEFAULT_JUMPS
 
     @property
     def exact(self) -> bool:
@@ -30,7 +30,7 @@ class HybridGroups(Groups):
 
     @cached_property
     def n_ghosts(self) -> int:
-        return self.measure.usual_ghosts(self.sizes)
+        return self.measure.default_ghosts(self.sizes)
 
     def settled(self) -> int:
         return self.rule.settled(self.setup.n_rounds)
@@ -38,7 +38,7 @@ class HybridGroups(Groups):
     def jump(self, state: GroupsState, engine: Engine) -> GroupsState:
         if self.jumps is None or not self.exact:
             return state
-        turn, rest = divmod(state.round, self.jumps.every or self.content.pace(self.form, self.n_rows))
+        turn, rest = divmod(state.round, self.jumps.every or self.content.jump_interval(self.form, self.n_rows))
         return jump(self, state, engine, self.jumps, turn) if rest == 0 else state  # mutant: jump due
 
     def global_step(self, state: GroupsState, parallel: Parallel = in_this_thread) -> Message:
@@ -50,24 +50,23 @@ class HybridGroups(Groups):
             ghosts, extra = as_published(tables, owner, plan).astype(np.int64), np.empty(0, np.int64)
         else:
             # mutant: global step ghosts 2
-            ghosts, extra = self.measure.ghosts(hyper, tables, self.sizes, plan.ghosts, seed.rng("ghosts"))
+            ghosts, extra = self.measure.ghosts(hyper.measure, tables, self.sizes, plan.ghosts, seed.rng("ghosts"))
         mobile, frozen, private = classify(ghosts, owner, plan)  # mutant: global step mobile 3
         tables += 0 if plan.published else ghosts  # mutant: global step tables
         shared_tables = np.concatenate([tables[mobile], extra, tables[frozen]])
         top = TopTables(shared_tables, tables[private], owner[private])
-        weights = self.measure.weights(hyper, plan, top, self.form == "franchise", seed.rng("weights"))
-        chosen = Places(live[mobile], live[frozen], live[private], len(extra), plan.lone >= 0)
-        shared, parameters = self._round(state, hyper, chosen, weights.masses, parallel)
-        return Message(shared, self._shares(state, plan, chosen, weights, parameters))
+        weights = self.measure.weights(hyper.measure, plan, top, self.form == "franchise", seed.rng("weights"))
+        roles = Roles(live[mobile], live[frozen], live[private], len(extra), plan.lone >= 0)
+        shared, parameters = self._round(state, hyper, roles, weights.masses, parallel)
+        return Message(shared, self._shares(state, plan, roles, weights, parameters))
 
     def _shares(
-        self, state: GroupsState, plan: Plan, chosen: Places, weights: TopWeights, parameters: Any
+        self, state: GroupsState, plan: Plan, roles: Roles, weights: TopWeights, parameters: Any
     ) -> list[GroupShare]:
         """What every shard needs of its own; parameters: of all private atoms, when holes are imputed."""
-        n_mobile, n_shared = len(chosen.mobile) + chosen.n_extra, len(weights.masses)
         shares = []
-        for p, (mine, codes) in enumerate(new_codes(state, chosen, state.table.owner[chosen.private])):
-            usable = n_shared if plan.lone == p else n_mobile  # mutant: global step n own 2
+        for p, (mine, codes) in enumerate(new_codes(state, roles, state.table.owner[roles.private])):
+            usable = roles.n_shared if plan.lone == p else roles.n_mobile  # mutant: global step n own 2
             own = None if parameters is None else {name: value[mine] for name, value in parameters.items()}
             shares.append(GroupShare(codes, usable, len(mine), weights.share, weights.sticks[p], own))
         return shares

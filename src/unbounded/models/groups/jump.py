@@ -19,8 +19,8 @@ from unbounded.contracts import Engine, Gathered, Message, Step, Summary
 from unbounded.instantiation import by_code
 from unbounded.models.groups.model import Groups, GroupsState
 from unbounded.models.groups.shard import Content, DishTable, GroupShard
-from unbounded.models.groups.tables import SeatingLaw, TableShard, count_tables, seat, serve, table_shard
-from unbounded.models.groups.words.cuts import by_tokens, cut_tokens
+from unbounded.models.groups.tables import SeatingLaw, TableShard, draw_table_counts, seat, serve, table_shard
+from unbounded.models.groups.words.cuts import cut_tokens, tokens_due
 from unbounded.models.labelled.halves import Cuts, Halves, Sides, halve
 from unbounded.models.labelled.labels import LabelRows, numbered
 from unbounded.models.mixtures.cuts import cut_some
@@ -30,19 +30,19 @@ from unbounded.models.mixtures.merges import merge_some
 from unbounded.models.mixtures.model import AtomTable, MixtureState
 from unbounded.randomness import RoundSeed
 
-USUAL = Jumps(share=1.0, pool=512)  # once all tables are there, cuts of all of them cost little more than one
-FIRST = 32  # times as many merges in the first round, where topics may be random ones, and soon never alike again
+DEFAULT_JUMPS = Jumps(share=1.0, pool=512)  # given tables, cuts of all atoms cost little more than one
+FIRST = 32  # times as many merges in the first round: random topics are alike there, and soon no longer
 CELLS = 2**18  # of all cuts together, in a vocabulary of any size
 
 
 def jump(model: Groups, state: GroupsState, engine: Engine, jumps: Jumps, turn: int) -> GroupsState:
     """The state after some cuts and some merges of atoms: of tables and, of words in turn, token by token."""
-    state, beta = _weighed(model, state, engine)
-    if by_tokens(model, turn):
+    state, beta = _with_top_weights(model, state, engine)
+    if tokens_due(model, turn):
         state, beta = cut_tokens(model, state, engine, beta, jumps)
-        return _counted(model, state, engine, beta)
-    n_tables = _sit(model, state, engine, beta)
-    likelihood = model.content.of_tables(state.hyper)
+        return _with_tables(model, state, engine, beta)
+    n_tables = _seat_all(model, state, engine, beta)
+    likelihood = model.content.of_tables(state.hyper.content)
     edges = np.append(0, np.cumsum([found.sum() for found in n_tables]))
     top: Any = TopProcess(model.measure.top, likelihood, edges, model.seed)
     tables: Any = AtTables(engine, model.content, edges)
@@ -54,27 +54,29 @@ def jump(model: Groups, state: GroupsState, engine: Engine, jumps: Jumps, turn: 
     return _as_groups(model, state, moved)
 
 
-def _weighed(model: Groups, state: GroupsState, engine: Engine) -> tuple[GroupsState, Array]:
+def _with_top_weights(model: Groups, state: GroupsState, engine: Engine) -> tuple[GroupsState, Array]:
     """The state with atoms coded 0, 1, ... on all shards, and top weights given their numbers of tables."""
     live, number, rng = state.occupied, numbered(state), RoundSeed(model.seed, state.round).rng("seating")
     engine.map(GroupShard.relabel, [by_code(state, number, p) for p in range(model.n_shards)])
     counts, tables, statistics, owner = state.table
     table = DishTable(counts[live], tables[live], statistics[live], owner[live])
     state = GroupsState(state.round, state.hyper, table, len(live), np.zeros_like(state.n_private))
-    logs, _ = model.measure.sticks(state.hyper, table.tables.astype(float), rng)  # mutant: sit weights
+    logs, _ = model.measure.sticks(state.hyper.measure, table.tables.astype(float), rng)  # mutant: sit weights
     return state, np.exp(logs[:-1])
 
 
-def _sit(model: Groups, state: GroupsState, engine: Engine, beta: Array) -> list[Array]:
-    """Seat all rows; how many tables each atom has on every shard."""
-    masses = model.measure.masses(state.hyper, beta)  # mutant: sit masses
+def _seat_all(model: Groups, state: GroupsState, engine: Engine, beta: Array) -> list[Array]:
+    """Seat all rows; returns the numbers of tables of atoms on every shard."""
+    masses = model.measure.masses(state.hyper.measure, beta)  # mutant: sit masses
     return engine.map(partial(seat, SeatingLaw(masses, RoundSeed(model.seed, state.round).key("seats"))))
 
 
-def _counted(model: Groups, state: GroupsState, engine: Engine, beta: Array) -> GroupsState:
+def _with_tables(model: Groups, state: GroupsState, engine: Engine, beta: Array) -> GroupsState:
     """The state with numbers of tables given beta."""
-    seating = SeatingLaw(model.measure.masses(state.hyper, beta), RoundSeed(model.seed, state.round).key("seats"))
-    tables = np.sum(engine.map(partial(count_tables, seating)), axis=0)
+    seating = SeatingLaw(
+        model.measure.masses(state.hyper.measure, beta), RoundSeed(model.seed, state.round).key("seats")
+    )
+    tables = np.sum(engine.map(partial(draw_table_counts, seating)), axis=0)
     return replace(state, table=state.table._replace(tables=tables))
 
 
@@ -82,7 +84,7 @@ def _as_mixture(model: Groups, state: GroupsState, n_tables: Array) -> MixtureSt
     """The state of a mixture whose rows are the tables."""
     table = state.table
     sums = model.content.sums(table.counts, table.statistics)
-    hyper, private = model.measure.top_hyper(state.hyper), np.zeros_like(state.n_private)  # mutant: jump alpha
+    hyper, private = model.measure.top_hyper(state.hyper.measure), np.zeros_like(state.n_private)  # mutant: jump alpha
     return MixtureState(state.round, hyper, AtomTable(n_tables, sums, table.owner), len(sums), private)
 
 

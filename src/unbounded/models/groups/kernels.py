@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from unbounded.models.groups.franchise import SeatedRows
+from unbounded.models.groups.franchise import CompiledFranchise
 from unbounded.models.groups.reference import ReferenceDirect
-from unbounded.models.groups.reference_franchise import ReferenceSeated
-from unbounded.models.groups.rows import DirectRows
+from unbounded.models.groups.reference_franchise import ReferenceFranchise
+from unbounded.models.groups.rows import CompiledDirect
 from unbounded.models.groups.shard import Content, GroupKernel
-from unbounded.models.groups.words.kernel import DirectWords
+from unbounded.models.groups.words.kernel import CompiledWords
 
 KERNELS: Mapping[str, Mapping[str, Callable[..., GroupKernel]]] = {
-    "cpu": {"direct": DirectRows, "franchise": SeatedRows, "words": DirectWords},
+    "cpu": {"direct": CompiledDirect, "franchise": CompiledFranchise, "words": CompiledWords},
     "reference": {
         "direct": ReferenceDirect,
-        "franchise": ReferenceSeated,
+        "franchise": ReferenceFranchise,
         "words": partial(ReferenceDirect, by_group=True),
     },
 }

@@ -16,14 +16,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from numbers import Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.special import gammaln
 
 from unbounded.arrays import Array, Arrays
 from unbounded.contracts import Engine, Gathered, Message, Parallel, Summary
-from unbounded.instantiation import Places, Plan
+from unbounded.instantiation import Plan, Roles
 from unbounded.likelihoods.base import Bound
 from unbounded.models.groups.contents import content_of
 from unbounded.models.groups.kernels import build_kernel
@@ -35,9 +35,9 @@ from unbounded.models.groups.shard import (
     GroupKernel,
     GroupMeasure,
     GroupPart,
+    GroupRecipe,
     GroupRound,
     GroupShard,
-    GroupShards,
     GroupShare,
     Law,
     TopTables,
@@ -46,7 +46,7 @@ from unbounded.models.groups.shard import (
     seat_rows,
     summarise,
 )
-from unbounded.models.labelled.labels import all_labels, few_bytes
+from unbounded.models.labelled.labels import all_labels, smallest_type
 from unbounded.models.labelled.packing import packed, unpacked
 from unbounded.models.mixtures.measure import PartitionHyper, PitmanYor
 from unbounded.priors import Gamma, slice_within
@@ -60,6 +60,11 @@ FORMS = ("direct", "franchise")
 # ---- the measure
 
 
+class HierarchicalHyper(NamedTuple):
+    alpha: float  # concentration of the top process
+    gamma: float  # concentration of the groups
+
+
 @dataclass(frozen=True)
 class HierarchicalMeasure:
     """Concentrations of the top process and of the groups: each a number (fixed) or a Gamma prior (sampled)."""
@@ -67,7 +72,8 @@ class HierarchicalMeasure:
     concentration: float | Gamma = field(default_factory=Gamma)
     group_concentration: float | Gamma = field(default_factory=Gamma)
 
-    described_as: ClassVar[str] = "HierarchicalDirichletProcess"  # in the description of a run
+    described_as: ClassVar[str] = "HierarchicalDirichletProcess"
+    hyper_type: ClassVar[Any] = HierarchicalHyper
 
     def __post_init__(self) -> None:
         for name in ("concentration", "group_concentration"):
@@ -80,7 +86,7 @@ class HierarchicalMeasure:
         """The process of the tables, as a mixture has one of its rows."""
         return PitmanYor(self.concentration, 0.0)
 
-    def top_hyper(self, hyper: GroupHyper) -> PartitionHyper:
+    def top_hyper(self, hyper: HierarchicalHyper) -> PartitionHyper:
         """Its hyper-parameters."""
         return PartitionHyper(hyper.alpha, 0.0)
 
@@ -90,53 +96,51 @@ class HierarchicalMeasure:
 
     # ---- hyper-parameters
 
-    def start(self) -> GroupHyper:
+    def start(self) -> HierarchicalHyper:
         alpha, gamma = (prior.mean if isinstance(prior, Gamma) else float(prior) for prior in self._priors)
-        return GroupHyper(alpha, gamma)
+        return HierarchicalHyper(alpha, gamma)
 
-    def draw_prior(self, rng: np.random.Generator) -> GroupHyper:
+    def draw_prior(self, rng: np.random.Generator) -> HierarchicalHyper:
         alpha, gamma = (prior.draw(rng) if isinstance(prior, Gamma) else float(prior) for prior in self._priors)
-        return GroupHyper(alpha, gamma)
+        return HierarchicalHyper(alpha, gamma)
 
-    def log_prior(self, hyper: GroupHyper) -> float:
-        pairs = zip(self._priors, hyper[:2], strict=True)
+    def log_prior(self, hyper: HierarchicalHyper) -> float:
+        pairs = zip(self._priors, hyper, strict=True)
         return sum(prior.log_density(value) for prior, value in pairs if isinstance(prior, Gamma))
 
-    def log_prob(self, hyper: GroupHyper, counts: Array, extent: Array) -> float:
+    def log_prob(self, hyper: HierarchicalHyper, counts: Array, extent: Array) -> float:
         """Log probability of tables with these dishes in groups of these sizes, but for who sits where."""
         top = self.top.log_prob(self.top_hyper(hyper), counts, float(counts.sum()))
         return top + sum(_Seatings(counts.sum(), extent).log_terms(hyper.gamma))
 
-    def update(self, hyper: GroupHyper, counts: Array, extent: Array, rng: np.random.Generator) -> GroupHyper:
+    def update(
+        self, hyper: HierarchicalHyper, counts: Array, extent: Array, rng: np.random.Generator
+    ) -> HierarchicalHyper:
         """Move alpha given the atoms' table counts, gamma given the number of tables in groups of these sizes."""
         alpha = self.top.update(self.top_hyper(hyper), counts, float(counts.sum()), rng).alpha
         gamma = hyper.gamma
         if isinstance(self.group_concentration, Gamma):
             # mutant: update gamma
             gamma = _group_concentration(self.group_concentration, gamma, _Seatings(counts.sum(), extent), rng)
-        return hyper._replace(alpha=alpha, gamma=gamma)
+        return HierarchicalHyper(alpha, gamma)
 
-    def scalars(self, hyper: GroupHyper) -> dict[str, float]:
+    def scalars(self, hyper: HierarchicalHyper) -> dict[str, float]:
         return {"alpha": hyper.alpha, "gamma": hyper.gamma}
-
-    def restore(self, values: Array) -> GroupHyper:
-        """Hyper-parameters from an array of them."""
-        return GroupHyper.of(values)
 
     # ---- ghosts and weights
 
-    def usual_ghosts(self, extent: Array) -> int:
+    def default_ghosts(self, extent: Array) -> int:
         """A fixed number in the range of the number of tables, which itself is part of the state."""
         return int(np.ceil(np.log1p(extent).sum()))
 
     def ghosts(
-        self, hyper: GroupHyper, counts: Array, extent: Array, total: int, rng: np.random.Generator
+        self, hyper: HierarchicalHyper, counts: Array, extent: Array, total: int, rng: np.random.Generator
     ) -> tuple[Array, Array]:
         """Ghost tables: of each atom, and of each atom that only ghosts hold."""
         return self.top.ghosts(self.top_hyper(hyper), counts, float(counts.sum()), total, rng)
 
     def weights(
-        self, hyper: GroupHyper, plan: Plan, tables: TopTables, seated: bool, rng: np.random.Generator
+        self, hyper: HierarchicalHyper, plan: Plan, tables: TopTables, seated: bool, rng: np.random.Generator
     ) -> TopWeights:
         """Top weights given tables; the tail of a shard whose rows are seated has one weight for all of its atoms."""
         shared, private, owner = tables
@@ -154,32 +158,32 @@ class HierarchicalMeasure:
             sticks[p][-1] = left[0 if plan.published else j]
         return TopWeights(share, hyper.gamma * np.exp(logs), sticks)  # mutant: weights result 2
 
-    def sticks(self, hyper: GroupHyper, tables: Array, rng: np.random.Generator) -> tuple[Array, float]:
+    def sticks(self, hyper: HierarchicalHyper, tables: Array, rng: np.random.Generator) -> tuple[Array, float]:
         """(log beta of atoms with these tables and, last, of all others; the concentration of the latter)."""
         return _normalised(np.append(tables, hyper.alpha), rng), hyper.alpha
 
-    def masses(self, hyper: GroupHyper, beta: Array) -> Array:
+    def masses(self, hyper: HierarchicalHyper, beta: Array) -> Array:
         """gamma beta: what atoms with these top weights weigh in a group, apart from its rows."""
         return hyper.gamma * beta
 
-    def expected_masses(self, hyper: GroupHyper, tables: Array) -> Array:
+    def expected_masses(self, hyper: HierarchicalHyper, tables: Array) -> Array:
         """The same in expectation, of atoms with these tables and (last) of all others."""
         return hyper.gamma * np.append(tables, hyper.alpha) / (tables.sum() + hyper.alpha)
 
-    def log_cut(self, hyper: GroupHyper, share: Array) -> Array:
+    def log_cut(self, hyper: HierarchicalHyper, share: Array) -> Array:
         """Log prior density gained when an atom becomes two, with this share of its top weight and with the rest."""
         return math.log(hyper.alpha) - np.log(share) - np.log1p(-share)  # mutant: tokens beta
 
-    def law(self, hyper: GroupHyper, masses: Array, share: float) -> Law:
+    def law(self, hyper: HierarchicalHyper, masses: Array, share: float) -> Law:
         return Law(masses, hyper.gamma, float(np.log(hyper.gamma)), hyper.alpha, share)
 
     # ---- predictions
 
-    def unknown(self, hyper: GroupHyper, mass: float) -> GroupHyper:
+    def unknown(self, hyper: HierarchicalHyper, mass: float) -> HierarchicalHyper:
         """Hyper-parameters of what groups have besides known atoms, which weighs `mass` in each of them."""
-        return GroupHyper(hyper.alpha, mass)
+        return HierarchicalHyper(hyper.alpha, mass)
 
-    def simulate(self, hyper: GroupHyper, extent: Array, rng: np.random.Generator) -> Array:
+    def simulate(self, hyper: HierarchicalHyper, extent: Array, rng: np.random.Generator) -> Array:
         """Labels of all rows from the prior: a Chinese restaurant franchise, in which new tables choose dishes."""
         labels = []
         tables: list[int] = []  # of each atom
@@ -210,7 +214,7 @@ def _pick(weights: list[float], rng: np.random.Generator) -> int:
 
 
 class _Seatings:
-    """The probability of so many tables; groups of one size weigh the same, so it costs by sizes, not by groups."""
+    """The probability of a number of tables. Groups of one size weigh the same: the cost is by sizes, not by groups."""
 
     def __init__(self, n_tables: float, sizes: Array):
         times = np.bincount(sizes[sizes > 0])
@@ -281,36 +285,36 @@ class Groups(Built[GroupMeasure, Bound, Array]):
     def kernel(self) -> GroupKernel:
         return build_kernel(self.setup.device, self.content, self.form, self.setup.sweeps)
 
-    def recipe(self, X: Any) -> GroupShards:
-        return GroupShards(X, self.sizes, self.likelihood, self.n_shards, self.form)
+    def recipe(self, X: Any) -> GroupRecipe:
+        return GroupRecipe(X, self.sizes, self.likelihood, self.n_shards, self.form)
 
     def start(self) -> GroupHyper:
-        return self.content.begin(self.measure.start())
+        return GroupHyper(self.measure.start(), self.content.start())
 
     def begin(
         self, engine: Engine, assignments: Array, hyper: GroupHyper | None = None, seats: Array | None = None,
         round_: int = 0,
     ) -> GroupsState:  # fmt: skip
-        """The state with these labels (any integers); one table for each atom of a group where no seats are given."""
+        """The state with these labels (any integers); without seats, each atom of a group has one table."""
         codes, inverse = np.unique(np.asarray(assignments), return_inverse=True)
         labels = inverse.astype(np.int32).ravel()
         engine.map(GroupShard.put, self._cut(labels))
-        return self.begin_there(engine, len(codes), hyper, None if seats is None else self._cut(seats), round_)
+        return self.begin_from_shards(engine, len(codes), hyper, None if seats is None else self._cut(seats), round_)
 
     def _cut(self, rows: Array) -> list[Array]:
-        """By shards."""
+        """Values of all rows, split by shard."""
         return [rows[own[0] : own[-1]] for own in cut(self.sizes, self.n_shards)]
 
-    def begin_there(
+    def begin_from_shards(
         self, engine: Engine, n_atoms: int, hyper: GroupHyper | None = None, seats: Sequence[Array] | None = None,
         round_: int = 0,
     ) -> GroupsState:  # fmt: skip
-        """The state of shards that have their labels, of which 0 .. n_atoms - 1 all occur; seats: by shard."""
+        """State from labels already on the shards; labels 0..n_atoms-1 must all occur. seats: by shard."""
         tables = np.sum(engine.map(partial(seat_rows, n_atoms), seats), axis=0)
         return self.count(engine, tables, hyper or self.start(), round_)
 
     def count(self, engine: Engine, tables: Array, hyper: GroupHyper, round_: int) -> GroupsState:
-        """The state of shards whose labels are all codes of shared atoms with these numbers of tables."""
+        """The state of shards whose labels are all codes of shared atoms, given their numbers of tables."""
         own = [tables, *[np.zeros_like(tables)] * (self.n_shards - 1)]
         gathered = engine.run(self._recount, Message(len(tables), own))
         return self._assemble(round_, hyper, len(tables), gathered)
@@ -324,7 +328,7 @@ class Groups(Built[GroupMeasure, Bound, Array]):
     def draw(self, state: GroupsState) -> Draw:
         """What prediction needs of a state."""
         live, table, hyper = state.occupied, state.table, state.hyper
-        masses = self.measure.expected_masses(hyper, table.tables[live])
+        masses = self.measure.expected_masses(hyper.measure, table.tables[live])
         return Draw(table.counts[live], table.tables[live], table.statistics[live], hyper, masses)
 
     # ---- global step
@@ -332,16 +336,18 @@ class Groups(Built[GroupMeasure, Bound, Array]):
     def _move_hyper(self, state: GroupsState, tables: Array, seed: RoundSeed) -> GroupHyper:
         """Hyper-parameters given the tables of occupied atoms: the measure's, then the likelihood's own."""
         # mutant: global step hyper 2
-        hyper = self.measure.update(state.hyper, tables, self.sizes, seed.rng("hyper"))
+        own = self.measure.update(state.hyper.measure, tables, self.sizes, seed.rng("hyper"))
         counts = state.table.counts[state.occupied]
-        return self.content.update(hyper, counts, state.table.statistics, seed.rng("eta"))
+        return GroupHyper(
+            own, self.content.update(state.hyper.content, counts, state.table.statistics, seed.rng("eta"))
+        )
 
     def _round(
-        self, state: GroupsState, hyper: GroupHyper, chosen: Places, masses: Array, parallel: Parallel
+        self, state: GroupsState, hyper: GroupHyper, roles: Roles, masses: Array, parallel: Parallel
     ) -> tuple[GroupRound, Any]:
         """The finite part of the round and, when holes are imputed, parameters of private atoms."""
         seed = RoundSeed(self.seed, state.round)
-        drawn = self.content.instantiate(hyper, state.table, chosen, masses, seed, parallel)
+        drawn = self.content.instantiate(hyper.content, state.table, roles, masses, seed, parallel)
         shared, private = _split(drawn.parameters, len(masses))
         return GroupRound(state.round, hyper, self.kernel.finite(drawn.usable), len(masses), masses, shared), private
 
@@ -358,12 +364,12 @@ class Groups(Built[GroupMeasure, Bound, Array]):
 
     def _part(self, shared: GroupRound, own: GroupShare) -> GroupPart:
         return GroupPart(
-            likelihood=self.content.at(shared.hyper),
+            likelihood=self.content.at(shared.hyper.content),
             finite=shared.finite,
             usable=own.usable,
             n_shared=shared.n_shared,
             n_private=own.n_private,
-            law=self.measure.law(shared.hyper, shared.masses, own.share),
+            law=self.measure.law(shared.hyper.measure, shared.masses, own.share),
             sticks=own.sticks,
             seed=RoundSeed(self.seed, shared.round),
         )
@@ -393,14 +399,14 @@ class Groups(Built[GroupMeasure, Bound, Array]):
         live = state.occupied
         counts = state.table.counts[live].astype(float)
         shares = counts / counts.sum()
-        evidence = self.content.at(state.hyper).log_evidence(counts, state.table.statistics[live])  # mutant: topics eta
+        likelihood = self.content.at(state.hyper.content)  # mutant: topics eta
         return {
             "n_topics": len(counts),
             **above(shares),
-            **self.measure.scalars(state.hyper),
-            **self.content.scalars(state.hyper),
+            **self.measure.scalars(state.hyper.measure),
+            **self.content.scalars(state.hyper.content),
             "n_tables": float(state.table.tables.sum()),
-            "log_likelihood": evidence,
+            "log_likelihood": likelihood.log_evidence(counts, state.table.statistics[live]),
             "entropy": float(-(shares * np.log(shares)).sum()),
             "largest": float(shares.max()),
         }
@@ -411,7 +417,7 @@ class Groups(Built[GroupMeasure, Bound, Array]):
     def snapshot(self, state: GroupsState, engine: Engine) -> dict[str, Array]:
         live = state.occupied
         return {
-            "labels": all_labels(state, engine, few_bytes(len(live) - 1)),
+            "labels": all_labels(state, engine, smallest_type(len(live) - 1)),
             "hyper": state.hyper.array(),
             "counts": state.table.counts[live],
             "tables": state.table.tables[live],
@@ -422,7 +428,7 @@ class Groups(Built[GroupMeasure, Bound, Array]):
         statistics = unpacked(arrays, self.likelihood.n_terms)
         return GroupsState(
             int(arrays["round"]),
-            self.measure.restore(arrays["hyper"]),
+            GroupHyper.of(self.measure, arrays["hyper"]),
             DishTable(arrays["counts"], arrays["tables"], statistics, arrays["owner"]),
             int(arrays["n_shared"]),
             arrays["n_private"],

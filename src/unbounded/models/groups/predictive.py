@@ -31,7 +31,7 @@ class Newcomers(NamedTuple):
 
 
 class Gibbs(NamedTuple):
-    """So many sweeps, of which the last few are kept."""
+    """How many sweeps there are, and how many of the last ones are kept."""
 
     sweeps: int
     keep: int

@@ -186,7 +186,7 @@ class ReferenceDirect:
         return summarise(self.content, shard, part.n_shared, self.totals(shard, len(masses)), tables)
 
 
-# ---- what the franchise uses, too (reference_franchise.py)
+# ---- shared with the franchise (reference_franchise.py)
 
 
 def terms_of(content: Content, data: Any) -> Array:
@@ -221,4 +221,4 @@ def log_predictive(likelihood: Any, counts: Array, statistics: Array, rows: Arra
 def _private_weights(law: Law, tail: ReferenceTail, rows: list[int]) -> Array:
     """gamma beta plus the group's rows of every private atom, and (last) the weight of a new one."""
     own = np.where(tail.counts > 0, np.array(rows, float) + law.gamma * np.exp(tail.sticks), 0.0)
-    return np.append(own, law.gamma * math.exp(tail.rest) * law.alpha / law.share)
+    return np.append(own, law.gamma * math.exp(tail.rest) * law.birth / law.share)

@@ -49,7 +49,7 @@ class SeatedTail:
 
 
 @dataclass(frozen=True)
-class ReferenceSeated:
+class ReferenceFranchise:
     """Everything is in double precision, whatever the setup says."""
 
     content: Content
@@ -133,7 +133,7 @@ class ReferenceSeated:
         group = np.repeat(np.arange(len(shard.offsets) - 1), np.diff(shard.offsets))
         pairs = np.unique(np.stack([group, shard.seats, shard.labels])[:, there], axis=1)
         tables = np.bincount(pairs[2] - part.n_shared, minlength=len(tail.counts))
-        beta = np.append(tables, part.law.alpha) / (tables.sum() + part.law.share)
+        beta = np.append(tables, part.law.birth) / (tables.sum() + part.law.share)
         return beta * math.exp(part.sticks[-1])
 
     def _change_dish(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -20,14 +20,14 @@ from unbounded.compiled.draws import uniform
 from unbounded.compiled.jit import inline, jit
 from unbounded.compiled.lanes import lane_exp
 from unbounded.contracts import Parallel, Summary
-from unbounded.instantiation import Places
+from unbounded.instantiation import Roles
 from unbounded.likelihoods.base import Bound, Parameters
 from unbounded.likelihoods.operations import Block, clear, logits, refresh, update
 from unbounded.models.groups.shard import (
     Content,
+    ContentHyper,
     DishTable,
     Draw,
-    GroupHyper,
     GroupPart,
     GroupShard,
     Instantiated,
@@ -36,7 +36,7 @@ from unbounded.models.groups.shard import (
     report_direct,
     with_more_slots,
 )
-from unbounded.models.groups.tables import TableRows
+from unbounded.models.groups.tables import RowsOfTables
 from unbounded.models.labelled import labels as labelled
 from unbounded.models.labelled.gossip import Version, summed
 from unbounded.models.labelled.labels import Atoms, draw_parameters, finite_part
@@ -46,7 +46,7 @@ from unbounded.rows import Csr
 
 FREE = 16  # slots for new private atoms of a shard, to begin with
 LOOK_AHEAD = 16
-MANY = 180_000  # rows: where there are fewer, sweeps are short beside what a jump takes anyway
+MANY = 180_000  # rows, below which sweeps are short compared with the fixed cost of a jump
 
 
 @dataclass(frozen=True)
@@ -56,33 +56,35 @@ class RowContent:
     likelihood: Bound
     dtype: str = "float64"
 
-    def at(self, hyper: GroupHyper) -> Bound:
+    bound: ClassVar[type] = Bound
+    by_tokens: ClassVar[bool] = False
+
+    def at(self, hyper: ContentHyper) -> Bound:
         return self.likelihood
 
-    def begin(self, hyper: GroupHyper) -> GroupHyper:
+    def start(self) -> ContentHyper:
+        return ContentHyper()
+
+    def update(self, hyper: ContentHyper, counts: Array, statistics: Any, rng: np.random.Generator) -> ContentHyper:
         return hyper
 
-    def update(self, hyper: GroupHyper, counts: Array, statistics: Any, rng: np.random.Generator) -> GroupHyper:
-        return hyper
-
-    def scalars(self, hyper: GroupHyper) -> dict[str, float]:
+    def scalars(self, hyper: ContentHyper) -> dict[str, float]:
         return {}
 
     def kernel(self, form: str) -> str:
         return form
 
     def instantiate(
-        self, hyper: GroupHyper, table: DishTable, chosen: Places, masses: Array, seed: RoundSeed, parallel: Parallel
+        self, hyper: ContentHyper, table: DishTable, roles: Roles, masses: Array, seed: RoundSeed, parallel: Parallel
     ) -> Instantiated:
         imputes = self.likelihood.imputed.size > 0
-        usable = np.concatenate([chosen.mobile, chosen.frozen]) if chosen.lone else chosen.mobile
-        drawn = np.concatenate([chosen.mobile, chosen.frozen, chosen.private]) if imputes else usable
+        drawn = np.concatenate([roles.mobile, roles.frozen, roles.private]) if imputes else roles.usable
         counts = table.counts[drawn].astype(float)
         parameters = draw_parameters(
-            self.likelihood, counts, table.statistics[drawn], chosen.n_extra, len(chosen.mobile),
+            self.likelihood, counts, table.statistics[drawn], roles.n_extra, len(roles.mobile),
             seed.rng("parameters"), parallel,
         )  # fmt: skip
-        n_usable = len(usable) + chosen.n_extra
+        n_usable = len(roles.usable) + roles.n_extra
         first = {name: value[:n_usable] for name, value in parameters.items()}
         return Instantiated(first, parameters if imputes else None)
 
@@ -104,8 +106,8 @@ class RowContent:
         ends = np.arange(n_tables + 1) * (n_terms + 1)
         return Csr(ends, np.tile(np.arange(n_terms + 1), n_tables), values)
 
-    def of_tables(self, hyper: GroupHyper) -> TableRows:
-        return TableRows(self.likelihood)
+    def of_tables(self, hyper: ContentHyper) -> RowsOfTables:
+        return RowsOfTables(self.likelihood)
 
     def sums(self, counts: Array, statistics: Array) -> Array:
         return np.column_stack([statistics, counts])
@@ -113,7 +115,7 @@ class RowContent:
     def parts(self, sums: Array) -> tuple[Array, Array]:
         return sums[:, -1].astype(np.int64), sums[:, :-1].copy()
 
-    def pace(self, form: str, n_rows: int) -> int:
+    def jump_interval(self, form: str, n_rows: int) -> int:
         return int(np.clip(math.sqrt(MANY / n_rows), 1, 8))
 
     def from_dense(self, statistics: Array) -> Array:
@@ -198,8 +200,8 @@ class RowTail(NamedTuple):
 
 
 @dataclass(frozen=True)
-class DirectRows:
-    """Rows in blocks of lanes; the tail has slots for private atoms, twice as many whenever one is missing."""
+class CompiledDirect:
+    """Rows in blocks of lanes. The tail has slots for private atoms, and doubles when it runs out of them."""
 
     content: Content
     sweeps: int
@@ -241,7 +243,7 @@ class DirectRows:
 
 
 def scratch_for(part: GroupPart, slots: int, typical: int) -> Scratch:
-    """Scratch memory for blocks of rows; typical: how many rows usually follow each other."""
+    """Scratch memory for blocks of rows; typical: how many rows are usually consecutive."""
     dense = isinstance(part.finite, np.ndarray)
     dtype = (part.finite if dense else part.finite[0]).dtype
     terms = 0 if part.likelihood.columns.sparse else part.likelihood.n_terms
@@ -250,7 +252,7 @@ def scratch_for(part: GroupPart, slots: int, typical: int) -> Scratch:
 
 
 def collapsed(content: Content, shard: GroupShard, part: GroupPart, slots: int, work: Scratch) -> tuple[Any, Array]:
-    """(collapsed state, rows) of the private atoms that labels say."""
+    """(collapsed state, numbers of rows) of the private atoms, according to the labels."""
     if part.elsewhere is not None:
         return with_rows_elsewhere(content, shard, part, slots, work.top.size)
     members = np.zeros(slots, np.int64)
@@ -263,7 +265,7 @@ def collapsed(content: Content, shard: GroupShard, part: GroupPart, slots: int, 
 def with_rows_elsewhere(
     content: Content, shard: GroupShard, part: GroupPart, slots: int, lanes: int
 ) -> tuple[Any, Array]:
-    """The same where all atoms are private, with the rows that other shards have of them."""
+    """The same when all atoms are private and other shards have rows of them, too."""
     own, others = content.count(shard, slots + 1), Version(*part.elsewhere or ())
     counts, statistics = summed([Version(own.counts, content.stacked([own.statistics])), others])
     return part.likelihood.pack(counts.astype(float), statistics, lanes), counts[:-1].copy()
@@ -287,7 +289,7 @@ def scratch(terms: int, atoms: int, shared: int, slots: int, lanes: int, dtype: 
 
 @jit
 def likelihoods(atoms, specs, block, work):
-    """Likelihoods of a block under mobile atoms; columns of private ones are out of date."""
+    """Likelihoods of a block under mobile atoms; the columns of private ones become out of date."""
     logits(atoms, specs, block, work.logits, work.top)
     for k in range(work.logits.shape[0]):
         for r in range(block.size):
@@ -437,7 +439,7 @@ def _weigh_private(specs, block, r, finite, tail, work):
                 refresh(specs, tail.collapsed, slot, block, r, end, columns, fresh)
             log_beta = law.log_gamma + sticks[slot]
             if slot == slots:
-                log_beta += math.log(law.alpha / law.share)  # mutant: move log beta
+                log_beta += math.log(law.birth / law.share)  # mutant: move log beta
             elif work.counts[finite.shared + slot] > 0:
                 log_beta = math.log(work.counts[finite.shared + slot] + math.exp(log_beta))
             weights[slot] = columns[slot, r] + log_beta

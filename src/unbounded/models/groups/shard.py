@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from unbounded.arrays import Array, Arrays
 from unbounded.compiled.draws import uniform
 from unbounded.compiled.jit import jit
 from unbounded.contracts import Kernel, Measure, Parallel, Summary
-from unbounded.instantiation import Places, Plan, relabel
+from unbounded.instantiation import Plan, Roles, relabel
 from unbounded.likelihoods.base import Bound, Parameters
 from unbounded.models.labelled.labels import Atoms, LabelShard, packed_labels
 from unbounded.models.mixtures.measures import PartitionMeasure
@@ -33,11 +33,11 @@ KeptT = TypeVar("KeptT")
 
 @dataclass
 class Tables:
-    """Who sits where, and what is served there, while whole atoms move (tables.py): between rounds there are none."""
+    """Who sits at which table, and what each serves, while whole atoms move (tables.py); None between rounds."""
 
     at: Array  # the table of every row, through all groups
     served: Array  # the atom of every table
-    rows: Csr | None = None  # tables as rows; made when they are first asked for
+    rows: Csr | None = None  # tables as rows; made on first use
 
 
 class GroupShard(LabelShard):
@@ -53,7 +53,7 @@ class GroupShard(LabelShard):
         self._kept: Any = None
 
     def kept(self, make: Callable[[Any], KeptT]) -> KeptT:
-        """What a kernel keeps with the data, in whatever order suits it; made when it is first asked for."""
+        """What a kernel keeps alongside the data, in whatever order suits it; made on first use."""
         if self._kept is None:
             self._kept = make(self.data)
         kept: KeptT = self._kept
@@ -65,13 +65,13 @@ class GroupShard(LabelShard):
         self._kept = None
 
     def relabel(self, codes: Array) -> None:
-        """From here on, labels are in another code, and dishes with them."""
+        """Translate labels to new codes, and dishes with them."""
         relabel(self.labels, codes)
         if self.seated:
             labels_to_dishes(self.seats, self.labels, self.offsets, self.dishes)
 
     def seat(self, seats: Array) -> None:
-        """Rows sit at these tables of their groups; labels say what is served there."""
+        """Seat rows at these tables of their groups; labels say what each table serves."""
         self.seats[:] = seats
         labels_to_dishes(self.seats, self.labels, self.offsets, self.dishes)
 
@@ -92,14 +92,14 @@ class GroupShard(LabelShard):
 
 @jit
 def labels_to_dishes(seats, labels, offsets, dishes):
-    """Every table has the dish of its rows."""
+    """Every table serves the dish of its rows."""
     for g in range(offsets.size - 1):
         for i in range(offsets[g], offsets[g + 1]):
             dishes[offsets[g] + seats[i]] = labels[i]
 
 
 def seat_rows(n_atoms: int, shard: GroupShard, seats: Array | None = None) -> Array:
-    """Seat the rows, at one table for each atom of a group where no seats are given; [K] tables of each atom."""
+    """Seat the rows, by default at one table for each atom of a group; returns [K] the numbers of tables of atoms."""
     sizes, tables = np.diff(shard.offsets), np.zeros(n_atoms, np.int64)
     taken = np.zeros(len(shard.labels) if shard.seated else 0, np.int32)
     for first, last in group_blocks(sizes):
@@ -117,7 +117,7 @@ def seat_rows(n_atoms: int, shard: GroupShard, seats: Array | None = None) -> Ar
 
 
 def group_blocks(sizes: Array, rows: int = 2**18) -> Iterator[tuple[int, int]]:
-    """Groups first .. last, about so many rows at a time."""
+    """Ranges first .. last of groups that have about this many rows together."""
     ends = np.cumsum(sizes)
     first = 0
     while first < len(sizes):
@@ -128,7 +128,8 @@ def group_blocks(sizes: Array, rows: int = 2**18) -> Iterator[tuple[int, int]]:
 
 
 def cut(sizes: Array, n_shards: int) -> list[Array]:
-    """Where the groups of each shard begin and end, among all rows: whole groups, as equal in rows as can be."""
+    """Where the groups of each shard begin and end, among all rows. Shards have whole groups, and as nearly the same
+    number of rows as possible."""
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
     wanted = np.arange(n_shards + 1) * offsets[-1] // n_shards
     right = np.searchsorted(offsets, wanted)
@@ -139,7 +140,7 @@ def cut(sizes: Array, n_shards: int) -> list[Array]:
 
 
 @dataclass(frozen=True)
-class GroupShards:
+class GroupRecipe:
     """The recipe: rows, group after group of these sizes, cut into P shards of whole groups."""
 
     X: Any
@@ -170,35 +171,46 @@ class GroupShards:
 NO_BASE = np.empty(0)
 
 
-class GroupHyper(NamedTuple):
-    alpha: float
-    gamma: float
-    eta: float = 0.0  # concentration of the topics over words, where the likelihood has one
-    base: Array = NO_BASE  # of words, where it is learned
+class ContentHyper(NamedTuple):
+    """Hyper-parameters of a content's likelihood: words have some, other rows none."""
 
-    @classmethod
-    def of(cls, values: Array) -> GroupHyper:
-        """From what `array` wrote."""
-        alpha, gamma, eta = values[:3].tolist()
-        return cls(alpha, gamma, eta, values[3:])
+    eta: float = 0.0  # concentration of the topics over words
+    base: Array = NO_BASE  # of words, where it is learned
 
     @property
     def pseudo(self) -> Any:
         """Pseudo-counts of words: one for all of them, or one for each."""
         return self.eta * self.base if len(self.base) > 0 else self.eta
 
+
+class GroupHyper(NamedTuple):
+    """All hyper-parameters: the measure's, of its own type, and the content's."""
+
+    measure: Any
+    content: ContentHyper = ContentHyper()
+
+    @classmethod
+    def of(cls, measure: GroupMeasure | type[GroupMeasure], values: Array) -> GroupHyper:
+        """From what `array` wrote."""
+        n = len(measure.hyper_type._fields)
+        return cls(measure.hyper_type(*values[:n].tolist()), ContentHyper(float(values[n]), values[n + 1 :]))
+
     def array(self) -> Array:
-        return np.append([self.alpha, self.gamma, self.eta], self.base)
+        return np.concatenate([self.measure, [self.content.eta], self.content.base])
 
 
 class Law(NamedTuple):
-    """What a shard knows of the top process: gamma beta_k of shared atoms; its own tail has concentration `share`."""
+    """What a shard knows of the measure. Apart from its rows, an atom weighs gamma times its top weight in a group.
 
-    masses: Any  # [n_shared]
+    A new atom takes Beta(1, share) of what is left of the shard's tail, and weighs birth / share times what is left.
+    In the franchise the tail is an urn: of (tables + share), every table weighs one and a new atom `birth`.
+    """
+
+    masses: Any  # [n_shared]: gamma beta_k of shared atoms
     gamma: float
     log_gamma: float
-    alpha: float
-    share: float  # alpha / P under ghosts
+    birth: float
+    share: float  # the concentration of the tail
 
     def with_private(self, log_weights: Array) -> Array:
         """gamma beta of shared atoms and of private ones, whose log beta are given."""
@@ -215,7 +227,7 @@ class DishTable(NamedTuple):
 
 
 class GroupRound(NamedTuple):
-    """What all shards need to know of the round."""
+    """What every shard needs to know about the round."""
 
     round: int
     hyper: GroupHyper
@@ -226,7 +238,7 @@ class GroupRound(NamedTuple):
 
 
 class GroupShare(NamedTuple):
-    """What one shard needs to know of its own."""
+    """What one shard needs to know about its own atoms."""
 
     codes: Array  # new code of each of the shard's old codes
     usable: int
@@ -269,43 +281,41 @@ class TopWeights(NamedTuple):
     sticks: list[Array]  # of every shard: log beta of private atoms (direct assignment), and of the rest of its tail
 
 
-class GroupMeasure(Measure[GroupHyper, Array], Protocol):
+class GroupMeasure(Measure[Any, Array], Protocol):
     """A measure for every group, over one that they share; counts are those of tables, extents the sizes of groups."""
+
+    described_as: ClassVar[str]  # in the description of a run
+    hyper_type: ClassVar[Any]  # of its hyper-parameters: a named tuple of numbers
 
     @property
     def top(self) -> PartitionMeasure:
         """The process of the tables, as a mixture has one of its rows: moves of whole atoms ask it."""
 
-    def top_hyper(self, hyper: GroupHyper) -> Any:
+    def top_hyper(self, hyper: Any) -> Any:
         """Its hyper-parameters."""
 
-    def restore(self, values: Array) -> GroupHyper:
-        """Hyper-parameters from an array of them."""
+    def default_ghosts(self, extent: Array) -> int:
+        """The number of ghost tables unless the rule sets one."""
 
-    def usual_ghosts(self, extent: Array) -> int:
-        """How many ghost tables there are unless the rule says so."""
-
-    def weights(
-        self, hyper: GroupHyper, plan: Plan, tables: TopTables, seated: bool, rng: np.random.Generator
-    ) -> TopWeights:
+    def weights(self, hyper: Any, plan: Plan, tables: TopTables, seated: bool, rng: np.random.Generator) -> TopWeights:
         """Top weights given tables; seated: the tail of a shard has one weight for all of its atoms."""
 
-    def sticks(self, hyper: GroupHyper, tables: Array, rng: np.random.Generator) -> tuple[Array, float]:
+    def sticks(self, hyper: Any, tables: Array, rng: np.random.Generator) -> tuple[Array, float]:
         """(log top weights of atoms with these tables and, last, of all others; the concentration of the latter)."""
 
-    def masses(self, hyper: GroupHyper, beta: Array) -> Array:
+    def masses(self, hyper: Any, beta: Array) -> Array:
         """What atoms with these top weights weigh in a group, apart from its rows."""
 
-    def expected_masses(self, hyper: GroupHyper, tables: Array) -> Array:
+    def expected_masses(self, hyper: Any, tables: Array) -> Array:
         """The same in expectation, of atoms with these tables and (last) of all others."""
 
-    def log_cut(self, hyper: GroupHyper, share: Array) -> Array:
+    def log_cut(self, hyper: Any, share: Array) -> Array:
         """Log prior density gained when an atom becomes two, with this share of its top weight and with the rest."""
 
-    def law(self, hyper: GroupHyper, masses: Array, share: float) -> Law:
-        """What a shard knows of the top process in a round."""
+    def law(self, hyper: Any, masses: Array, share: float) -> Law:
+        """What a shard knows of the measure in a round."""
 
-    def unknown(self, hyper: GroupHyper, mass: float) -> GroupHyper:
+    def unknown(self, hyper: Any, mass: float) -> Any:
         """Hyper-parameters of what groups have besides known atoms, which weighs `mass` in each: for `simulate`."""
 
 
@@ -338,25 +348,31 @@ class Instantiated(NamedTuple):
 
 
 class Content(Protocol):
+    """What groups hold, as the model of groups asks for it: rows (rows.py), or words (words/likelihood.py)."""
+
+    bound: ClassVar[type]  # the likelihoods that it takes
+    by_tokens: ClassVar[bool]  # whether topics grow and are cut token by token (words/start.py, words/cuts.py)
+
     @property
     def likelihood(self) -> Any: ...
 
-    def at(self, hyper: GroupHyper) -> Any:
-        """The likelihood with its own hyper-parameter."""
+    def at(self, hyper: ContentHyper) -> Any:
+        """The likelihood with these hyper-parameters of its own."""
 
-    def begin(self, hyper: GroupHyper) -> GroupHyper:
-        """Put the likelihood's own hyper-parameter where it starts."""
+    def start(self) -> ContentHyper:
+        """The likelihood's own hyper-parameters where they start."""
 
-    def update(self, hyper: GroupHyper, counts: Array, statistics: Any, rng: np.random.Generator) -> GroupHyper:
-        """Move it."""
+    def update(self, hyper: ContentHyper, counts: Array, statistics: Any, rng: np.random.Generator) -> ContentHyper:
+        """Move those that are sampled."""
 
-    def scalars(self, hyper: GroupHyper) -> dict[str, float]: ...
+    def scalars(self, hyper: ContentHyper) -> dict[str, float]:
+        """Its hyper-parameters, for the trace."""
 
     def kernel(self, form: str) -> str:
         """Which of a device's kernels samples this content in this form."""
 
     def instantiate(
-        self, hyper: GroupHyper, table: DishTable, chosen: Places, masses: Array, seed: RoundSeed, parallel: Parallel
+        self, hyper: ContentHyper, table: DishTable, roles: Roles, masses: Array, seed: RoundSeed, parallel: Parallel
     ) -> Instantiated:
         """A draw of the atoms that a round instantiates; masses: their gamma beta."""
 
@@ -370,10 +386,10 @@ class Content(Protocol):
         """Counts and statistics of a shard's atoms, which add up over shards."""
 
     def table_rows(self, shard: GroupShard, at: Array, n_tables: int) -> Csr:
-        """Tables as rows, the sums of the terms of those who sit there; at: the table of every row."""
+        """Tables as rows, each the sum of the terms of the rows that sit there; at: the table of every row."""
 
-    def of_tables(self, hyper: GroupHyper) -> Any:
-        """The likelihood of such rows, as far as moves of whole atoms ask for it."""
+    def of_tables(self, hyper: ContentHyper) -> Any:
+        """The likelihood of such rows: what moves of whole atoms need of it."""
 
     def sums(self, counts: Array, statistics: Any) -> Array:
         """Counts and statistics of atoms as sums of such terms."""
@@ -381,26 +397,27 @@ class Content(Protocol):
     def parts(self, sums: Array) -> tuple[Array, Any]:
         """(counts, statistics) from such sums."""
 
-    def pace(self, form: str, n_rows: int) -> int:
-        """Rounds from one such move to the next, by default: they should take less time than half a sweep."""
+    def jump_interval(self, form: str, n_rows: int) -> int:
+        """Rounds from one such move to the next, by default: on average they should take less than half a sweep."""
 
     def from_dense(self, statistics: Array) -> Any:
         """Dense statistics, as `count` gives them."""
 
     def cut(self, statistics: Any, n_atoms: int) -> tuple[Any, Any]:
-        """Statistics of the first so many atoms, and of the others."""
+        """Statistics of the first n_atoms atoms, and of the others."""
 
     def stacked(self, parts: list[Any]) -> Any:
         """Statistics of the atoms of all parts, as a table."""
 
-    def predictives(self, draw: Draw, X: Any) -> Predictives: ...
+    def predictives(self, draw: Draw, X: Any) -> Predictives:
+        """Of new rows, given a draw: parameters are integrated out."""
 
     def log_densities(self, draw: Draw, parameters: Parameters, X: Any) -> Array:
-        """[n, K + 1]: of rows given parameters of the draw's atoms and, last, under a new atom."""
+        """[n, K + 1]: log densities of rows given parameters of the draw's atoms and, last, under a new atom."""
 
 
 class GroupKernel(Kernel[GroupShard, GroupPart, Any, Atoms], Protocol):
-    """A kernel of groups says besides how the finite part travels, and counts any labels."""
+    """A kernel of groups also says how the finite part travels, and counts the rows of atoms under any labels."""
 
     def finite(self, drawn: Any) -> Any:
         """The atoms that a round instantiates, as `sweep` takes them."""
@@ -416,19 +433,19 @@ class GroupKernel(Kernel[GroupShard, GroupPart, Any, Atoms], Protocol):
 
 
 def with_more_slots(sticks: Array, slots: int) -> Array:
-    """The same with more slots before the last entry, which is the rest of the tail."""
+    """Sticks with more slots before the last entry, which is the rest of the tail."""
     return np.concatenate([sticks[:-1], np.full(slots, -np.inf), sticks[-1:]])
 
 
 def without_empty(n_shared: int, members: Array) -> Array:
-    """Codes that leave out private atoms without rows, -1."""
+    """New codes, in which private atoms that have rows are consecutive; the others get -1."""
     codes = np.arange(n_shared + len(members), dtype=np.int32)
     codes[n_shared:] = np.where(members > 0, n_shared - 1 + np.cumsum(members > 0), -1)
     return codes
 
 
 def report_direct(content: Content, shard: GroupShard, part: GroupPart, members: Array, sticks: Array) -> Summary:
-    """A shard's report; members, sticks: of its private atoms, whose codes are consecutive from here on."""
+    """A shard's report. members, sticks: those of its private atoms, whose codes become consecutive."""
     alive = np.flatnonzero(members)
     if len(alive) > 0:
         shard.relabel(without_empty(part.n_shared, members))
@@ -460,7 +477,7 @@ def _open_tables(rows, masses, first, key, counts, tables):
 
 
 def summarise(content: Content, shard: GroupShard, n_shared: int, atoms: Atoms, tables: Array) -> Summary:
-    """`owner` adds up to the number of the only shard that has rows of an atom, if only one has."""
+    """`owner` sums to the shard index when exactly one shard has the atom."""
     counts, (common, private) = atoms.counts, content.cut(atoms.statistics, n_shared)
     present = (counts[:n_shared] > 0).astype(np.int64)
     shared = {

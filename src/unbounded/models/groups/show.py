@@ -10,6 +10,7 @@ import numpy as np
 from unbounded.arrays import Array, Arrays
 from unbounded.family import Shown, WholeDraws
 from unbounded.models.groups import point_estimate as topics
+from unbounded.models.groups.measures import described
 from unbounded.models.groups.shard import GroupHyper
 from unbounded.models.groups.words.likelihood import Tokens
 from unbounded.models.labelled.packing import unpacked
@@ -73,7 +74,8 @@ def show(run: WholeDraws, at_hand: Mapping[str, Any]) -> Shown:
     if run.config["likelihood"].get("name") == Tokens.__name__:
         vocabulary = _vocabulary(snapshots, run.about, at_hand.get("vocabulary"))
         statistics = [unpacked(snapshot, len(vocabulary)) for snapshot in snapshots]
-        pseudo = [GroupHyper.of(snapshot["hyper"]).pseudo for snapshot in snapshots]
+        measure = described(run.config["measure"]["name"])
+        pseudo = [GroupHyper.of(measure, snapshot["hyper"]).content.pseudo for snapshot in snapshots]
         words = topics.word_probabilities(spreads, statistics, pseudo)
     shares = np.bincount(named) / len(named)
     found = _Topics(shares, np.array(history), vocabulary, words, _present(named, run.about))
@@ -96,7 +98,7 @@ def _n_words(snapshot: Arrays) -> int:
 
 
 def _present(named: Array, about: Mapping[str, Any]) -> Array | None:
-    """How many groups have each topic, where the run has recorded the sizes of groups."""
+    """The share of the groups that have each topic, if the run has recorded the sizes of groups."""
     sizes = np.array(about.get("group_sizes") or [], np.int64)
     if sizes.sum() != len(named):
         return None

@@ -50,9 +50,9 @@ def new_rows(measure: GroupMeasure, likelihood: Any, draw: Draw, groups: Members
         labels.append(drawn[np.lexsort([rng.random(len(drawn)), group])])  # mutant: order of new rows
         rest.append(times[:, -1])
     atoms = np.concatenate(labels)
-    unknown = measure.unknown(draw.hyper, max(float(masses[-1]), _SMALLEST))
+    unknown = measure.unknown(draw.hyper.measure, max(float(masses[-1]), _SMALLEST))
     atoms[atoms == n_atoms] += measure.simulate(unknown, np.concatenate(rest), rng)  # mutant: rows of new atoms
-    bound = content_of(likelihood).at(draw.hyper)
+    bound = content_of(likelihood).at(draw.hyper.content)
     extra = max(0, int(atoms.max(initial=-1)) + 1 - n_atoms)
     return bound.simulate(bound.draw(*_with_new(draw, extra), rng), atoms, rng)
 
@@ -62,7 +62,7 @@ def log_likelihood(
 ) -> Array:
     """[n]: log densities of the rows that a draw was made of, their atoms summed out; a new atom is integrated out."""
     masses, content, out = _masses(measure, draw, rng), content_of(likelihood), np.empty(int(groups.sizes.sum()))
-    parameters = content.at(draw.hyper).draw(draw.counts.astype(float), draw.statistics, rng)
+    parameters = content.at(draw.hyper.content).draw(draw.counts.astype(float), draw.statistics, rng)
     for own, where, counts in groups.blocks(len(draw.counts)):
         shares = np.repeat(_log_shares(masses, counts, rng), groups.sizes[own], axis=0)
         out[where] = logsumexp(content.log_densities(draw, parameters, X[where]) + shares, axis=1)
@@ -71,7 +71,7 @@ def log_likelihood(
 
 def _masses(measure: GroupMeasure, draw: Draw, rng: np.random.Generator) -> Array:
     """gamma beta of atoms and, last, of all others."""
-    return measure.masses(draw.hyper, np.exp(measure.sticks(draw.hyper, draw.tables, rng)[0]))
+    return measure.masses(draw.hyper.measure, np.exp(measure.sticks(draw.hyper.measure, draw.tables, rng)[0]))
 
 
 def _log_shares(masses: Array, counts: Array, rng: np.random.Generator) -> Array:

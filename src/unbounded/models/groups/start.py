@@ -14,9 +14,8 @@ from unbounded.contracts import Engine
 from unbounded.family import Notify, notify_nobody
 from unbounded.models.groups.model import Groups, GroupsState
 from unbounded.models.groups.shard import GroupShard, cut
-from unbounded.models.groups.words.likelihood import WordContent
 from unbounded.models.groups.words.start import grown
-from unbounded.models.labelled.labels import few_bytes
+from unbounded.models.labelled.labels import smallest_type
 from unbounded.models.mixtures import start
 from unbounded.models.mixtures.hybrid import HybridMixture
 from unbounded.models.mixtures.measure import DirichletProcess
@@ -31,18 +30,18 @@ def begin(model: Groups, engine: Engine, X: Any, init: Any, notify: Notify = not
     check(init, model.n_rows)
     if not isinstance(init, str | int | np.integer):
         return model.begin(engine, np.asarray(init))
-    words = isinstance(model.content, WordContent)
-    if init == "one" or (init == "few" and not words):
+    by_tokens = model.content.by_tokens
+    if init == "one" or (init == "few" and not by_tokens):
         engine.map(GroupShard.put, [np.zeros(1, np.int32)] * model.n_shards)
-        return model.begin_there(engine, 1)
+        return model.begin_from_shards(engine, 1)
     if isinstance(init, str):
-        return grown(model, engine, X, init == "few", notify) if words else ungrouped(model, engine, X, notify)
+        return grown(model, engine, X, init == "few", notify) if by_tokens else ungrouped(model, engine, X, notify)
     return scattered(model, engine, int(init))
 
 
 def scattered(model: Groups, engine: Engine, n_atoms: int) -> GroupsState:
     """The state with random labels, of which the driver has those of one shard at a time, and all in few bytes."""
-    rng, small = generator(model.seed, "start"), few_bytes(n_atoms - 1)
+    rng, small = generator(model.seed, "start"), smallest_type(n_atoms - 1)
     sizes = [int(own[-1] - own[0]) for own in cut(model.sizes, model.n_shards)]
     labels = [rng.integers(n_atoms, size=size).astype(small) for size in sizes]
     used = np.flatnonzero(sum(np.bincount(part, minlength=n_atoms) for part in labels))
@@ -50,7 +49,7 @@ def scattered(model: Groups, engine: Engine, n_atoms: int) -> GroupsState:
     codes = np.full(n_atoms, -1, np.int32)
     codes[used] = np.arange(len(used))
     engine.map(GroupShard.relabel, [codes] * model.n_shards)
-    return model.begin_there(engine, len(used))
+    return model.begin_from_shards(engine, len(used))
 
 
 def check(init: Any, n_rows: int) -> None:

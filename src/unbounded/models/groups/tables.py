@@ -21,14 +21,14 @@ from unbounded.models.labelled.labels import Labelled
 
 
 class SeatingLaw(NamedTuple):
-    """How rows are seated that have no seats yet."""
+    """How to seat rows that have no seats yet."""
 
     masses: Array  # gamma beta of every atom
     key: np.uint64
 
 
 def seat(seating: SeatingLaw, shard: GroupShard) -> Array:
-    """Seat the rows; how many tables each atom has."""
+    """Seat the rows; returns the number of tables of each atom."""
     if shard.seated:
         place = np.repeat(shard.offsets[:-1], np.diff(shard.offsets)) + shard.seats
         taken = np.bincount(place, minlength=len(place)) > 0
@@ -40,8 +40,8 @@ def seat(seating: SeatingLaw, shard: GroupShard) -> Array:
     return np.bincount(shard.tables.served, minlength=len(seating.masses))
 
 
-def count_tables(seating: SeatingLaw, shard: GroupShard) -> Array:
-    """How many tables each atom would have, and no more of them."""
+def draw_table_counts(seating: SeatingLaw, shard: GroupShard) -> Array:
+    """The number of tables that each atom would have, without seating anyone."""
     return draw_tables(shard, seating.masses, seating.key)
 
 
@@ -64,7 +64,7 @@ def table_shard(content: Content, shard: GroupShard, first: int) -> TableShard:
 
 
 def serve(shard: GroupShard) -> None:
-    """Every row gets the atom of its table, and tables are forgotten."""
+    """Give every row the atom of its table, and forget the tables."""
     tables = shard.tables
     assert tables is not None, "rows sit down first"
     shard.put(tables.served[tables.at])
@@ -140,12 +140,12 @@ def draw_seats(labels, offsets, masses, first, key, seats):
     return tables
 
 
-# ---- what the rows of a table are together
+# ---- the likelihood of tables
 
 
 @dataclass(frozen=True)
-class TableRows:
-    """The likelihood of tables, given that of their rows: the last term is how many these are."""
+class RowsOfTables:
+    """The likelihood of tables, given that of their rows; the last term is the number of rows."""
 
     rows: Bound
 
@@ -166,6 +166,6 @@ class TableRows:
         bias, eta = self.rows.natural(parameters)
         return np.zeros_like(bias), np.column_stack([eta, bias])
 
-    def coarse(self) -> tuple[TableRows, Array]:
+    def coarse(self) -> tuple[RowsOfTables, Array]:
         coarse, which = self.rows.coarse()
-        return TableRows(coarse), np.append(which, self.rows.n_terms)
+        return RowsOfTables(coarse), np.append(which, self.rows.n_terms)

@@ -38,7 +38,7 @@ Known = Sequence[Sequence[Version]]  # [p][q]: what shard p has heard of shard q
 
 
 def widened(rows: Any, size: int) -> Any:
-    """A table with empty atoms at its end."""
+    """A table with empty atoms appended, so that it has `size` of them."""
     if rows.shape[0] >= size:
         return rows
     missing = (size - rows.shape[0], *rows.shape[1:])
@@ -47,7 +47,7 @@ def widened(rows: Any, size: int) -> Any:
 
 
 def summed(versions: Sequence[Version]) -> Version:
-    """All rows of some shards, atom by atom."""
+    """The rows of some shards together, atom by atom."""
     size = max(len(version.counts) for version in versions)
     total = Version(*(widened(rows, size) for rows in versions[0]))
     for version in versions[1:]:
@@ -56,7 +56,7 @@ def summed(versions: Sequence[Version]) -> Version:
 
 
 def of_others(known: Known, p: int) -> Version:
-    """What shard p believes of all others."""
+    """What shard p believes the other shards have."""
     nothing = Version(*(rows[:0] for rows in known[p][p]))
     return summed([version for q, version in enumerate(known[p]) if q != p] or [nothing])  # mutant: of others result
 

@@ -17,7 +17,6 @@ from unbounded.arrays import Array
 from unbounded.compiled.draws import uniform
 from unbounded.compiled.jit import jit
 from unbounded.compiled.lanes import lane_exp, lane_log
-from unbounded.likelihoods.gaussian_compiled import takes_products
 from unbounded.likelihoods.operations import Block, contrast, weigh
 from unbounded.models.labelled.labels import LabelRows
 from unbounded.randomness import uniforms
@@ -66,14 +65,13 @@ class Lanes(NamedTuple):
     sums: Array
 
 
-def halve(specs: Any, rows: LabelRows, cuts: Cuts, sides: Sides) -> Halves:
-    """One pass over the rows of a shard."""
+def halve(specs: Any, rows: LabelRows, cuts: Cuts, sides: Sides, by_products: bool = False) -> Halves:
+    """One pass over the rows of a shard; by_products: whether the likelihood cuts without writing terms."""
     n_cuts, width = cuts.odds.shape
     out = Halves(np.zeros((n_cuts, width)), np.zeros(n_cuts), np.zeros(n_cuts, np.int64))
     if isinstance(rows.data, Csr):
         _halve_sparse(rows, cuts, sides, out)
         return out
-    by_products = len(specs) == 1 and takes_products(specs[0])
     size = MOST_LANES if by_products else max(8, min(MOST_LANES, CELLS // width // 8 * 8))
     terms = np.zeros((width, 0 if by_products else size))
     terms[-1] = 1.0

@@ -69,7 +69,7 @@ class Labelled:
     labels: Array
 
     def relabel(self, codes: Array) -> None:
-        """From here on, labels are in another code."""
+        """Translate labels to new codes."""
         relabel(self.labels, codes)
 
     def labels_of(self, rows: Array) -> Array:
@@ -103,11 +103,11 @@ class LabelShard(Labelled):
         self.labels[:] = labels
 
     def coded(self, codes: Array) -> Array:
-        """Labels in another code."""
+        """Labels translated to other codes."""
         return codes[self.labels]
 
     def summary(self, n_shared: int, atoms: Atoms) -> Summary:
-        """The shard's report; `owner` adds up to the number of the only shard with rows of an atom, if only one has."""
+        """The shard's report. `owner` sums to the shard index when exactly one shard has the atom."""
         counts, statistics = atoms
         present = (counts[:n_shared] > 0).astype(np.int64)
         shared = {
@@ -149,14 +149,14 @@ def all_labels(state: Any, engine: Engine, dtype: Any = np.int32) -> Array:
     return np.concatenate(parts, out=allocate((sum(map(len, parts)),), dtype))
 
 
-def few_bytes(largest: int) -> Any:
+def smallest_type(largest: int) -> Any:
     """The smallest type that the largest label fits in."""
     return np.uint8 if largest < 256 else np.uint16 if largest < 65536 else np.int32
 
 
 def packed_labels(labels: Array) -> Array:
     """Labels in as few bytes as they need, to be kept or sent."""
-    return labels.astype(few_bytes(int(labels.max(initial=0))))
+    return labels.astype(smallest_type(int(labels.max(initial=0))))
 
 
 # ---- compiled: tails, codes, statistics

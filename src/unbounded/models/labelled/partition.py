@@ -26,7 +26,7 @@ _MAX_SWEEPS = 50
 _WORK = 1e9  # cells of all descents, some seconds; bounds the search when there are very many rows
 _SCREEN_WORK = 2.0**28  # labels of the search for the best draws; bounds how many draws are candidates
 _PART = 0.05  # of a cluster, at least, that a cut moves; half of it at most
-_FEW = 2e4  # cells of a sweep that Python does while a compiler would still be at work
+_FEW = 2e4  # cells, below which Python finishes a sweep before it would be compiled
 _STARTS = 4  # from nothing; and as many from draws
 
 
@@ -35,7 +35,7 @@ _STARTS = 4  # from nothing; and as many from draws
 
 @dataclass(frozen=True)
 class _Items:
-    """The rows that no draw separates, as one item with a weight; heavy ones first.
+    """Items: rows that no draw separates, taken together with a weight; heavy ones first.
 
     Nothing is lost by moving them together. The expected loss as a function of how many, k, of them are in a cluster of
     size N is a S phi(N + k) - 2 sum_s phi(m_s + k) with m_s <= N and a < 2: it is concave for both losses, so that an

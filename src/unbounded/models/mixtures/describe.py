@@ -15,7 +15,7 @@ _NAMED = 3  # columns that are named for a cluster
 
 
 def filled(rows: Array, labels: Array) -> Array:
-    """Rows whose missing values are the means of their cluster, or of the column."""
+    """Rows with missing values replaced by the means of their cluster, or of the column."""
     out = rows.copy()
     holes = ~np.isfinite(out)
     if not holes.any():
@@ -83,7 +83,7 @@ class Mark(NamedTuple):
     column: str
     level: str  # which value it often has; "": a number
     own: float  # its mean, or the share of its rows with the level
-    usual: float  # of all rows
+    overall: float  # of all rows
     effect: float  # in standard deviations
 
 
@@ -119,9 +119,9 @@ def _marks(values: Array, labels: Array, name: str, level: str) -> dict[int, Mar
         return {}
     sizes = np.bincount(labels)
     means = np.bincount(labels, values) / np.maximum(sizes, 1)
-    usual = float(values.mean())
+    overall = float(values.mean())
     return {
-        int(k): Mark(name, level, float(means[k]), usual, float((means[k] - usual) / sd))
+        int(k): Mark(name, level, float(means[k]), overall, float((means[k] - overall) / sd))
         for k in np.flatnonzero(sizes)
-        if not level or means[k] > usual  # a rarer level says less than the one that is more common instead
+        if not level or means[k] > overall  # a rarer level says less than the one that is more common instead
     }

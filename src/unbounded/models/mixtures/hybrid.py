@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from unbounded.arrays import Array
 from unbounded.contracts import Engine, Message, Parallel, in_this_thread
-from unbounded.instantiation import Ghosts, Places, Plan, Rule, as_published, classify, new_codes
+from unbounded.instantiation import Ghosts, Plan, Roles, Rule, as_published, classify, new_codes
 from unbounded.likelihoods.base import Parameters
 from unbounded.models.labelled.labels import draw_parameters
 from unbounded.models.mixtures.cuts import cut_some
@@ -24,30 +24,11 @@ from unbounded.models.mixtures.neighbours import move_neighbours
 from unbounded.randomness import generator
 
 
-class Roles(NamedTuple):
-    """What the occupied atoms are in a round, by position; `extra` has the ghosts of each atom that only they hold.
+class GhostCounts(NamedTuple):
+    """Ghosts of each occupied atom, and of each atom that only they hold."""
 
-    Codes of shared atoms are in the order mobile, ghost-only, frozen.
-    """
-
-    ghosts: Array  # of each occupied atom
+    own: Array
     extra: Array
-    mobile: Array
-    frozen: Array
-    private: Array
-    n_private: Array  # of each shard
-
-    @property
-    def n_mobile(self) -> int:
-        return len(self.mobile) + len(self.extra)
-
-    @property
-    def n_shared(self) -> int:
-        return self.n_mobile + len(self.frozen)
-
-    def usable(self, plan: Plan) -> Array:
-        """Occupied atoms that rows of some shard may join: a lone open shard may use frozen ones, too."""
-        return np.concatenate([self.mobile, self.frozen]) if plan.lone >= 0 else self.mobile
 
 
 @dataclass(frozen=True)
@@ -56,6 +37,8 @@ class HybridMixture(Mixture[PartitionMeasure]):
 
     rule: Rule = field(default_factory=Ghosts)
     jumps: Jumps | None = field(default_factory=Jumps)
+
+    takes_pilots: ClassVar[bool] = True
 
     @property
     def exact(self) -> bool:
@@ -81,54 +64,57 @@ class HybridMixture(Mixture[PartitionMeasure]):
         counts, statistics = state.table.counts[live].astype(float), state.table.statistics[live]
         hyper = self.measure.update(state.hyper, counts, self.n_rows, rng("hyper"))  # mutant: global step hyper
         plan = self.rule.plan(state.round, self.setup.n_rounds, self.n_rows, self.n_shards, rng("plan"))
-        roles = self._roles(hyper, counts, state.table.owner[live], plan, rng("ghosts"))
-        usable = roles.usable(plan)
-        weights, laws = self._weights(hyper, counts, roles, plan, rng("weights"))
+        owner = state.table.owner[live]
+        roles, ghosts = self._roles(hyper, counts, owner, plan, rng("ghosts"))
+        weights, laws = self._weights(hyper, counts, owner, roles, ghosts, plan, rng("weights"))
         imputes = self.likelihood.imputed.size > 0
-        drawn = np.concatenate([roles.mobile, roles.frozen, roles.private]) if imputes else usable
+        drawn = np.concatenate([roles.mobile, roles.frozen, roles.private]) if imputes else roles.usable
         parameters = draw_parameters(  # mutant: global step parameters
-            self.likelihood, counts[drawn], statistics[drawn], len(roles.extra), len(roles.mobile), rng("parameters"),
+            self.likelihood, counts[drawn], statistics[drawn], roles.n_extra, len(roles.mobile), rng("parameters"),
             parallel,
         )  # fmt: skip
-        finite = self.finite(_first(parameters, len(usable) + len(roles.extra)), weights)
+        finite = self.finite(_first(parameters, len(roles.usable) + roles.n_extra), weights)
         shared = _first(parameters, roles.n_shared) if imputes else None
         return Message(
             MixtureRound(state.round, hyper, finite, roles.n_shared, shared),
             self._shares(state, roles, plan, laws, parameters if imputes else None),
         )
 
-    def _roles(self, hyper: Any, counts: Array, owner: Array, plan: Plan, rng: np.random.Generator) -> Roles:
+    def _roles(
+        self, hyper: Any, counts: Array, owner: Array, plan: Plan, rng: np.random.Generator
+    ) -> tuple[Roles, GhostCounts]:
+        """Of the occupied atoms, by position."""
         if plan.published:
             ghosts, extra = as_published(counts, owner, plan).astype(np.int64), np.empty(0, np.int64)
         else:
             # mutant: roles ghosts
             ghosts, extra = self.measure.ghosts(hyper, counts, self.n_rows, plan.ghosts, rng)
         mobile, frozen, private = classify(ghosts, owner, plan)  # mutant: roles mobile
-        return Roles(ghosts, extra, mobile, frozen, private, np.bincount(owner[private], minlength=self.n_shards))
+        return Roles(mobile, frozen, private, len(extra), plan.lone >= 0), GhostCounts(ghosts, extra)
 
     def _weights(
-        self, hyper: Any, counts: Array, roles: Roles, plan: Plan, rng: np.random.Generator
-    ) -> tuple[Array, Sequence[TailLaw]]:
+        self, hyper: Any, counts: Array, owner: Array, roles: Roles, ghosts: GhostCounts, plan: Plan,
+        rng: np.random.Generator,
+    ) -> tuple[Array, Sequence[TailLaw]]:  # fmt: skip
         """Log weights of usable atoms, ghost-only ones among them, and the law of every shard's tail."""
         if plan.published:
             weights, law = self.measure.published(hyper, counts[roles.mobile], counts[roles.private].sum(), rng)
             closed = self.measure.closed_tail(hyper)
             return weights, [law if makes_atoms else closed for makes_atoms in plan.open]
-        sizes = (counts + roles.ghosts)[roles.usable(plan)]  # mutant: weights sizes
+        sizes = (counts + ghosts.own)[roles.usable]  # mutant: weights sizes
         n_mobile = len(roles.mobile)
-        sizes = np.concatenate([sizes[:n_mobile], roles.extra, sizes[n_mobile:]])
+        sizes = np.concatenate([sizes[:n_mobile], ghosts.extra, sizes[n_mobile:]])
         weights = self.measure.log_weights(hyper, sizes, rng)
-        laws = self.measure.tails(hyper, roles.n_shared, roles.n_private, plan.open, rng)  # mutant: weights law
+        n_private = np.bincount(owner[roles.private], minlength=self.n_shards)
+        laws = self.measure.tails(hyper, roles.n_shared, n_private, plan.open, rng)  # mutant: weights law
         return weights, laws  # mutant: weights result
 
     def _shares(
         self, state: MixtureState, roles: Roles, plan: Plan, laws: Sequence[TailLaw], parameters: Parameters | None
     ) -> list[MixtureShare]:
         """Every shard's codes, what it may do and, when holes are imputed, parameters of its private atoms."""
-        live = state.occupied
-        places = Places(live[roles.mobile], live[roles.frozen], live[roles.private], len(roles.extra))
-        shares = []
-        for p, (mine, codes) in enumerate(new_codes(state, places, state.table.owner[places.private])):
+        placed, shares = roles.among(state.occupied), []
+        for p, (mine, codes) in enumerate(new_codes(state, placed, state.table.owner[placed.private])):
             own = None
             if parameters is not None:
                 own = {name: value[roles.n_shared + mine] for name, value in parameters.items()}

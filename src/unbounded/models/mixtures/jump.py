@@ -22,12 +22,12 @@ from unbounded.models.labelled.labels import Atoms, LabelShard, numbered
 from unbounded.models.mixtures.model import AtomTable, Mixture, MixtureState
 
 EARLY = 16  # rounds that may have both cuts and moves of neighbours
-LONG_SWEEP, MOST_ROUNDS = 2_600_000, 20  # cells of a sweep that is long beside what a jump takes anyway; rounds
+LONG_SWEEP, MOST_ROUNDS = 2_600_000, 20  # cells of a sweep as long as the fixed cost of a jump; rounds at most
 
 
 @dataclass(frozen=True)
 class Jumps:
-    """How much is tried in a round, which never depends on the labels.
+    """How much is tried in a round; it never depends on the labels.
 
     every: rounds from one to the next that have such moves; by default one, up to 20 where cells are few and rounds
     short, and at first two at most. After the first rounds, cuts and moves of neighbours take turns.
@@ -63,9 +63,9 @@ class Jumps:
                 raise ValueError(f"Jumps: {name} must be between 0 and 1, got {value!r}.")
 
     def every_of(self, round_: int, n_rows: int, n_columns: int = 1) -> int:
-        """Rounds from one jump to the next: by default by how short a sweep is, though not in proportion, since short
-        rounds have costs of their own, too. The first rounds may have come from anywhere: there gaps are two rounds at
-        most, from the 32nd four, and double until they are what they will be.
+        """Rounds from one jump to the next: by default more the shorter a sweep is, though not in proportion, since
+        short rounds have costs of their own. A chain may start anywhere, so early gaps are two rounds at most;
+        from the 32nd round they are four, and go on doubling up to their final length.
 
         Examples
         --------
@@ -92,13 +92,13 @@ class Jumps:
         return rest == 0 and (round_ < EARLY or turn % 2 == 0), rest == 0 and (round_ < EARLY or turn % 2 == 1)
 
 
-def chosen_jumps(jumps: bool | Jumps, usual: Jumps, able: bool) -> Jumps | None:
+def chosen_jumps(jumps: bool | Jumps, default: Jumps, able: bool) -> Jumps | None:
     """The jumps that an estimator's option asks for; able: whether the chosen sampler has any."""
     if not isinstance(jumps, bool | np.bool_ | Jumps):
         raise ValueError(f"jumps must be True, False or Jumps(...), got {jumps!r}.")
     if isinstance(jumps, Jumps) and not able:
         raise ValueError("jumps=Jumps(...) belongs to sampler='hybrid' with an exact rule: others have no jumps.")
-    return jumps if isinstance(jumps, Jumps) else usual if jumps else None
+    return jumps if isinstance(jumps, Jumps) else default if jumps else None
 
 
 class Edit:

@@ -131,7 +131,8 @@ class CompiledLabels:
             return halves.halve_few(
                 lambda some: likelihood.terms(shard.data[some]), shard.labels, shard.first, cuts, sides
             )
-        return halves.halve(self.spec, LabelRows(shard.data, shard.labels, shard.first), cuts, sides)
+        rows = LabelRows(shard.data, shard.labels, shard.first)
+        return halves.halve(self.spec, rows, cuts, sides, likelihood.cuts_by_products)
 
     def predictive(self, atoms: Atoms, X: Any) -> Array:
         return log_predictive(self.likelihood, *atoms, X)

@@ -24,10 +24,10 @@ from unbounded.rows import some_rows
 
 TRIES, STEPS = 2, 6  # of a launch
 TINY = 1e-9
-DECIDED = 2.0  # standard deviation of the first log odds, at least
-HOPELESS = 0.1  # nats a row by which halves may look worse than one cluster after the first pass
-AHEAD = 5.0  # passes for which halves would have to go on as they do, to be worth it
-DONE = 2.0  # nats that a pass gains, after which there are no more of them
+SHARP = 2.0  # the least standard deviation of the first log odds
+HOPELESS = 0.1  # nats a row by which halves may be worse than one cluster after the first pass
+AHEAD = 5.0  # passes, over which halves that go on improving as they do must become worth a try
+DONE = 2.0  # nats: a pass that gains less is the last
 SLACK = 20.0  # nats
 
 
@@ -158,7 +158,7 @@ def _em(coarse: Bound, terms: Any, runs: Runs, seeds: tuple[Array, Array], sizes
         odds = odds_of(coarse, stay, away)
         log_odds = runs.dot(terms, odds[:, :-1]) + odds[runs.sets, -1]
         if step == 0:
-            log_odds *= _decided(runs, log_odds)[runs.sets]
+            log_odds *= _sharpening(runs, log_odds)[runs.sets]
         p = expit(log_odds)
         away = Atoms(each * np.add.reduceat(p, runs.starts[:-1]), each[:, None] * runs.sums(terms, p))
         stay = Atoms(sizes - away.counts, total - away.statistics)
@@ -168,12 +168,12 @@ def _em(coarse: Bound, terms: Any, runs: Runs, seeds: tuple[Array, Array], sizes
     ) + entropy
 
 
-def _decided(runs: Runs, log_odds: Array) -> Array:
-    """What log odds given two single rows are multiplied with, so that they tell rows of a small cluster apart."""
+def _sharpening(runs: Runs, log_odds: Array) -> Array:
+    """Factor that sharpens log odds estimated from only two rows."""
     counts = np.diff(runs.starts)
     mean = np.add.reduceat(log_odds, runs.starts[:-1]) / counts
     spread = np.sqrt(np.add.reduceat((log_odds - mean[runs.sets]) ** 2, runs.starts[:-1]) / counts)
-    return np.maximum(1.0, DECIDED / np.maximum(spread, TINY))
+    return np.maximum(1.0, SHARP / np.maximum(spread, TINY))
 
 
 def _repeated(terms: Any, times: int) -> Any:
@@ -185,7 +185,7 @@ def _dense(terms: Any) -> Array:
 
 
 def _refine(edit: Edit, engine: Engine, proposals: Sequence[Proposal], odds: Array, passes: int) -> Array:
-    """EM over all rows of every set, which changes their log odds: the sets whose halves may be worth it."""
+    """Improve log odds by EM over all rows of every set; returns the sets whose halves may be worth a try."""
     whole = edit.wholes(proposals)
     worth = whole.counts > 1
     going, last = worth.copy(), np.full(len(worth), -np.inf)

@@ -225,7 +225,7 @@ class PitmanYor:
         return value
 
     def scalars(self, hyper: PartitionHyper) -> dict[str, float]:
-        """The hyper-parameters that are sampled or say something, by the names of the trace.
+        """The hyper-parameters that are sampled or informative, under their names in the trace.
 
         Examples
         --------
@@ -277,7 +277,7 @@ class PitmanYor:
         logs -= np.logaddexp.reduce(logs)
         return logs[:-1], TailLaw(hyper.sigma, new, hyper.sigma, float(np.exp(logs[-1])), new, 1.0)
 
-    # ---- what rivals ask
+    # ---- for rivals
 
     def padded_log_weights(self, hyper: PartitionHyper, counts: Array, n_empty: int, rng: np.random.Generator) -> Array:
         """Log weights of atoms and of n_empty empty ones behind them, which stand for all others (sigma = 0)."""

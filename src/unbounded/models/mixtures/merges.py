@@ -33,7 +33,7 @@ from unbounded.models.mixtures.pairs import Pairs
 from unbounded.randomness import generator, key
 from unbounded.rows import some_rows
 
-WAYS = (*24 * (0,), 4, 8, 16, 32)  # of a cut, all as likely: so many seeds, or a coin
+SEEDS = (*24 * (0,), 4, 8, 16, 32)  # of a cut, all equally likely; 0: a coin instead
 STEPS = 2  # of EM from seeds
 
 
@@ -43,7 +43,7 @@ def merge_some(model: Mixture[Any], state: MixtureState, engine: Engine, jumps: 
     pending = PendingMerges(model, state, engine)
     log_cut = math.log(jumps.coin) - math.log1p(-jumps.coin)
     for number in range(jumps.merges):
-        seeds = WAYS[int(rng.random() * len(WAYS))]
+        seeds = SEEDS[int(rng.random() * len(SEEDS))]
         attempt = Attempt(number, log_cut, rng.random() < jumps.coin, seeds, rng.random(3))
         if attempt.cuts:
             _cut(pending, attempt)
@@ -53,7 +53,7 @@ def merge_some(model: Mixture[Any], state: MixtureState, engine: Engine, jumps: 
 
 
 class Attempt(NamedTuple):
-    """What is drawn for one merge or cut before anything is looked at."""
+    """What is drawn for one merge or cut before looking at the state."""
 
     number: int
     log_cut: float  # log odds of cuts
@@ -63,7 +63,7 @@ class Attempt(NamedTuple):
 
 
 class PendingMerges:
-    """A state while pairs are merged: rows are relabelled only when they are next looked at."""
+    """A state while pairs are merged: rows are relabelled only when they are next needed."""
 
     def __init__(self, model: Mixture[Any], state: MixtureState, engine: Engine):
         self.model, self.engine = model, engine
@@ -105,9 +105,9 @@ def _merge(pending: PendingMerges, attempt: Attempt) -> None:
     if attempt.seeds and attempt.u[2] * (edit.counts[a] + edit.counts[b]) < edit.counts[a]:
         a, b = b, a
     log_u = math.log(attempt.u[1])
-    log_way = _log_way(attempt.seeds, edit.counts[a], edit.counts[b])
-    log_ratio = -_log_ratio(edit, a, b, -gain, log_chance - attempt.log_cut) + log_way  # mutant: merge ratio
-    if log_u < log_ratio and attempt.seeds:  # as far as one knows without the rows
+    log_split = _log_split_probability(attempt.seeds, edit.counts[a], edit.counts[b])
+    log_ratio = -_log_ratio(edit, a, b, -gain, log_chance - attempt.log_cut) + log_split  # mutant: merge ratio
+    if log_u < log_ratio and attempt.seeds:  # as far as can be known without the rows
         chosen = np.searchsorted(edit.alive, [a, b])
         pending.relabelled()
         a, b = pending.edit.alive[chosen].tolist()
@@ -129,18 +129,18 @@ def _cut(pending: PendingMerges, attempt: Attempt) -> None:
     gain = float(halves.gains[0])
     a, b = atoms[0], edit.size
     edit.split(a, 0, halves)
-    log_way = _log_way(attempt.seeds, edit.counts[a], edit.counts[b])
+    log_split = _log_split_probability(attempt.seeds, edit.counts[a], edit.counts[b])
     if attempt.seeds:
-        log_way += float(halves.found.log_q[0])  # mutant: cut by seeds
+        log_split += float(halves.found.log_q[0])  # mutant: cut by seeds
     log_u = math.log(attempt.u[1])
-    log_ratio = _log_ratio(edit, a, b, gain, -attempt.log_cut) - log_way
+    log_ratio = _log_ratio(edit, a, b, gain, -attempt.log_cut) - log_split
     accepted = log_u < log_ratio  # but for the chance of the pair, which is hard to find
     accepted = accepted and log_u < log_ratio + Pairs(edit).log_chance(a, b, attempt.seeds > 0)  # mutant: cut pair
     pending.decide(accepted, cuts, proposal)
 
 
 def _log_ratio(edit: Edit, a: int, b: int, gain: float, log_odds: float) -> float:
-    """Log ratio for a cut of a cluster into a and b, but for the way it is cut.
+    """Log ratio for a cut of a cluster into a and b, apart from the probability of the split.
 
     log_odds: of a merge of this pair, against any cut.
     """
@@ -149,8 +149,8 @@ def _log_ratio(edit: Edit, a: int, b: int, gain: float, log_odds: float) -> floa
     return gain + log_prior + log_odds + math.log(n_whole)  # mutant: coin choice
 
 
-def _log_way(seeds: int, m: float, n: float) -> float:
-    """Log probability of a way to cut a cluster into m and n rows, against that of the same way seen from the merge.
+def _log_split_probability(seeds: int, m: float, n: float) -> float:
+    """Log probability of a split into these m and n rows, against that of the same choices in the reverse merge.
 
     The bias of a coin is uniform, and either half may be the first. Seeds are drawn from all rows, or from the first
     half, which is first as often as the other one is large; what they say of the other rows is left out here.
@@ -161,7 +161,7 @@ def _log_way(seeds: int, m: float, n: float) -> float:
     if m < seeds:
         return -math.inf
     log_order = math.log(n / (m + n))  # mutant: seeds log order
-    return _log_subsets(m, seeds) - _log_subsets(m + n, seeds) - log_order  # mutant: seeds log way
+    return _log_subsets(m, seeds) - _log_subsets(m + n, seeds) - log_order  # mutant: seeds log split
 
 
 def _log_subsets(n: float, size: int) -> float:
@@ -171,24 +171,24 @@ def _log_subsets(n: float, size: int) -> float:
 # ---- ways to cut
 
 
-class Way(NamedTuple):
-    """A set cut once."""
+class CutProposal(NamedTuple):
+    """A cut of one set, and the halves that it makes."""
 
     cuts: Cuts
     proposal: Proposal
     halves: WeighedHalves
 
 
-def _by_coin(pending: PendingMerges, attempt: Attempt, atoms: tuple[int, ...]) -> Way:
+def _by_coin(pending: PendingMerges, attempt: Attempt, atoms: tuple[int, ...]) -> CutProposal:
     model, bias = pending.model, float(attempt.u[2])
     odds = np.zeros((1, model.likelihood.n_terms + 1))
     odds[0, -1] = math.log(bias) - math.log1p(-bias)
     proposal = Proposal((), atoms)
     cuts = cuts_of([proposal], odds, _halves_key(pending, attempt))
-    return Way(cuts, proposal, halves_of(pending.edit, pending.engine, cuts, [proposal]))
+    return CutProposal(cuts, proposal, halves_of(pending.edit, pending.engine, cuts, [proposal]))
 
 
-def _by_seeds(pending: PendingMerges, attempt: Attempt, atoms: tuple[int, ...]) -> Way:
+def _by_seeds(pending: PendingMerges, attempt: Attempt, atoms: tuple[int, ...]) -> CutProposal:
     """Cut by how much rows are like the seeds, which were drawn from the first of the atoms, and how much like others.
 
     A few steps of EM over all rows come first. All of it is a function of the seeds and of the set: not of its halves.
@@ -203,7 +203,7 @@ def _by_seeds(pending: PendingMerges, attempt: Attempt, atoms: tuple[int, ...]) 
         soft = cuts_of([proposal], odds_of(likelihood, *halves))
         halves = sum_halves(edit, engine, soft, [proposal]).halves(whole)
     cuts = cuts_of([proposal], odds_of(likelihood, *halves), _halves_key(pending, attempt))
-    return Way(cuts, proposal, halves_of(edit, engine, cuts, [proposal]))
+    return CutProposal(cuts, proposal, halves_of(edit, engine, cuts, [proposal]))
 
 
 def _halves_key(pending: PendingMerges, attempt: Attempt) -> np.uint64:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from unbounded.arrays import Array, Arrays
 from unbounded.contracts import Engine, Gathered, Message, Summary
 from unbounded.likelihoods.base import Bound, Parameters
-from unbounded.models.labelled.labels import LabelShard, all_labels, few_bytes
+from unbounded.models.labelled.labels import LabelShard, all_labels, smallest_type
 from unbounded.models.mixtures.kernels import build_kernel
 from unbounded.models.mixtures.measures import PartitionMeasure
 from unbounded.models.mixtures.message import (
@@ -59,7 +59,7 @@ class MixtureState:
 
 
 @dataclass(frozen=True)
-class RowShards:
+class RowRecipe:
     """The recipe: rows cut into P contiguous shards."""
 
     X: Any
@@ -82,6 +82,8 @@ class RowShards:
 class Mixture(Built[MeasureT, Bound, int], Generic[MeasureT]):
     """What the hybrid sampler and its rivals share; each has a global step of its own."""
 
+    takes_pilots: ClassVar[bool] = False  # whether its shards let all rows join the clusters of a pilot (start.py)
+
     @property
     def n_rows(self) -> int:
         return self.setup.extent
@@ -100,8 +102,8 @@ class Mixture(Built[MeasureT, Bound, int], Generic[MeasureT]):
         """The coarse likelihood, for first guesses (`Bound.coarse`)."""
         return self.likelihood.coarse()
 
-    def recipe(self, X: Any) -> RowShards:
-        return RowShards(X, self.likelihood, self.n_shards, self.kernel.shard)
+    def recipe(self, X: Any) -> RowRecipe:
+        return RowRecipe(X, self.likelihood, self.n_shards, self.kernel.shard)
 
     def begin(self, engine: Engine, labels: Array, hyper: Any = None, round_: int = 0) -> MixtureState:
         """The state with these labels (any integers)."""
@@ -119,7 +121,7 @@ class Mixture(Built[MeasureT, Bound, int], Generic[MeasureT]):
         return state
 
     def finite(self, parameters: Parameters, log_weights: Array) -> Any:
-        """The finite part, in the form that the local step takes."""
+        """The finite part, as the local step takes it."""
         return self.kernel.finite(parameters, log_weights)
 
     # ---- local step
@@ -192,7 +194,7 @@ class Mixture(Built[MeasureT, Bound, int], Generic[MeasureT]):
 
     def snapshot(self, state: MixtureState, engine: Engine) -> dict[str, Array]:
         return {
-            "labels": self.assignments(state, engine, few_bytes(len(state.occupied) - 1)),
+            "labels": self.assignments(state, engine, smallest_type(len(state.occupied) - 1)),
             "counts": state.table.counts[state.occupied],
             "statistics": state.table.statistics[state.occupied],
             "hyper": np.array(state.hyper),

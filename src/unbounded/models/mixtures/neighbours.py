@@ -21,7 +21,7 @@ from unbounded.models.mixtures.model import Mixture, MixtureState
 from unbounded.randomness import generator, key
 
 SHARE = 0.5  # of the rows that cuts may have: most sets are two clusters
-JOINED = 0.25  # chance that two clusters are tried as one, and not as others
+JOINED = 0.25  # chance that two clusters are tried as one, rather than cut anew
 
 
 def move_neighbours(model: Mixture[Any], state: MixtureState, engine: Engine, jumps: Jumps) -> MixtureState:
@@ -35,8 +35,8 @@ def move_neighbours(model: Mixture[Any], state: MixtureState, engine: Engine, ju
     chosen = rng.permutation(len(rows))[: jumps.pairs]
     edit = Edit(model, state)
     pool, _ = fetch(edit, engine, rows, rows[:0])
-    near = _near(model, pool, chosen, rng)
-    pairs = zip(rows[chosen], rows[near], pool.atoms[chosen], pool.atoms[near], strict=True)
+    partners = _partners(model, pool, chosen, rng)
+    pairs = zip(rows[chosen], rows[partners], pool.atoms[chosen], pool.atoms[partners], strict=True)
     proposals = _disjoint(edit.counts, pairs, SHARE * jumps.share * model.n_rows)
     launched = launch(edit, engine, pool, proposals, jumps.passes, rng)
     if not launched.proposals:
@@ -44,8 +44,8 @@ def move_neighbours(model: Mixture[Any], state: MixtureState, engine: Engine, ju
     return _decide(Edit(model, state, len(launched.proposals)), engine, launched, rng)
 
 
-def _near(model: Mixture[Any], pool: Pool, chosen: Array, rng: np.random.Generator) -> Array:
-    """Another row of the pool for each of some: the r-th nearest by the coarse likelihood, log r uniform."""
+def _partners(model: Mixture[Any], pool: Pool, chosen: Array, rng: np.random.Generator) -> Array:
+    """For each chosen row, a partner: its r-th nearest neighbour, log r uniform."""
     coarse, _ = model.coarse
     terms = pool.terms[chosen]
     bias, eta = coarse.natural(coarse.centre(np.ones(len(chosen)), terms.toarray() if is_csr(terms) else terms))

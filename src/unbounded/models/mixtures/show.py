@@ -131,7 +131,7 @@ def _table(found: _Found) -> str:
 
 def _mark(mark: Mark) -> str:
     if mark.level:
-        return f"{mark.column} = {mark.level} in {mark.own:.0%} (of all rows {mark.usual:.0%})"
+        return f"{mark.column} = {mark.level} in {mark.own:.0%} (of all rows {mark.overall:.0%})"
     side = "high" if mark.effect > 0 else "low"
     return f"{mark.column} {side}: {number(mark.own, 3)} ({mark.effect:+.1f} sd)"
 

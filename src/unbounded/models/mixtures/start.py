@@ -41,7 +41,7 @@ def begin(model: Mixture[Any], engine: Engine, X: Any, init: Any, notify: Notify
     if init == "prior":
         labels = model.measure.simulate(model.measure.start(), model.n_rows, generator(model.seed, "start"))
         return model.begin(engine, labels)
-    hybrid = model if isinstance(model, HybridMixture) else HybridMixture(model.setup)
+    hybrid = model if model.takes_pilots else HybridMixture(model.setup)
     state = _grown(hybrid, engine, X, notify)
     return state if hybrid is model else model.begin(engine, hybrid.assignments(state, engine), state.hyper)
 

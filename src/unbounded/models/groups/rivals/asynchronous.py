@@ -9,7 +9,7 @@ import numpy as np
 
 from unbounded.arrays import Array, Arrays
 from unbounded.contracts import Engine, Gathered, Message, Parallel, Summary, in_this_thread
-from unbounded.instantiation import Places
+from unbounded.instantiation import Roles
 from unbounded.models.groups.model import Groups, GroupsState
 from unbounded.models.groups.shard import (
     DishTable,
@@ -90,10 +90,10 @@ class AsynchronousGroups(Groups):
         seed, live, table = RoundSeed(self.seed, state.round), state.occupied, state.table
         tables = table.tables[live].astype(float)
         hyper = self._move_hyper(state, tables, seed)
-        logs, share = self.measure.sticks(hyper, tables, seed.rng("weights"))  # mutant: global step logs
+        logs, share = self.measure.sticks(hyper.measure, tables, seed.rng("weights"))  # mutant: global step logs
         sticks = np.full(len(table.counts), -np.inf)
         sticks[live] = logs[:-1]
-        nothing = Places(NONE, NONE, NONE, 0, lone=False)
+        nothing = Roles(NONE, NONE, NONE, 0, lone=False)
         shared, _ = self._round(state, hyper, nothing, np.empty(0), parallel)
         views = [self._view(state, p, sticks, logs[-1], share) for p in range(self.n_shards)]
         return Message(shared._replace(parameters=None), views)

@@ -21,7 +21,6 @@ from unbounded.compiled.jit import jit
 from unbounded.contracts import Engine, Message, Summary
 from unbounded.models.groups.model import Groups, GroupsState
 from unbounded.models.groups.shard import GroupShard, cut
-from unbounded.models.groups.words.likelihood import WordContent
 from unbounded.models.groups.words.topics import log_marginals
 from unbounded.models.mixtures.jump import Jumps
 from unbounded.randomness import RoundSeed
@@ -31,9 +30,9 @@ TRIES = 3  # of a launch
 DOCUMENTS = 256  # that a launch sees first
 CELLS = 2**19  # of all sets together, in a vocabulary of any size
 FIRST_STEPS, INNER = 6, 3  # steps of EM with documents, and of tokens within their document
-WIDE = 0.25  # documents counted for the proposal of beta, in the place of one: it must not be too sure
+WIDE = 0.25  # what a document counts in the proposal of beta, which must not be too narrow
 PASSES = 12  # over all tokens of a set, to find its halves
-HOPELESS, SLACK = 0.03, 20.0  # nats a token that a pass may bring, for all one knows; and nats in all
+HOPELESS, SLACK = 0.03, 20.0  # nats a token that the first pass might gain; and nats in all that may be missing
 
 
 class TokenCuts(NamedTuple):
@@ -78,10 +77,9 @@ class TokenSets(NamedTuple):
         return cut, side
 
 
-def by_tokens(model: Groups, turn: int) -> bool:
+def tokens_due(model: Groups, turn: int) -> bool:
     """Whether this jump is one of tokens: the franchise has tables, which say where topics are cut."""
-    direct = isinstance(model.content, WordContent) and model.form == "direct"
-    return direct and turn % EVERY == 1
+    return model.content.by_tokens and model.form == "direct" and turn % EVERY == 1
 
 
 def cut_tokens(
@@ -91,7 +89,7 @@ def cut_tokens(
 
     The state has no tables then: they are to be drawn given beta.
     """
-    seed, pseudo = RoundSeed(model.seed, state.round), model.content.at(state.hyper).pseudo
+    seed, pseudo = RoundSeed(model.seed, state.round), model.content.at(state.hyper.content).pseudo
     rng = seed.rng("tokens cut")
     pool = _fetch(model, engine, min(jumps.anchors, max(8, CELLS // len(pseudo))), rng)
     sets, places = _choose(beta, pool, jumps, rng)
@@ -109,7 +107,7 @@ def cut_tokens(
     cuts = cuts._replace(side=sets.places(len(beta))[1])
     found = _pass(state, engine, cuts)
     log_ratio = _gains(found.totals, pseudo) - found.log_q
-    log_ratio += model.measure.log_cut(state.hyper, share)
+    log_ratio += model.measure.log_cut(state.hyper.measure, share)
     log_ratio -= _log_density(share, shapes[:, 0], shapes[:, 1])  # mutant: tokens share
     n_away = found.tokens[:, 1]
     log_ratio += math.log(jumps.joined / (1.0 - jumps.joined))
@@ -155,7 +153,7 @@ def _applied(engine: Engine, beta: Array, sets: TokenSets, cuts: TokenCuts, shar
 
 
 def _apply(cuts: TokenCuts, codes: Array, shard: GroupShard) -> None:
-    """Cut once more, for good: halves kept aside would be state that no checkpoint knows."""
+    """Repeat the pass and keep its halves: halves stored meanwhile would be state that no checkpoint has."""
     if (cuts.fresh >= 0).any():
         _halves(shard, cuts)
     shard.relabel(codes)
@@ -243,16 +241,16 @@ def _first_guess(
 ) -> Array:
     """[2, M, words]: words of both halves, by EM from the anchor's document and another one; the best of some tries."""
     pages = _pages(pool, sets, places, n_topics, len(pseudo))
-    halves, gains = _from_two(pages, pseudo, rng)
+    halves, gains = _seed_halves(pages, pseudo, rng)
     for _ in range(TRIES - 1):
-        others, others_gains = _from_two(pages, pseudo, rng)
+        others, others_gains = _seed_halves(pages, pseudo, rng)
         better = others_gains > gains
         halves[:, better], gains[better] = others[:, better], others_gains[better]
     return halves
 
 
-def _from_two(pages: Pages, pseudo: Array, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Words of both halves, from two pages of every set, and what they gain against one topic, as far as one sees."""
+def _seed_halves(pages: Pages, pseudo: Array, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Words of both halves by EM from two pages of every set, and about what they gain against one topic."""
     m, n_words, size = len(pages.first), len(pseudo), len(pages.sets)
     many = np.diff(np.append(pages.first, size))
     seeds = pages.first + (rng.random(m) * np.maximum(many - 1, 1)).astype(np.int64)
@@ -281,15 +279,15 @@ def _ratio(halves: Array, pseudo: Array) -> Array:
 class Launched(NamedTuple):
     ratio: Array
     documents: Array  # [M, 2], of each half
-    sets: TokenSets  # those that may be worth it
+    sets: TokenSets  # those that may be worth a try
 
 
 def _launch(model: Groups, state: GroupsState, engine: Engine, sets: TokenSets, halves: Array) -> Launched:
     """Halves drawn again and again, each time with the words of the last ones.
 
-    Sets are given up that would not be worth it if every pass were to bring as much as the last one.
+    A set is dropped if it would not pay even when every pass still to come gained as much as the last one.
     """
-    pseudo, seed = model.content.at(state.hyper).pseudo, RoundSeed(model.seed, state.round)
+    pseudo, seed = model.content.at(state.hyper.content).pseudo, RoundSeed(model.seed, state.round)
     documents, before = np.ones((len(sets.topics), 2)), np.full(len(sets.topics), -np.inf)
     for number in range(PASSES):
         if sets.topics:
@@ -306,8 +304,8 @@ def _launch(model: Groups, state: GroupsState, engine: Engine, sets: TokenSets, 
 def _cuts(
     model: Groups, state: GroupsState, sets: TokenSets, ratio: Array, documents: Array, key: np.uint64
 ) -> TokenCuts:
-    """All halves are to be drawn."""
-    masses = model.measure.masses(state.hyper, sets.beta[:, None]) * documents / documents.sum(1, keepdims=True)
+    """Cuts whose halves are all still to be drawn."""
+    masses = model.measure.masses(state.hyper.measure, sets.beta[:, None]) * documents / documents.sum(1, keepdims=True)
     cut, side = sets.places(len(state.table.counts))
     none = np.full(len(ratio), -1)
     return TokenCuts(cut, np.full_like(side, -1), none, ratio, masses, sets.anchors, key)  # mutant: tokens launch
@@ -370,7 +368,7 @@ def _cut_documents(words, labels, places, cuts, tokens, work, out):
 
 @jit
 def _gather(words, labels, begin, end, cuts, tokens, work):
-    """Tokens with first shares; returns how many there are."""
+    """Collect the document's tokens that are in a set, with first shares; returns how many there are."""
     masses, soft, size = cuts.masses, work.soft, 0
     for i in range(begin, end):
         m = cuts.cut[labels[i]]

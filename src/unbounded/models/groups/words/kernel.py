@@ -36,14 +36,14 @@ from unbounded.models.groups.words.topics import CHUNK, Topics
 from unbounded.models.labelled.labels import Atoms
 from unbounded.models.labelled.predictive import log_predictive
 
-AHEAD = 6  # tokens: what they need of phi is asked for in time
-FEW = 64  # entries of an alias table: a search among fewer reads what is in the cache anyway, and a table is no quicker
-WORTH = 32  # tokens of a word for each entry of its table, fewer of which do not pay for it
+AHEAD = 6  # tokens, whose entries of phi are prefetched
+FEW = 64  # entries of an alias table, below which a search stays in the cache and is as quick
+WORTH = 32  # tokens of a word for each entry of its table, below which the table does not pay
 
 
 class Aliases(NamedTuple):
-    """Tables for a draw among n weights that reads one entry, whatever n is. Words have one over the chunks of their
-    second sum, if these are many and the word is frequent on a shard."""
+    """Tables for draws among n weights that read one entry, whatever n is. A word has one over the chunks of its second
+    sum if these are many and the word is frequent on the shard."""
 
     row: Any  # [words]: which table a word has, -1 for none
     tables: Any  # [tables, n, 2]: the chance to stay in an entry, and where to go from it otherwise
@@ -68,7 +68,7 @@ class PrivateTokens(NamedTuple):
     weights: Any  # [slots]: for the current token
     within: Any  # [words]: all their tokens of each word
     alive: Any  # [2]: how many there are, and how many tokens of the group they have
-    apart: Any  # [2]: the weight of a new atom, and of all private ones for a word of base 1 that none of them has
+    unseen: Any  # [2]: weights of a new atom and of all private ones, for a word of base 1 that none of them has
 
 
 class ActiveTopics(NamedTuple):
@@ -98,7 +98,7 @@ class WordTail(NamedTuple):
 
 
 @dataclass(frozen=True)
-class DirectWords:
+class CompiledWords:
     """Words of a shard are kept sorted, too, and frequent ones have alias tables for a round."""
 
     content: WordContent
@@ -156,24 +156,24 @@ class DirectWords:
 
 # ---- the sweep
 #
-# What is called for every group or token makes no array, or Numba would count references of all that it is given
-# (compiled/pipeline.py): that takes as long as a draw. Indices are unsigned, since Numba asks of others whether they
-# are negative. The sum over the group's topics, in double precision, takes the token itself along and then leaves it
-# out. For a word that no private atom has, in a group that has none of them, all of them together have a weight that
-# is known; other tokens look at them one by one.
+# Nothing that is called for every group or token makes an array, or Numba would count references to all its arguments
+# (compiled/pipeline.py), which takes as long as a draw. Indices are unsigned, since Numba checks whether signed ones
+# are negative. The sum over the group's topics, in double precision, includes the token itself, which is subtracted
+# afterwards. For a word that no private atom has, in a group with none of them, the weight of all private atoms
+# together is known beforehand; for other tokens they are weighed one by one.
 
 
 @jit
-def sweep(rows, begin, finite, tail, around, keys):
+def sweep(rows, begin, finite, tail, scratch, keys):
     """One sweep over the tokens begin .. n of a shard; returns n, or the token at which a free slot was missing."""
     words, labels, members, phi = rows.data, rows.labels, tail.members, finite.topics.phi
-    (active, near), usable, shared = around, finite.usable, finite.shared
+    (active, near), usable, shared = scratch, finite.usable, finite.shared
     topics, times, place, sums, within = active.topics, active.times, active.place, finite.sums, near.within
     _count_private(finite, tail, near)
     for g in range(group_of(rows.offsets, begin), rows.offsets.size - 1):
         start, end = rows.offsets[g], rows.offsets[g + 1]
         length = _enter(rows, start, end, finite, active, near)
-        alive, n_private, birth, flat = near.alive[0], near.alive[1], near.apart[0], near.apart[1]
+        alive, n_private, birth, flat = near.alive[0], near.alive[1], near.unseen[0], near.unseen[1]
         for i in range(max(begin, start), end):
             at, later = np.uint64(i), np.uint64(words[np.uint64(min(i + AHEAD, end - 1))])
             z, w = np.int64(labels[at]), np.uint64(words[at])
@@ -189,29 +189,29 @@ def sweep(rows, begin, finite, tail, around, keys):
             else:
                 _leave(finite, tail, near, z - shared, w)
                 # mutant: flat left
-                alive, n_private, birth, flat = near.alive[0], near.alive[1], near.apart[0], near.apart[1]
+                alive, n_private, birth, flat = near.alive[0], near.alive[1], near.unseen[0], near.unseen[1]
             total = 0.0
             for j in range(length):
                 k = np.uint64(topics[j])
                 prefetch(phi, later, k)
                 total += times[j] * phi[w, k]
             total -= itself  # mutant: sweep total
-            usual, base = sums[w, 0], sums[w, 1]
-            apart = (birth + flat) * base
+            prior, base = sums[w, 0], sums[w, 1]
+            private = (birth + flat) * base
             if alive > 0 and (n_private > 0 or within[w] > 0):  # mutant: sweep near
-                apart = birth * base + _weigh(finite, tail, near, w)
-            aim = uniform(keys.label, rows.first + i) * (total + usual + apart)
+                private = birth * base + _weigh(finite, tail, near, w)
+            aim = uniform(keys.label, rows.first + i) * (total + prior + private)
             if aim < own:
                 continue
             if here >= 0:
                 length = _drop(active, length, here)
             if aim < total:
                 z = _among(active, length, phi, w, z, aim - own)
-            elif apart == 0.0 or (aim < total + usual and usable > 0):
-                z = _usual(finite, w, aim - total, usual)
+            elif private == 0.0 or (aim < total + prior and usable > 0):
+                z = _draw_from_prior_part(finite, w, aim - total, prior)
             else:
-                z = shared + _join(finite, tail, near, w, aim - total - usual, uniform(keys.stick, rows.first + i))
-                alive, n_private, birth, flat = near.alive[0], near.alive[1], near.apart[0], near.apart[1]
+                z = shared + _join(finite, tail, near, w, aim - total - prior, uniform(keys.stick, rows.first + i))
+                alive, n_private, birth, flat = near.alive[0], near.alive[1], near.unseen[0], near.unseen[1]
             labels[at] = z
             if z < usable:
                 length = _add(active, length, z)
@@ -267,7 +267,7 @@ def _drop(active, length, here):
 
 @jit
 def _among(active, length, phi, w, left, aim):
-    """The topic at `aim` among those of the group, without the one that the token left, which came first."""
+    """The topic at `aim` among those of the group, except the one that the token left, which came first."""
     new = left
     for j in range(length):
         k = active.topics[j]
@@ -280,8 +280,8 @@ def _among(active, length, phi, w, left, aim):
 
 
 @jit
-def _usual(finite, w, aim, total):
-    """The topic at `aim` of the second sum: from the word's alias table, or by a search."""
+def _draw_from_prior_part(finite, w, aim, total):
+    """The topic at `aim` in the second sum, over gamma beta phi: by the word's alias table, or by a search."""
     phi, parts, masses, usable = finite.topics.phi, finite.topics.parts, finite.law.masses, finite.usable
     table = finite.aliases.row[w]
     if table < 0:
@@ -323,21 +323,21 @@ def _count_private(finite, tail, near):
             near.alive[0] += 1
             for w in range(near.within.size):
                 near.within[w] += tail.collapsed.counts[slot, w]
-    _weigh_apart(finite, tail, near)
+    _unseen_word_weights(finite, tail, near)
 
 
 @jit
-def _weigh_apart(finite, tail, near):
-    """What private atoms and a new one weigh for a word of base 1 that none of them has, in a group that has none."""
-    near.apart[0] = _birth(finite.law, tail.sticks, finite.topics.phi.shape[0])
-    near.apart[1] = _flat(tail.collapsed.totals, tail.members, tail.sticks, finite, finite.topics.phi.shape[0])
+def _unseen_word_weights(finite, tail, near):
+    """Weights of private and new atoms for a word no private atom has, in a group with none of them (base 1)."""
+    near.unseen[0] = _birth(finite.law, tail.sticks, finite.topics.phi.shape[0])
+    near.unseen[1] = _flat(tail.collapsed.totals, tail.members, tail.sticks, finite, finite.topics.phi.shape[0])
 
 
 @inline
 def _birth(law, sticks, n_words):
     """Weight of a new atom, for a word of base 1."""
     # mutant: birth result 3
-    return math.exp(law.log_gamma + sticks[sticks.size - 1]) * law.alpha / law.share / n_words
+    return math.exp(law.log_gamma + sticks[sticks.size - 1]) * law.birth / law.share / n_words
 
 
 @jit
@@ -363,7 +363,7 @@ def _leave(finite, tail, near, slot, w):
     if members[slot] == 0:
         near.alive[0] -= 1
         sticks[members.size] = log_sum(sticks[members.size], sticks[slot])  # mutant: leave sticks
-    _weigh_apart(finite, tail, near)
+    _unseen_word_weights(finite, tail, near)
 
 
 @jit
@@ -392,7 +392,7 @@ def _join(finite, tail, near, w, aim, v):
         if near.weights[slot] > 0.0 and aim >= 0.0:
             chosen = slot
             aim -= near.weights[slot]
-    if chosen < 0 or (aim >= 0.0 and near.apart[0] > 0.0):
+    if chosen < 0 or (aim >= 0.0 and near.unseen[0] > 0.0):
         chosen = 0
         while members[chosen] > 0:
             chosen += 1
@@ -407,13 +407,13 @@ def _join(finite, tail, near, w, aim, v):
     members[chosen] += 1
     tail.collapsed.counts[chosen, w] += 1.0
     tail.collapsed.totals[chosen] += 1.0
-    _weigh_apart(finite, tail, near)
+    _unseen_word_weights(finite, tail, near)
     return chosen
 
 
 @jit
 def fill(words, labels, shared, tail):
-    """Fill the empty tail with the private atoms that labels say."""
+    """Fill the empty tail with the private atoms, according to the labels."""
     for i in range(labels.size):
         slot = labels[i] - shared
         if slot >= 0:

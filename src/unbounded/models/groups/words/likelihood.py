@@ -22,27 +22,27 @@ from unbounded.arrays import Array
 from unbounded.columns import Columns
 from unbounded.compiled.jit import implements
 from unbounded.contracts import Parallel, in_this_thread
-from unbounded.instantiation import Places
+from unbounded.instantiation import Roles
 from unbounded.likelihoods.base import Bound, Parameters
 from unbounded.likelihoods.operations import accumulate, clear, evaluate, largest, logits, screen, update, write_terms
 from unbounded.models.groups.shard import (
     NO_BASE,
+    ContentHyper,
     DishTable,
     Draw,
-    GroupHyper,
     GroupShard,
     Instantiated,
     Predictives,
 )
 from unbounded.models.groups.tables import by_table
 from unbounded.models.groups.words import topics as words
-from unbounded.models.groups.words.topics import Topics, WordTable
+from unbounded.models.groups.words.topics import Topics, WordCounts
 from unbounded.models.labelled.labels import Atoms
 from unbounded.priors import Gamma, slice_within
 from unbounded.randomness import RoundSeed
 from unbounded.rows import Csr
 
-QUICK = 6_400  # tokens for each word of the vocabulary: with fewer, a sweep is short beside what a jump takes anyway
+QUICK = 6_400  # tokens for each word of the vocabulary, below which sweeps are short compared with a jump
 FREQUENT = 1024
 BASES = ("learned", "uniform")
 ETA_RANGE = (1e-6, 1e3)  # where a sampled eta lives
@@ -109,7 +109,7 @@ class BoundTokens(Bound):
     def n_terms(self) -> int:
         return self.columns.size
 
-    def at(self, hyper: GroupHyper) -> BoundTokens:
+    def at(self, hyper: ContentHyper) -> BoundTokens:
         return replace(self, eta=hyper.eta, base=hyper.base if self.learned else self.base)
 
     def update(self, counts: Array, statistics: Any, rng: np.random.Generator) -> tuple[float, Array]:
@@ -136,8 +136,8 @@ class BoundTokens(Bound):
         return math.exp(slice_within(log_density, math.log(self.eta), low, high, rng))
 
     def _log_evidence(self, counts: Array, statistics: Any) -> Callable[[float], float]:
-        """The log probability of all atoms' words, phi integrated out, by eta: where words have the same base, there
-        are few different cells."""
+        """The log probability of all atoms' words as a function of eta, phi integrated out. Where words have the same
+        base, there are few different cells."""
         if self.learned:
             cells = words.CellKinds(statistics.data, np.ones_like(statistics.data), self.base[statistics.indices])
         else:
@@ -289,8 +289,8 @@ def _logits(finite, spec, block, out, top):
 
 
 @dataclass(frozen=True)
-class TableWords:
-    """The likelihood of tables: how often they have each word. frequent: words that are enough for first guesses."""
+class WordsOfTables:
+    """The likelihood of tables, by how often they have each word. frequent: words that suffice for first guesses."""
 
     pseudo: Array  # [words]: pseudo-counts
     frequent: Array
@@ -314,7 +314,7 @@ class TableWords:
     def natural(self, parameters: Parameters) -> tuple[Array, Array]:
         return np.zeros(len(parameters["phi"])), np.log(parameters["phi"])
 
-    def coarse(self) -> tuple[TableWords, Array]:
+    def coarse(self) -> tuple[WordsOfTables, Array]:
         return replace(self, pseudo=self.pseudo[self.frequent]), self.frequent
 
 
@@ -331,39 +331,45 @@ def by_word(data: Array) -> ByWord:
 
 @dataclass(frozen=True)
 class WordContent:
+    """Words of documents."""
+
     likelihood: BoundTokens
     dtype: str = "float64"
+
+    bound: ClassVar[type] = BoundTokens
+    by_tokens: ClassVar[bool] = True
 
     @cached_property
     def _frequent(self) -> Array:
         return np.sort(np.argsort(-self.likelihood.columns.mean, kind="stable")[:FREQUENT])
 
-    def at(self, hyper: GroupHyper) -> BoundTokens:
+    def at(self, hyper: ContentHyper) -> BoundTokens:
         return self.likelihood.at(hyper)
 
-    def begin(self, hyper: GroupHyper) -> GroupHyper:
+    def start(self) -> ContentHyper:
         likelihood = self.likelihood
-        return hyper._replace(eta=likelihood.eta, base=likelihood.base if likelihood.learned else NO_BASE)
+        return ContentHyper(likelihood.eta, likelihood.base if likelihood.learned else NO_BASE)
 
-    def update(self, hyper: GroupHyper, counts: Array, statistics: Any, rng: np.random.Generator) -> GroupHyper:
+    def update(self, hyper: ContentHyper, counts: Array, statistics: Any, rng: np.random.Generator) -> ContentHyper:
         eta, base = self.at(hyper).update(counts, statistics, rng)
-        return hyper._replace(eta=eta, base=base if self.likelihood.learned else hyper.base)
+        return ContentHyper(eta, base if self.likelihood.learned else hyper.base)
 
-    def scalars(self, hyper: GroupHyper) -> dict[str, float]:
+    def scalars(self, hyper: ContentHyper) -> dict[str, float]:
         return {"eta": hyper.eta}
 
     def kernel(self, form: str) -> str:
         return "words" if form == "direct" else form
 
     def instantiate(
-        self, hyper: GroupHyper, table: DishTable, chosen: Places, masses: Array, seed: RoundSeed, parallel: Parallel
+        self, hyper: ContentHyper, table: DishTable, roles: Roles, masses: Array, seed: RoundSeed, parallel: Parallel
     ) -> Instantiated:
-        none = np.full(chosen.n_extra, -1)
+        none = np.full(roles.n_extra, -1)
         # mutant: global step usable
-        usable = np.concatenate([chosen.mobile, none, chosen.frozen if chosen.lone else chosen.frozen[:0]])
-        n_mobile, dtype = len(chosen.mobile) + chosen.n_extra, np.dtype(self.dtype)
+        usable = np.concatenate([roles.mobile, none, roles.frozen if roles.lone else roles.frozen[:0]])
         likelihood = self.at(hyper)
-        topics = likelihood.topics(table.statistics, usable, masses, n_mobile, seed.key("phi"), dtype, parallel)
+        topics = likelihood.topics(
+            table.statistics, usable, masses, roles.n_mobile, seed.key("phi"), np.dtype(self.dtype), parallel
+        )
         return Instantiated(topics, None)
 
     def parameters(self, usable: Topics) -> Parameters:
@@ -382,8 +388,8 @@ class WordContent:
         ends, order = by_table(at, n_tables)
         return Csr(ends, shard.data[order].astype(np.int64), np.ones(len(order)))
 
-    def of_tables(self, hyper: GroupHyper) -> TableWords:
-        return TableWords(self.at(hyper).pseudo, self._frequent)  # mutant: of tables eta
+    def of_tables(self, hyper: ContentHyper) -> WordsOfTables:
+        return WordsOfTables(self.at(hyper).pseudo, self._frequent)  # mutant: of tables eta
 
     def sums(self, counts: Array, statistics: Any) -> Array:
         return statistics.toarray().astype(float)
@@ -394,26 +400,26 @@ class WordContent:
         table = (sums.ravel()[cells].astype(np.int32), (cells % n_words).astype(np.int32), ends)
         return sums.sum(1).astype(np.int64), sparse.csr_matrix(table, sums.shape)
 
-    def pace(self, form: str, n_rows: int) -> int:
+    def jump_interval(self, form: str, n_rows: int) -> int:
         return int(np.clip(math.sqrt(QUICK * self.likelihood.n_terms / n_rows), 4, 20)) if form == "direct" else 1
 
-    def from_dense(self, statistics: Array) -> WordTable:
-        return words.table(sparse.csr_matrix(statistics.astype(np.int32)))
+    def from_dense(self, statistics: Array) -> WordCounts:
+        return words.counts_of(sparse.csr_matrix(statistics.astype(np.int32)))
 
-    def cut(self, statistics: WordTable, n_atoms: int) -> tuple[WordTable, WordTable]:
+    def cut(self, statistics: WordCounts, n_atoms: int) -> tuple[WordCounts, WordCounts]:
         return statistics.cut(n_atoms)
 
-    def stacked(self, parts: list[WordTable]) -> Any:
+    def stacked(self, parts: list[WordCounts]) -> Any:
         return words.matrix(parts, self.likelihood.n_terms)
 
     def predictives(self, draw: Draw, X: Any) -> Predictives:
-        likelihood, n_words = self.at(draw.hyper), self.likelihood.n_terms
+        likelihood, n_words = self.at(draw.hyper.content), self.likelihood.n_terms
         table = np.empty((n_words, len(draw.counts) + 1))
         table[:, :-1] = likelihood.centre(draw.counts, draw.statistics)["phi"].T
         table[:, -1] = likelihood.base / n_words
         return Predictives(table, np.asarray(X), np.zeros(len(X)))
 
     def log_densities(self, draw: Draw, parameters: Parameters, X: Any) -> Array:
-        likelihood = self.at(draw.hyper)
+        likelihood = self.at(draw.hyper.content)
         new = np.log(likelihood.base[X] / likelihood.n_terms)
         return np.column_stack([np.log(parameters["phi"])[:, X].T, new])

@@ -29,7 +29,7 @@ from unbounded.sources import Words
 
 PILOT_TOKENS = 200_000
 MOST_TOPICS = 200
-FEWER = 3  # times, for a start from few topics
+FEWER = 3  # times fewer topics, for a start from few
 PILOT_ROUNDS = (100, 30, 30, 20)  # before each round of merges
 NEIGHBOURS = 5
 SHARP = 0.05
@@ -37,7 +37,7 @@ EXTENDING_SWEEPS = 3
 
 
 def grown(model: Groups, engine: Engine, words: Any, few: bool = False, notify: Notify = notify_nobody) -> GroupsState:
-    """The state with all documents in the topics of a pilot, which are fewer than there should be if it has `few`."""
+    """The state in which all documents have joined the topics of a pilot; few: fewer topics than there should be."""
     rng = generator(model.seed, "start")
     order = rng.permutation(len(model.sizes))
     enough = np.searchsorted(np.cumsum(model.sizes[order]), PILOT_TOKENS) + 1
@@ -51,7 +51,9 @@ def grown(model: Groups, engine: Engine, words: Any, few: bool = False, notify: 
     pilot = HybridGroups(setup, model.form, jumps=None)
     labels, state = _grown(pilot, part, few, rng, notify)
     fixed: Any = model.likelihood
-    hyper = state.hyper if isinstance(sharp.prior, Gamma) else state.hyper._replace(eta=fixed.eta)
+    hyper = state.hyper
+    if not isinstance(sharp.prior, Gamma):
+        hyper = hyper._replace(content=hyper.content._replace(eta=fixed.eta))
     if enough >= len(model.sizes):
         return model.begin(engine, labels, hyper)
     draw = pilot.draw(state)
@@ -61,7 +63,7 @@ def grown(model: Groups, engine: Engine, words: Any, few: bool = False, notify: 
     codes = np.full(len(draw.counts), -1, np.int32)
     codes[used] = np.arange(len(used))
     engine.map(GroupShard.relabel, [codes] * model.n_shards)
-    return model.begin_there(engine, len(used), hyper)
+    return model.begin_from_shards(engine, len(used), hyper)
 
 
 def _grown(
@@ -94,7 +96,7 @@ def _of_groups(words: Any, sizes: Array, groups: Array) -> Array:
 
 
 def _join(table: Array, masses: Array, extend_key: np.uint64, n_rows: int, shard: GroupShard) -> Array:
-    """A shard's words join the pilot's topics; those that they use. Their labels stay on the shard."""
+    """Let a shard's words join the pilot's topics; returns the topics in use. Labels stay on the shard."""
     sizes = np.diff(shard.offsets)
     new = Newcomers(table, shard.data, sizes, shard.first, n_rows)
     labels = gibbs(new, masses, Gibbs(EXTENDING_SWEEPS, 1, extend_key))[0]
@@ -103,7 +105,7 @@ def _join(table: Array, masses: Array, extend_key: np.uint64, n_rows: int, shard
 
 
 def _sharp(likelihood: Any) -> Any:
-    """With a large fixed eta random topics hardly grow apart, and merges would leave one: the pilot has a small one."""
+    """The pilot's likelihood: with a large fixed eta random topics hardly diverge, and merges would leave only one."""
     eta = min(likelihood.eta, SHARP)
     return likelihood if isinstance(likelihood.prior, Gamma) else replace(likelihood, prior=eta, eta=eta)
 
@@ -115,7 +117,7 @@ def _merged(model: Groups, state: GroupsState, labels: Array) -> Array:
     group = np.repeat(np.arange(len(model.sizes)), model.sizes)
     uses = np.zeros((len(model.sizes), len(live)))
     np.add.at(uses, (group, labels), 1.0)
-    masses = model.measure.expected_masses(state.hyper, tables)[:-1]
+    masses = model.measure.expected_masses(state.hyper.measure, tables)[:-1]
     target = np.arange(len(live))
     while True:
         pairs, gains = _gains(model, state, statistics, uses, masses)
@@ -135,7 +137,7 @@ def _merged(model: Groups, state: GroupsState, labels: Array) -> Array:
 
 def _gains(model: Groups, state: GroupsState, statistics: Any, uses: Array, masses: Array) -> tuple[Array, Array]:
     """Pairs of atoms with similar words, and what a merge adds to the log probability of words and groups."""
-    likelihood = model.content.at(state.hyper)
+    likelihood = model.content.at(state.hyper.content)
     counts = np.asarray(statistics.sum(1)).ravel()
     lengths = np.sqrt(np.asarray(statistics.multiply(statistics).sum(1)).ravel())
     unit = sparse.diags(1.0 / np.maximum(lengths, 1e-300)) @ statistics

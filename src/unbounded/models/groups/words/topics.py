@@ -22,9 +22,9 @@ from unbounded.compiled.jit import inline, jit
 from unbounded.compiled.lanes import lane_exp, lane_log, lane_sin
 
 CHUNK = 16
-CELLS, BLOCKS = 2**13, 64  # a block has about so many cells, unless there were more than so many blocks
+CELLS, BLOCKS = 2**13, 64  # about how many cells a block has, and the most blocks there are
 PIECE = 2**10  # cells that are drawn at a time
-FEW = 8  # factors that are no more work than a gamma function
+FEW = 8  # factors that cost no more than a gamma function
 HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
 
@@ -32,14 +32,14 @@ HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
 
 @dataclass(frozen=True)
-class WordTable:
-    """Atoms as rows, their words in order: what shards report, since adding and cutting CSR matrices takes longer."""
+class WordCounts:
+    """How often each atom has each word, words in order. Shards report this: CSR matrices are slower to add and cut."""
 
     ends: Array
     words: Array
     times: Array
 
-    def __add__(self, other: WordTable) -> WordTable:
+    def __add__(self, other: WordCounts) -> WordCounts:
         size = len(self.words) + len(other.words)
         ends, words, times = (
             np.zeros_like(self.ends),
@@ -47,33 +47,33 @@ class WordTable:
             np.empty_like(self.times, shape=size),
         )
         n = _merge(self._columns, other._columns, (ends, words, times))
-        return WordTable(ends, words[:n], times[:n])
+        return WordCounts(ends, words[:n], times[:n])
 
     @property
     def _columns(self) -> tuple[Array, Array, Array]:
         return self.ends, self.words, self.times
 
-    def cut(self, atoms: int) -> tuple[WordTable, WordTable]:
-        """The first so many atoms, and the others."""
+    def cut(self, atoms: int) -> tuple[WordCounts, WordCounts]:
+        """The counts of the first `atoms` atoms, and of the others."""
         end = self.ends[atoms]
-        first = WordTable(self.ends[: atoms + 1], self.words[:end], self.times[:end])
-        return first, WordTable(self.ends[atoms:] - end, self.words[end:], self.times[end:])
+        first = WordCounts(self.ends[: atoms + 1], self.words[:end], self.times[:end])
+        return first, WordCounts(self.ends[atoms:] - end, self.words[end:], self.times[end:])
 
 
-def matrix(tables: Sequence[WordTable], n_words: int) -> Any:
+def matrix(tables: Sequence[WordCounts], n_words: int) -> Any:
     """The atoms of all tables, as CSR."""
     sizes = np.concatenate([np.diff(table.ends) for table in tables])
     words, times = (np.concatenate([getattr(table, name) for table in tables]) for name in ("words", "times"))
     return sparse.csr_matrix((times, words, np.append(0, np.cumsum(sizes))), (len(sizes), n_words))
 
 
-def table(statistics: Any) -> WordTable:
-    """The state of groups whose tables these rows are."""
-    return WordTable(statistics.indptr, statistics.indices, statistics.data)
+def counts_of(statistics: Any) -> WordCounts:
+    """Counts from a CSR table of them."""
+    return WordCounts(statistics.indptr, statistics.indices, statistics.data)
 
 
-def count(words: Array, labels: Array, by_word: Array, n_words: int, atoms: int) -> tuple[Array, WordTable]:
-    """(tokens of each atom, its words); by_word sorts the rows.
+def count(words: Array, labels: Array, by_word: Array, n_words: int, atoms: int) -> tuple[Array, WordCounts]:
+    """(tokens of each atom, counts of its words); by_word sorts the rows.
 
     Where a table of all cells is smaller than the list of the rows, it is filled instead.
     """
@@ -86,7 +86,7 @@ def count(words: Array, labels: Array, by_word: Array, n_words: int, atoms: int)
         begin, place = np.zeros(atoms + 1, np.int32), np.empty(atoms, np.int32)
         total = _count_by_word(words, labels, by_word, begin, place, (ends, found, times))
         counts = np.diff(begin).astype(np.int64)
-    return counts, WordTable(ends, found[:total].copy(), times[:total].copy())
+    return counts, WordCounts(ends, found[:total].copy(), times[:total].copy())
 
 
 @jit
@@ -357,7 +357,7 @@ def _gamma(shape, first, second, third, counter, again):
 
 
 class CellKinds(NamedTuple):
-    """So many cells (atoms and their words) have so many tokens each, of words with this base."""
+    """Kinds of cells (an atom and a word): `times` of them have `values` tokens each, of words with this base."""
 
     values: Any
     times: Any
@@ -437,7 +437,7 @@ def _log_marginals(statistics, pseudo, none, out):
 
 
 def merge_gains(statistics: Array, pseudo: Array, first: Array, second: Array) -> Array:
-    """What pairs of atoms gain as one: only words that both have matter, and how many words each of them has."""
+    """Log marginals gained by merging pairs of atoms: only words that both have matter, and how many each has."""
     has = statistics > 0.0
     had = WordLists(np.append(0, np.cumsum(has.sum(1))), np.nonzero(has)[1], statistics.sum(1))
     out = np.empty(len(first))
