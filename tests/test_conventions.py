@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 import unbounded as ub
 from unbounded import Categorical, DirichletProcessMixture, Gaussian, HierarchicalDirichletProcess, Product
 from unbounded.cli.commands import app
+from unbounded.gpu import device
 
 BRIEF = {"n_chains": 1, "n_warmup": 2, "n_draws": 4, "n_shards": 2, "random_state": 0}
 RNG = np.random.default_rng(0)
@@ -131,12 +132,48 @@ def test_columns_are_a_vocabulary():
         ([["a", 1], ["b"]], "document 0 has the word 1, which is not a string; give all words as strings"),
         ([["a"], [None, "b"]], "document 1 has the word None, which is not a string"),
         (["a b c", ["d"]], "document 1 is not like the first: give strings, or lists of words"),
+        ([[b"a", b"b"], [b"a"]], "document 0 has the word b'a', which is not a string; give all words as strings"),
+        ([b"a b", b"a c"], r"the documents are bytes; give strings: document.decode\(\)"),
+        (pd.DataFrame({"text": ["a b", "a c"]}), "column 'text' holds words; give that column alone as the documents"),
+        (np.array([["a b"], ["a c"]]), "column number 0 holds words; give that column alone as the documents"),
+        ([[], []], "the documents have no words; at least one of them needs some"),
+        (["", "- -"], "the documents have no words; at least one of them needs some"),
+        (
+            pd.DataFrame(np.ones((4, 2)), columns=["a", "a"]),
+            "the vocabulary has the word 'a' 2 times; give every column",
+        ),
         ("one text", "the documents are one string; give a list with a string for each document"),
     ],
 )
 def test_words_of_other_kinds(documents, message):
     with pytest.raises(ValueError, match=message):
         HierarchicalDirichletProcess(**BRIEF).fit(documents)
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        (None, "the tokenizer made None of document 0; it must make a list of words"),
+        ("cat", "the tokenizer made 'cat' of document 0; it must make a list of words"),
+        (["cat", 3], "the tokenizer made 3 of a word of document 0; words must be strings"),
+    ],
+)
+def test_what_a_tokenizer_makes(made, message):
+    with pytest.raises(ValueError, match=message):
+        HierarchicalDirichletProcess(**BRIEF, tokenizer=lambda text: made).fit(DOCUMENTS)
+
+
+def test_what_topics_have_no_words():
+    rows = HierarchicalDirichletProcess(**BRIEF).fit(X, np.arange(80) % 4)
+    with pytest.raises(ValueError, match="the topics of rows have no words: top_words is for documents"):
+        rows.top_words()
+    documents = HierarchicalDirichletProcess(**BRIEF).fit(DOCUMENTS)
+    empty = documents.transform([[], []])
+    np.testing.assert_allclose(empty.sum(1), 1.0)
+    with pytest.raises(
+        ValueError, match="the vocabulary has the word 'a' 3 times; give every column a word of its own"
+    ):
+        documents.top_words(["a", "b", "a", "a"])
 
 
 @pytest.mark.parametrize("n_words", [-1, 0, 2.5, True, "ten"])
@@ -148,6 +185,49 @@ def test_how_many_words(n_words):
 
 
 # ---- numbers that are none
+
+
+DAYS = pd.date_range("2020-01-01", periods=80)
+
+
+@pytest.mark.parametrize(
+    ("days", "held"),
+    [
+        (DAYS, "dates or times; make numbers of them, such as days since the first, or drop it"),
+        (DAYS.tz_localize("UTC"), "dates or times; make numbers"),
+        (DAYS - DAYS[0], "dates or times; make numbers"),
+        (DAYS.date, "dates or times; make numbers"),
+        (DAYS.to_period("D"), "values of the type Period; give it to Categorical, encode it, or drop it"),
+    ],
+)
+def test_days_are_no_words(days, held):
+    with pytest.raises(ValueError, match=f"column 'day' holds {held}"):
+        DirichletProcessMixture(**BRIEF).fit(TABLE[["height", "weight"]].assign(day=days))
+
+
+def test_days_in_an_array():
+    for array in (DAYS.to_numpy()[:, None], DAYS.date[:, None]):
+        with pytest.raises(ValueError, match="column 0 holds dates or times; make numbers"):
+            DirichletProcessMixture(**BRIEF).fit(array)
+
+
+@pytest.mark.parametrize("seed", [-1, True, np.True_, 2**63])
+def test_seeds_that_are_none(seed, fitted):
+    said = "random_state must be a whole number from 0 to 2\\^63 - 1, a generator or None, got"
+    with pytest.raises(ValueError, match=said):
+        DirichletProcessMixture(**BRIEF | {"random_state": seed}).fit(X)
+    with pytest.raises(ValueError, match=said):
+        fitted.sample(2, random_state=seed)
+
+
+@pytest.mark.parametrize("n", [True, 2.5, 0, "two", None])
+def test_numbers_of_samples_that_are_none(n, fitted):
+    with pytest.raises(ValueError, match=f"n_samples must be a whole number of at least 1, got {n!r}"):
+        fitted.sample(n)
+
+
+def test_a_seed_that_numpy_would_not_take(fitted):
+    assert fitted.sample(2, random_state=2**40).shape == (2, 2)
 
 
 @pytest.mark.parametrize("name", ["n_draws", "n_warmup", "n_shards", "thin", "n_chains", "n_snapshots"])
@@ -234,6 +314,19 @@ def test_a_mixed_table_from_the_command_line(tmp_path):
     assert CliRunner().invoke(app, list(map(str, words))).exit_code == 0
     np.testing.assert_array_equal(pd.read_csv(tmp_path / "new.csv")["cluster"], same.predict(rows))
     assert CliRunner().invoke(app, ["report", str(tmp_path / "r")]).exit_code == 0
+
+
+def test_torch_that_is_not_installed(tmp_path, monkeypatch):
+    def not_there(name):
+        raise ModuleNotFoundError("No module named 'torch'", name=name)
+
+    device.missing.cache_clear()
+    monkeypatch.setattr(device, "import_module", not_there)
+    np.save(tmp_path / "x.npy", X)
+    said = refused("fit", "dp", tmp_path / "x.npy", "--out", tmp_path / "r", "--device", "cuda")
+    device.missing.cache_clear()
+    assert said == """error: device='cuda' needs PyTorch and its Triton: pip install "unbounded[gpu]"."""
+    assert not (tmp_path / "r").exists()
 
 
 def test_ray_that_is_not_installed(tmp_path, monkeypatch):

@@ -25,7 +25,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from unbounded import engines
 from unbounded.arrays import Array, checked_csr, is_csr
-from unbounded.categories import Categories, columns_of_words, encoded
+from unbounded.categories import TIMES, Categories, columns_of_words, encoded, what_it_holds
 from unbounded.chain import convergence, export
 from unbounded.chain.inference_data import KeptDraws, inference_data
 from unbounded.chain.lock import only_writer
@@ -380,8 +380,8 @@ class ChainEstimator(BaseEstimator):
     ) -> tuple[np.random.Generator, Array]:
         """A generator, and which snapshot each of n new rows comes from."""
         check_is_fitted(self, "posterior_")
-        if n_samples < 1:
-            raise ValueError(f"n_samples must be at least 1, got {n_samples}.")
+        if isinstance(n_samples, bool) or not isinstance(n_samples, int | np.integer) or n_samples < 1:
+            raise ValueError(f"n_samples must be a whole number of at least 1, got {n_samples!r}.")
         chosen = self.random_state if random_state is None else random_state
         rng = generator(drawn_seed(chosen), "sample")
         return rng, rng.integers(len(self._snapshots), size=n_samples)
@@ -419,8 +419,10 @@ class ChainEstimator(BaseEstimator):
         wrong = [j for j in words if able is not None and j not in able]
         if wrong:
             name = str(wrong[0]) if names is None else repr(names[wrong[0]])
+            held = what_it_holds(X[:, wrong[0]] if names is None else X.iloc[:, wrong[0]])
             can = "give it to Categorical, encode it," if Categorical in self._choices.likelihoods else "encode it"
-            raise ValueError(f"column {name} holds words; {can} or drop it.")
+            can = "make numbers of them, such as days since the first," if held == TIMES else can
+            raise ValueError(f"column {name} holds {held}; {can} or drop it.")
         X, found = encoded(X, words, None if reset else getattr(self, "categories_", {}))
         if reset:
             self.categories_: Categories = found
@@ -524,10 +526,8 @@ class ChainEstimator(BaseEstimator):
         >>> model.seed()
         0
         """
-        if isinstance(self.random_state, int | np.integer):
-            if not -(2**63) <= self.random_state < 2**63:
-                raise ValueError(f"random_state must fit in 64 bits, got {self.random_state}.")
-            return int(self.random_state)
+        if isinstance(self.random_state, int | np.integer | np.bool_):
+            return checked_seed(self.random_state)
         store = None if self.checkpoint is None else RunStore(self.checkpoint)
         if store and store.exists() and "seed" in store.config():
             return int(store.config()["seed"])
@@ -637,10 +637,18 @@ def _check_pieces(X: Any, saved: dict[str, Any], asked: dict[str, Any], path: Pa
             )
 
 
+def checked_seed(seed: Any) -> int:
+    if isinstance(seed, bool | np.bool_) or not 0 <= seed < 2**63:
+        raise ValueError(f"random_state must be a whole number from 0 to 2^63 - 1, a generator or None, got {seed!r}.")
+    return int(seed)
+
+
 def drawn_seed(state: Any) -> int:
     """A seed from any `random_state` that scikit-learn takes, or from a NumPy generator."""
     if isinstance(state, np.random.Generator):
         return int(state.integers(2**31 - 1))
+    if isinstance(state, int | np.integer | np.bool_) and checked_seed(state) >= 2**32:  # which NumPy's would refuse
+        return int(state)
     return int(check_random_state(state).randint(2**31 - 1))
 
 

@@ -136,7 +136,9 @@ class Check:
             more = f"Far more draws are needed ({auto} goes on until this check passes), or {longer}"
         elif factor > 1.0:
             least = int(-(-factor * self.n_draws // 50) * 50)
-            more = f"About {least - self.n_draws:,} more draws per chain would do ({spelled('n_draws', least)}, or {auto})"
+            more = (
+                f"About {least - self.n_draws:,} more draws per chain would do ({spelled('n_draws', least)}, or {auto})"
+            )
         else:
             more = f"More draws ({auto}), or {longer}, may help"
         other = "" if self.n_chains > 1 else f"; {spelled('n_chains', 2)} shows whether chains agree"

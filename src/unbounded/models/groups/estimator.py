@@ -175,7 +175,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         self._words = groups is None
         data = self._read(X, groups, reset=True)
         if data.rows.shape[0] == 0:
-            raise ValueError("the documents have no words.")
+            raise ValueError("the documents have no words; at least one of them needs some.")
         self._sizes, self._order = data.sizes, data.order
         self._check_settings(data.rows.shape[0])
         held = None if holdout is None else reading.halves(self._read(*self._pair(holdout), reset=False))
@@ -356,14 +356,16 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         >>> len(model.top_words(n_words=2))
         3
         """
-        check_is_fitted(self, "components_")
+        check_is_fitted(self, "posterior_")
+        if not self._words:
+            raise ValueError("the topics of rows have no words: top_words is for documents, fit(X) without groups.")
         if isinstance(n_words, bool) or not isinstance(n_words, int | np.integer) or n_words < 1:
             raise ValueError(f"n_words must be a whole number of at least 1, got {n_words!r}.")
+        n_columns = self.components_.shape[1]
         words = getattr(self, "vocabulary_", None) if vocabulary is None else list(vocabulary)
-        if words is None:
-            words = [str(w) for w in range(self.components_.shape[1])]
-        if len(words) != self.components_.shape[1]:
-            raise ValueError(f"the vocabulary has {len(words)} words, the documents have {self.components_.shape[1]}.")
+        words = list(map(str, range(n_columns))) if words is None else reading.checked_vocabulary(words)
+        if len(words) != n_columns:
+            raise ValueError(f"the vocabulary has {len(words)} words, the documents have {n_columns}.")
         return [[words[w] for w in np.argsort(-topic)[:n_words]] for topic in self.components_]
 
     def sample(
@@ -483,8 +485,9 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
                 self.__dict__.pop(name, None)
         if reading.are_texts(X):
             X = self._tokenized(X, reset)
+        reading.check_no_texts(X)
         if reset and hasattr(X, "columns"):
-            self.vocabulary_ = [str(word) for word in X.columns]
+            self.vocabulary_ = reading.checked_vocabulary([str(word) for word in X.columns])
         if reading.are_words(X):
             if reset:
                 self.vocabulary_ = sorted({word for document in X for word in document})
@@ -517,7 +520,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
             return counts
         if not callable(tokenizer):
             raise ValueError(f"tokenizer must be a function, a CountVectorizer or None, got {tokenizer!r}.")
-        return [list(tokenizer(text)) for text in X]
+        return [reading.checked_tokens(tokenizer(text), d) for d, text in enumerate(X)]
 
     # ---- checks
 

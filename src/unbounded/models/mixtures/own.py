@@ -21,7 +21,7 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from unbounded.arrays import Array
-from unbounded.estimator import drawn_seed
+from unbounded.estimator import checked_seed, drawn_seed
 from unbounded.models.labelled.partition import point_estimate
 from unbounded.models.mixtures.measure import PartitionHyper, PitmanYor
 from unbounded.priors import Beta, Gamma
@@ -258,7 +258,7 @@ class OwnMixture(ClusterMixin, BaseEstimator):
                 raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}.")
         measure = self._prior = PitmanYor(Gamma() if self.concentration is None else self.concentration, self.discount)
         given = self.random_state
-        self._seed = int(given) if isinstance(given, int | np.integer) else drawn_seed(given)
+        self._seed = checked_seed(given) if isinstance(given, int | np.integer | np.bool_) else drawn_seed(given)
         rng = generator(self._seed, "own start")
         state = begin(X, self._start(X, measure, rng), self.likelihood, measure, rng)
         states = chain(X, state, self.likelihood, measure, self.auxiliary, self._seed)
