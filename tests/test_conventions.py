@@ -13,10 +13,11 @@ from scipy import sparse
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.utils import Bunch
 from typer.testing import CliRunner
 
 import unbounded as ub
-from unbounded import Categorical, DirichletProcessMixture, Gaussian, HierarchicalDirichletProcess, Product
+from unbounded import Categorical, DirichletProcessMixture, Gaussian, HierarchicalDirichletProcess, Product, datasets
 from unbounded.cli.commands import app
 from unbounded.gpu import device
 
@@ -87,6 +88,82 @@ def test_a_report_of_a_table_with_words(tmp_path):
     found = set(re.findall(r"colour = (\S+) in \d+%", page))
     assert found
     assert found <= set(TABLE["colour"])  # its words, and not their codes
+
+
+# ---- files, names and objects of other libraries
+
+
+OWN_KINDS = (
+    DirichletProcessMixture, ub.PitmanYorMixture, ub.BetaBernoulliFeatures, ub.GammaPoissonFeatures,
+    ub.BetaNegativeBinomialFeatures,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    """The same rows in every form that `datasets.load` knows."""
+    folder = tmp_path_factory.mktemp("stored")
+    table = pd.DataFrame(X, columns=["a", "b"])
+    table.to_parquet(folder / "x.parquet")
+    table.to_csv(folder / "x.csv", index=False)
+    np.save(folder / "x.npy", X)
+    return {
+        "csv": str(folder / "x.csv"), "parquet": folder / "x.parquet", "npy": str(folder / "x.npy"),
+        "arrow": pytest.importorskip("pyarrow").Table.from_pandas(table),
+        "anndata": pytest.importorskip("anndata").AnnData(X), "bunch": Bunch(data=table, DESCR="80 rows"),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "npy", "arrow", "anndata", "bunch"])
+def test_fit_takes_what_load_takes(kind, stored):
+    rows = stored[kind]
+    for estimator in (*OWN_KINDS, HierarchicalDirichletProcess):
+        more = (np.arange(80) // 20,) if estimator is HierarchicalDirichletProcess else ()
+        model, same = estimator(**BRIEF).fit(rows, *more), estimator(**BRIEF).fit(X, *more)
+        assert model.posterior_.identical(same.posterior_)
+        if more and kind == "npy":
+            continue  # a source, whose groups may be too many
+        if hasattr(model, "transform"):
+            np.testing.assert_array_equal(model.transform(rows, *more), same.transform(X, *more))
+        else:
+            np.testing.assert_array_equal(model.predict(rows), same.predict(X))
+        assert model.score(rows, *more) == same.score(X, *more)
+    held = DirichletProcessMixture(**BRIEF).fit(rows, holdout=rows).posterior_["holdout"]
+    np.testing.assert_array_equal(held, DirichletProcessMixture(**BRIEF).fit(X, holdout=X).posterior_["holdout"])
+
+
+def test_documents_come_by_name_and_in_bunches():
+    news = datasets.load_news(20)
+    model = HierarchicalDirichletProcess(**BRIEF).fit(news)
+    assert model.posterior_.identical(HierarchicalDirichletProcess(**BRIEF).fit(news.data).posterior_)
+    np.testing.assert_array_equal(model.transform(news), model.transform(news.data))
+
+
+def test_a_likelihood_that_names_columns_chooses_those_of_a_file(tmp_path):
+    TABLE.to_csv(tmp_path / "table.csv")  # with the number of the row in front
+    text = "gaussian: height, weight; categorical: colour, kind"
+    parts = Product((Gaussian(), ["height", "weight"]), ("categorical", ["colour", "kind"]))
+    plain = TABLE[["height", "weight", "colour", "kind"]].assign(colour=TABLE["colour"].astype(str))
+    for likelihood in (text, parts):
+        model = DirichletProcessMixture(likelihood, **BRIEF).fit(tmp_path / "table.csv")
+        assert model.posterior_.identical(DirichletProcessMixture(likelihood, **BRIEF).fit(plain).posterior_)
+        np.testing.assert_array_equal(model.predict(str(tmp_path / "table.csv")), model.predict(plain))
+
+
+def test_columns_of_penguins_that_are_words_are_no_numbers(tmp_path):
+    assert {"island", "sex"} <= set(datasets.load("penguins", words=True).columns)
+    assert "species" not in datasets.load("penguins", words=True)
+    with pytest.raises(ValueError, match="column 'island' holds words; give it to Categorical, encode it, or drop it"):
+        DirichletProcessMixture(**BRIEF).fit("penguins")
+    said = refused("fit", "dp", "penguins", "--out", tmp_path / "r")
+    assert "penguins: column 'island' is not numeric; encode or drop it, or say which columns are of which kind" in said
+
+
+@pytest.mark.parametrize("missing", ["nowhere.csv", "nothing"])
+def test_files_that_are_not_there(missing):
+    for estimator in (DirichletProcessMixture, ub.BetaBernoulliFeatures, HierarchicalDirichletProcess):
+        with pytest.raises(ValueError, match=f"{missing} does not exist"):
+            estimator(**BRIEF).fit(missing)
 
 
 # ---- words

@@ -23,7 +23,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from unbounded import engines
+from unbounded import datasets, engines
 from unbounded.arrays import Array, checked_csr, is_csr
 from unbounded.categories import TIMES, Categories, columns_of_words, encoded, what_it_holds
 from unbounded.chain import convergence, export
@@ -42,7 +42,7 @@ from unbounded.family import Choices
 from unbounded.gpu.device import check as check_device
 from unbounded.gpu.device import resolve as resolve_device
 from unbounded.instantiation import resolve as resolve_rule
-from unbounded.likelihoods import Categorical, columns_for_words, placed
+from unbounded.likelihoods import Categorical, columns_for_words, named_columns, placed
 from unbounded.likelihoods import resolve as resolve_likelihood
 from unbounded.options import check_options
 from unbounded.randomness import generator, key
@@ -391,7 +391,14 @@ class ChainEstimator(BaseEstimator):
     def _sparse_ok(self) -> bool:
         return False
 
+    def _given(self, X: Any) -> Any:
+        """Rows of a file, of a data set by its name, or of an object of another library; all else as it is. Of a file,
+        only the columns that the likelihood names."""
+        named = named_columns(self._chosen_likelihood()) if isinstance(X, str | os.PathLike) else None
+        return datasets.load(X, named, words=True)
+
     def _check_array(self, X: Any, reset: bool) -> Any:
+        X = self._given(X)
         if isinstance(X, Source):
             return self._check_source(X, reset, least=2 if reset else 1)
         if issparse(X) and not self._sparse_ok():

@@ -10,6 +10,7 @@
 - `words.py` reads documents as their words.
 """
 
+from os import PathLike
 from typing import TypeAlias
 
 from numpy.typing import ArrayLike
@@ -20,6 +21,7 @@ from unbounded.sources.source import Source, open
 from unbounded.sources.words import Words, source_of
 from unbounded.sources.writing import shard
 
-Rows: TypeAlias = ArrayLike | sparse.csr_matrix | sparse.csr_array | Source  # what a fit takes
+# What a fit takes; of objects that `datasets.load` knows, those that have types.
+Rows: TypeAlias = ArrayLike | sparse.csr_matrix | sparse.csr_array | Source | PathLike[str]
 
 __all__ = ["Rows", "Source", "SourceError", "Words", "open", "shard", "source_of"]

@@ -296,6 +296,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         np.float64(1.0)
         """
         check_is_fitted(self, "posterior_")
+        X = self._given(X)
         if isinstance(X, Source):
             return _by_blocks(self.transform, X, groups)
         data = self._read(X, groups, reset=False)
@@ -319,6 +320,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         12
         """
         check_is_fitted(self, "posterior_")
+        X = self._given(X)
         if isinstance(X, Source):
             return _by_blocks(self.score_samples, X, groups)
         seen, rest = reading.halves(self._read(X, groups, reset=False))
@@ -452,6 +454,9 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
     def _read(self, X: Any, groups: ArrayLike | None, reset: bool) -> GroupedRows:
         if self._words != isinstance(likelihoods.resolve(self._chosen_likelihood(), self._choices.likelihoods), Tokens):
             raise ValueError("documents take Tokens; any other likelihood takes rows and their groups: fit(X, groups).")
+        if self._words:
+            reading.check_documents(X)
+        X = self._given(X)
         if isinstance(X, Source) and not reset:
             X = X[:]
         if self._words:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,10 +52,14 @@ def sorted_by_group(X: Any, groups: Array) -> GroupedRows:
 _WORD = re.compile(r"(?u)\b\w\w+\b")  # as scikit-learn's CountVectorizer has it
 
 
+def check_documents(X: Any) -> None:
+    """Refuse a text where a name of a file is expected."""
+    if isinstance(X, str) and len(X.split()) > 1 and not Path(X).exists():
+        raise ValueError("the documents are one string; give a list with a string for each document, or a file.")
+
+
 def are_texts(X: Any) -> bool:
     """Whether these are documents as strings: a list, a column of a table, an array."""
-    if isinstance(X, str):
-        raise ValueError("the documents are one string; give a list with a string for each document.")
     if not isinstance(X, list | tuple) and not (getattr(X, "ndim", 0) == 1 and hasattr(X, "dtype")):
         return False
     documents = list(X)

@@ -20,12 +20,14 @@ from scipy.special import logsumexp
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from unbounded import datasets
 from unbounded.arrays import Array
 from unbounded.estimator import checked_seed, drawn_seed
 from unbounded.models.labelled.partition import point_estimate
 from unbounded.models.mixtures.measure import PartitionHyper, PitmanYor
 from unbounded.priors import Beta, Gamma
 from unbounded.randomness import generator
+from unbounded.sources import Rows, Source
 
 WIDTH, STEPS = 1.0, 50  # of the slice sampler of parameters: its first width, and how often it is widened at most
 
@@ -241,7 +243,7 @@ class OwnMixture(ClusterMixin, BaseEstimator):
         self.auxiliary, self.n_warmup, self.n_draws = auxiliary, n_warmup, n_draws
         self.init, self.random_state = init, random_state
 
-    def fit(self, X: ArrayLike, y: None = None) -> Self:
+    def fit(self, X: Rows, y: None = None) -> Self:
         """Run the chain on these rows.
 
         Examples
@@ -270,7 +272,7 @@ class OwnMixture(ClusterMixin, BaseEstimator):
         self.n_clusters_ = int(self.labels_.max()) + 1
         return self
 
-    def score_samples(self, X: ArrayLike) -> Array:
+    def score_samples(self, X: Rows) -> Array:
         """[n]: log posterior predictive densities of rows, of new atoms by a hundred draws from the prior.
 
         Examples
@@ -290,7 +292,7 @@ class OwnMixture(ClusterMixin, BaseEstimator):
             logs.append(np.logaddexp(old, weights[-1] + new))
         return np.asarray(logsumexp(logs, axis=0) - math.log(len(logs)))
 
-    def score(self, X: ArrayLike, y: None = None) -> float:
+    def score(self, X: Rows, y: None = None) -> float:
         """The mean of `score_samples`.
 
         Examples
@@ -300,8 +302,10 @@ class OwnMixture(ClusterMixin, BaseEstimator):
         """
         return float(self.score_samples(X).mean())
 
-    def _checked(self, X: ArrayLike, reset: bool) -> Array:
-        rows: Array = validate_data(self, X, reset=reset, dtype=np.float64)
+    def _checked(self, X: Rows, reset: bool) -> Array:
+        given = datasets.load(X)
+        given = given[:] if isinstance(given, Source) else given
+        rows: Array = validate_data(self, given, reset=reset, dtype=np.float64)
         return rows
 
     def _start(self, X: Array, measure: PitmanYor, rng: np.random.Generator) -> Array:
