@@ -65,7 +65,78 @@ _SMALL = 2**22  # cells; of data with fewer, every chain may have shards of its 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class ChainEstimator(BaseEstimator):
-    """How chains run and where; a dataclass, so that scikit-learn finds every option in the constructor's signature."""
+    """How chains run and where; a dataclass, so that scikit-learn finds every option in the constructor's signature.
+
+    Every estimator has these options, and shows them as its own (docstrings.py).
+
+    Parameters
+    ----------
+    dtype : {"float64", "float32"}, default "float64"
+        Precision of the vectorised part; rounds that would lose accuracy in float32 run in float64.
+    device : str, default "cpu"
+        Where rows are swept over: "cpu", a GPU ("cuda", or "cuda:1" by number), or "auto", a GPU if there is one and
+        the model can use it (docs/gpu.md). "reference" is plain NumPy, slow, to compare with.
+    n_shards : int, default 8
+        P, the number of shards. Part of the algorithm: it never depends on the machine.
+    sweeps_per_round : int, default 1
+        L, the sweeps over the rows between two synchronisations.
+    n_warmup : int, default 250
+        Rounds before the first draw.
+    n_draws : int or "auto", default 500
+        Draws per chain. "auto": 250, and twice as many again and again, until the check of convergence passes or the
+        next doubling would be beyond `max_draws` (docs/convergence.md).
+    max_draws : int, default 8000
+        The most draws per chain that `n_draws="auto"` makes.
+    thin : int, default 1
+        Rounds per draw.
+    n_chains : int, default 2
+        Independent chains: side by side on the cores where the data are small (engine "threads"), with the same bits as
+        one after another.
+    engine : {"threads", "serial", "processes", "ray", "mpi"}, default "threads"
+        Where shards run. It does not change the result (docs/engines.md).
+    n_workers : int or None, default None
+        On how many workers; None: all cores. It does not change the result.
+    engine_options : dict or None, default None
+        The engine's own: {"timeout": 60} is for how many seconds a process may show no sign of life; with Ray, for how
+        many an actor may wait for a CPU, and {"address": "auto"} is the cluster of this machine.
+    sampler : str, default "hybrid"
+        "hybrid", or another one that has been published (docs/rivals.md).
+    sampler_options : dict or None, default None
+        The sampler's own options.
+    instantiate : str or rule, default "ghosts"
+        "ghosts", "one_open", "published-cold", "published-warm", "published-decreasing", "published-hot", or an object
+        such as `Ghosts(spread=16)`.
+    n_snapshots : int, default 32
+        Whole draws that are kept for prediction and point estimates, at most (over all chains): evenly spaced ones, at
+        least half as many.
+    keep_assignments : bool, default False
+        Keep the labels of every draw in `posterior_["assignments"]`.
+    checkpoint : path or None, default None
+        A run directory; a run that was interrupted there is resumed (docs/runs.md).
+    checkpoint_seconds : float, default 20.0
+        Time between checkpoints: what is lost when the process is killed, and made again.
+    random_state : int, RandomState, Generator or None, default None
+        A number (0 or more) makes the fit repeatable, to the bit.
+    progress : bool, default False
+        Show what the fit is doing: a bar on a terminal or in a notebook, elsewhere a line every 30 seconds on standard
+        error. The logger "unbounded" says the same at level INFO (docs/progress.md).
+    callback : function of one argument or None, default None
+        Called with a `Progress` about ten times a second, `callback=print` for instance. If it returns True the fit
+        stops, as after Ctrl-C.
+
+    Attributes
+    ----------
+    categories_ : dict
+        Where columns held strings or categories of pandas: by column, what the codes 0, 1, 2, ... stand for.
+    convergence_ : Check
+        Whether the chains have run long enough (docs/convergence.md): `passed`, and `message` in words.
+    posterior_ : xarray.Dataset
+        Every scalar trace, with dimensions (chain, draw).
+    exact_ : bool
+        Whether the draws come from an exact sampler.
+    interrupted_ : bool
+        Whether the fit was stopped before its end.
+    """
 
     likelihood: str | Likelihood | None
     init: str | int | ArrayLike | tuple[str | int | ArrayLike, ...]

@@ -74,6 +74,11 @@ def _chosen(found: Any, columns: Sequence[str], what: Any) -> Any:
 def located(what: str) -> str:
     """The same data, also from another folder: a name stays what it is, a path becomes absolute.
 
+    Parameters
+    ----------
+    what : str
+        A name of a data set, or a path.
+
     Examples
     --------
     >>> from unbounded import datasets

@@ -41,11 +41,17 @@ BLOCK_CELLS = 2**16  # of the matrices of atoms that are processed together
 class Gaussian:
     """Clusters with any covariance: x ~ N(mu, Sigma), mu ~ N(mean, Sigma / kappa), Sigma ~ IW(dof, scale).
 
-    mean: prior mean of a cluster's centre; default the column means (of most rows, where a few are far away).
-    kappa: how many observations the prior mean is worth; default 0.05.
-    dof: degrees of freedom, above D - 1; default D + 2.
-    scale: the prior scale matrix (D x D), its diagonal, or one number; by default a cluster is expected to have half of
-        each column's variance.
+    Parameters
+    ----------
+    mean : float, array or None, default None
+        Prior mean of a cluster's centre; None: the column means (of most rows, where a few are far away).
+    kappa : float, default 0.05
+        How many observations the prior mean is worth.
+    dof : float or None, default None
+        Degrees of freedom, above D - 1; None: D + 2.
+    scale : float, array or None, default None
+        The prior scale matrix (D x D), its diagonal, or one number; None: a cluster is expected to have half of each
+        column's variance.
 
     Examples
     --------

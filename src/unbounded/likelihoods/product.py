@@ -18,8 +18,10 @@ from unbounded.likelihoods.base import Bound, Parameters
 class Product:
     """A likelihood for each group of columns: Product((Gaussian(), [0, 1]), ("categorical", ["colour"]), ...).
 
-    parts: pairs of a likelihood (or its name) and the positions or names of its columns; each column belongs to one
-    pair. Names are those of a DataFrame.
+    Parameters
+    ----------
+    parts : pairs of a likelihood (or its name) and a list of columns
+        Columns are positions, or names of a DataFrame's columns; each column belongs to one pair.
 
     Examples
     --------

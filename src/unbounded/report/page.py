@@ -33,8 +33,22 @@ def report(
 ) -> Path:
     """Write the report of a run directory, finished or not; by default to its report.html. Returns where it is.
 
-    X: the rows of the fit, for a picture of the clusters. vocabulary: the words of topics. shape: of features as
-    images. loss, merge_cost: what the point estimate of a partition minimises, if not the usual.
+    Parameters
+    ----------
+    run : path
+        The run directory.
+    out : path or None, default None
+        Where to write the page; None: report.html in the run directory.
+    X : array, data frame, Source or None, default None
+        The rows of the fit, for a picture of the clusters.
+    vocabulary : list of str or None, default None
+        The words of topics.
+    shape : tuple of two int or None, default None
+        Of features as images: their rows and columns.
+    loss : {"binder", "vi"} or None, default None
+        What the point estimate of a partition minimises; None: the usual.
+    merge_cost : float or None, default None
+        Of that loss; None: the usual.
 
     Examples
     --------

@@ -18,6 +18,7 @@ from unbounded.arrays import Array, is_sparse
 from unbounded.chain.run import Chain
 from unbounded.contracts import Engine, Likelihood
 from unbounded.disk import allocate
+from unbounded.docstrings import joined
 from unbounded.estimator import ChainEstimator
 from unbounded.family import Choices
 from unbounded.instantiation import resolve as resolve_rule
@@ -61,19 +62,20 @@ CHOICES = Choices(
 )
 
 
+@joined
 @dataclass(eq=False, repr=False, kw_only=True)
 class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChainEstimator):
     """Hierarchical Dirichlet process: topics of documents, or atoms that groups of rows share, as many as needed.
 
     Parameters
     ----------
-    likelihood : str or likelihood, default None
+    likelihood : str, likelihood or None, default None
         None: "tokens" for documents, "gaussian" for grouped rows. Or any likelihood of a mixture, or
         `Tokens(concentration, base)` to fix the concentration of topics over words or to give it another prior, and to
         say whether words have a common base that is learned.
-    concentration : float or Gamma, default None
+    concentration : float, Gamma or None, default None
         Of the top process, alpha: how many topics. A number fixes it; None is Gamma(1, 1).
-    group_concentration : float or Gamma, default None
+    group_concentration : float, Gamma or None, default None
         Of the groups, gamma: how many topics a group has. A number fixes it; None is Gamma(1, 1).
     form : {"direct", "franchise"}, default "direct"
         Two exact samplers of the same posterior. "direct" integrates tables out and is sparse for words; "franchise"
@@ -85,11 +87,9 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         the starts of chains in turn: chains that agree although they come from both sides have mixed.
     jumps : bool or Jumps, default True
         Moves of whole topics in the hybrid sampler: how much of them is tried, and how often (docs/jumps.md).
-    tokenizer : function of a string, CountVectorizer or None
+    tokenizer : function of a string, CountVectorizer or None, default None
         What makes words of documents that are strings. A function returns a list of words; a vectorizer, such as
         `CountVectorizer(stop_words="english")`, counts them. None: all words of two letters or more, in lower case.
-
-    All others are those of `DirichletProcessMixture`.
 
     Attributes
     ----------

@@ -205,12 +205,35 @@ def chain(
 class OwnMixture(ClusterMixin, BaseEstimator):
     """A Pitman-Yor mixture (a Dirichlet process mixture, unless there is a discount) of atoms of the user's own.
 
-    likelihood: an `OwnLikelihood`.
-    concentration, discount: numbers, or priors (Gamma, Beta); concentration None: Gamma(1, 1).
-    auxiliary: how many fresh atoms a row is offered.
-    init: "one" (all rows in one cluster), "prior", or labels.
-    After `fit`: `labels_`, the partition of least expected loss; `n_clusters_`; `posterior_`, an xarray with
-    n_clusters, the hyper-parameters and the log likelihood of every draw; `draws_`, the states themselves.
+    Parameters
+    ----------
+    likelihood : OwnLikelihood
+        What an atom is.
+    concentration : float, Gamma or None, default None
+        A number fixes it; a `Gamma` prior is sampled; None is Gamma(1, 1).
+    discount : float in [0, 1) or Beta, default 0.0
+        A number fixes it; a `Beta` prior is sampled.
+    auxiliary : int, default 3
+        How many fresh atoms a row is offered.
+    n_warmup : int, default 200
+        Rounds before the first draw.
+    n_draws : int, default 200
+        Draws, one a round.
+    init : str or array of labels, default "one"
+        "one" (all rows in one cluster), "prior", or labels.
+    random_state : int, RandomState, Generator or None, default 0
+        A number (0 or more) makes the fit repeatable, to the bit.
+
+    Attributes
+    ----------
+    labels_ : array of shape (n_rows,)
+        The partition of least expected loss.
+    n_clusters_ : int
+        Its clusters.
+    posterior_ : xarray.Dataset
+        n_clusters, the hyper-parameters and the log likelihood of every draw.
+    draws_ : list
+        The states themselves: labels, parameters and hyper-parameters.
 
     Examples
     --------
