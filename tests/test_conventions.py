@@ -81,6 +81,27 @@ def test_missing_and_unknown_categories():
         DirichletProcessMixture(**BRIEF).fit(TABLE)
 
 
+def test_samples_have_the_words_of_the_fit():
+    """In the form of the rows of the fit, so that its methods take them."""
+    model = DirichletProcessMixture(Product(*PARTS), **BRIEF).fit(TABLE)
+    drawn = model.sample(200)
+    assert list(drawn.columns) == list(TABLE.columns)
+    assert set(drawn["colour"]) == {"red", "blue"}
+    assert list(drawn["colour"].cat.categories) == ["red", "blue"]  # in the order of those of the fit
+    assert set(drawn["kind"]) == {"a", "b"}
+    assert ((drawn["height"] < 0) == (drawn["colour"] == "red")).mean() > 0.9
+    assert np.isfinite(model.score_samples(drawn)).all()
+    array = DirichletProcessMixture("categorical", **BRIEF).fit(TABLE[["colour", "kind"]].to_numpy(str)).sample(50)
+    assert isinstance(array, np.ndarray)
+    assert {tuple(row) for row in array} >= {("red", "a"), ("blue", "b")}
+    rows, groups = HierarchicalDirichletProcess("categorical", **BRIEF).fit(TABLE[["kind"]], SIDE).sample(3, size=4)
+    assert set(rows["kind"]) <= {"a", "b"}
+    assert len(groups) == len(rows) == 12
+    more = DirichletProcessMixture(Categorical(levels=[9], concentration=99.0), **BRIEF).fit(TABLE[["kind"]])
+    assert set(more.sample(200)["kind"]) - {"a", "b"} <= set(range(2, 9))  # levels that no row had
+    assert isinstance(DirichletProcessMixture(**BRIEF).fit(TABLE[["height", "weight"]]).sample(3), np.ndarray)
+
+
 def test_a_report_of_a_table_with_words(tmp_path):
     model = DirichletProcessMixture(Product(*PARTS), **BRIEF, checkpoint=tmp_path / "run").fit(TABLE)
     page = model.report(tmp_path / "page.html", TABLE).read_text()
@@ -478,6 +499,38 @@ def test_log_likelihoods_average_to_the_predictive_density(fitted):
     np.testing.assert_array_less(np.abs(densities.mean((0, 1)) - np.exp(fitted.score_samples(rows))), 5 * error)
 
 
+def torn(share):
+    """Rows of four columns that go together, with holes."""
+    rows = SIDE[:, None] + RNG.multivariate_normal(np.zeros(4), 0.4 * np.eye(4) + 0.6, size=80)
+    rows[RNG.random(rows.shape) < share] = np.nan
+    return rows
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", "diagonal_gaussian", "product"])
+def test_log_likelihoods_of_rows_with_holes(likelihood):
+    """Of the cells that are there: on average over draws their predictive density (five standard errors), and
+    `az.loo` goes through."""
+    parts = Product((Gaussian(), [0, 1, 2]), ("diagonal_gaussian", [3]))
+    rows, chosen = torn(0.2), parts if likelihood == "product" else likelihood
+    options = {"n_chains": 2, "n_warmup": 20, "n_draws": 60, "n_snapshots": 40, "n_shards": 2, "random_state": 0}
+    model = DirichletProcessMixture(chosen, **options).fit(rows)
+    found = az.loo(model.to_arviz(rows))
+    assert np.isfinite(found.elpd_loo)
+    some, rng = rows[::8], np.random.default_rng(0)
+    assert np.isnan(some).any()
+    snapshots = range(len(model._snapshots))
+    densities = np.exp([[model._log_likelihood(s, some, rng) for s in snapshots] for _ in range(60)])
+    error = densities.mean(1).std(0, ddof=1) / np.sqrt(len(densities))
+    np.testing.assert_array_less(np.abs(densities.mean((0, 1)) - np.exp(model.score_samples(some))), 5 * error)
+
+
+def test_log_likelihoods_of_grouped_rows_with_holes():
+    rows = torn(0.2)
+    model = HierarchicalDirichletProcess(**BRIEF | {"n_chains": 2, "n_draws": 20}).fit(rows, np.arange(80) % 4)
+    logs = model.to_arviz(rows, groups=np.arange(80) % 4).log_likelihood["rows"]
+    assert np.isfinite(logs).all()
+
+
 def test_samples_follow_the_density_in_two_columns(fitted):
     """The mean over samples of q / p is one, for any density q with lighter tails than the predictive density p."""
     rows = np.concatenate([fitted.sample(400, random_state=seed) for seed in range(25)])
@@ -500,10 +553,6 @@ def test_what_arviz_is_not_given(fitted):
     assert set(topics.to_arviz().groups()) == {"posterior", "sample_stats"}
     with pytest.raises(ValueError, match="X has 79 rows, but the fit had 80; give those of the fit"):
         fitted.to_arviz(X[1:])
-    holes = X.copy()
-    holes[0, 0] = np.nan
-    with pytest.raises(ValueError, match="log likelihood of rows with missing values is not at hand"):
-        DirichletProcessMixture(**BRIEF).fit(holes).to_arviz(holes)
 
 
 # ---- rows with rows

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import date, time, timedelta
 from typing import Any
 
@@ -65,6 +65,28 @@ def encoded(X: Any, columns: Collection[int], known: Mapping[int, Array] | None 
         else:
             out[:, j] = codes
     return (out if frame else out.astype(float)), categories
+
+
+def decoded(rows: Array, categories: Mapping[int, Array], names: Sequence[str] | None) -> Any:
+    """The same rows with categories for codes: a data frame where the columns have names, else an array of objects."""
+    if not categories:
+        return rows
+    if names is None:
+        out = rows.astype(object)
+        for j, known in categories.items():
+            out[:, j] = _with_others(known, rows[:, j])[rows[:, j].astype(int)]
+        return out
+    import pandas as pd
+
+    frame = pd.DataFrame(rows, columns=list(names))
+    for j, known in categories.items():
+        frame.isetitem(j, pd.Categorical.from_codes(rows[:, j].astype(int), _with_others(known, rows[:, j])))
+    return frame
+
+
+def _with_others(known: Array, codes: Array) -> Array:
+    """Levels that a likelihood has and no row of the fit had are called by their codes."""
+    return np.append(known, np.arange(len(known), int(codes.max(initial=-1)) + 1).astype(object))
 
 
 def _codes(values: Any, known: Array | None, name: str) -> tuple[Array, Array]:

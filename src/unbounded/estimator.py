@@ -25,7 +25,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from unbounded import datasets, engines
 from unbounded.arrays import Array, checked_csr, is_csr
-from unbounded.categories import TIMES, Categories, columns_of_words, encoded, what_it_holds
+from unbounded.categories import TIMES, Categories, columns_of_words, decoded, encoded, what_it_holds
 from unbounded.chain import convergence, export
 from unbounded.chain.inference_data import KeptDraws, inference_data
 from unbounded.chain.lock import only_writer
@@ -413,6 +413,11 @@ class ChainEstimator(BaseEstimator):
     def _new_rows(self, s: int, n: int, rng: np.random.Generator) -> Array:
         """n rows from the predictive distribution of a whole draw."""
         raise NotImplementedError
+
+    def _in_words(self, rows: Array) -> Any:
+        """New rows, with words where those of the fit had words."""
+        names = getattr(self, "feature_names_in_", None)
+        return decoded(rows, getattr(self, "categories_", {}), None if names is None else names.tolist())
 
     def _for_report(self) -> dict[str, Any]:
         """Arguments of a report that this estimator knows."""

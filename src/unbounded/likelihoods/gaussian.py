@@ -259,6 +259,22 @@ class BoundGaussian(Bound):
         pull[:] = np.matmul(precision, mu[:, :, None])[:, :, 0]
         return parameters["log_det"] - 0.5 * np.einsum("ki,ki->k", pull, mu), eta
 
+    def log_given(self, parameters: Parameters, X: Array) -> Array:
+        """The columns of a row that are observed have a normal distribution, too."""
+        x = (X[:, self.columns.index] - self.shift) * self.inverse_scale
+        out, holes = np.zeros((len(x), len(parameters["mean"]))), np.isnan(x)
+        whole = ~holes.any(1)
+        out[whole] = super().log_given(parameters, X[whole])
+        covariance = np.linalg.inv(parameters["precision"])
+        for pattern in np.unique(holes[~whole], axis=0):
+            keep, rows = np.flatnonzero(~pattern), np.flatnonzero((holes == pattern).all(1))
+            lower = np.linalg.cholesky(covariance[:, keep[:, None], keep])
+            apart = x[rows][:, keep][None] - parameters["mean"][:, None, keep]
+            white = np.linalg.solve(lower, np.swapaxes(apart, 1, 2))
+            log_det = np.log(np.diagonal(lower, axis1=1, axis2=2)).sum(1)
+            out[rows] = (-0.5 * (white**2).sum(1) - log_det[:, None]).T
+        return out
+
     def finite(self, eta: Array, parameters: Parameters, log_weights: Array) -> Any:
         if self.size == 2:
             return PlaneGaussian(eta)

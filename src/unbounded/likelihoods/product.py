@@ -175,6 +175,9 @@ class BoundProduct(Bound):
         pairs = [part.natural(self._of(parameters, i)) for i, part in enumerate(self.parts)]
         return np.sum([bias for bias, _ in pairs], axis=0), np.concatenate([eta for _, eta in pairs], axis=1)
 
+    def log_given(self, parameters: Parameters, X: Array) -> Array:
+        return np.sum([part.log_given(self._of(parameters, i), X) for i, part in enumerate(self.parts)], axis=0)
+
     def float32_error(self, parameters: Parameters) -> float:
         return sum(part.float32_error(self._of(parameters, i)) for i, part in enumerate(self.parts))
 

@@ -399,7 +399,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         groups = np.repeat(order, sizes[order])
         if not self._words:
             place = np.argsort(groups, kind="stable")
-            return rows[place], groups[place]
+            return self._in_words(rows[place]), groups[place]
         return sparse.csr_matrix((np.ones(len(rows)), (groups, rows)), (n_samples, self.n_features_in_))
 
     def to_arviz(
@@ -432,8 +432,6 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         return self._for_arviz(data, posterior_predictive, random_state)
 
     def _log_likelihood(self, s: int, X: Any, rng: np.random.Generator) -> Array:
-        if self._likelihood.imputed.size and np.isnan(X).any():
-            raise ValueError("the log likelihood of rows with missing values is not at hand; leave X out.")
         draw, groups = self._draw(s), Members(self._sizes, self._snapshots[s]["labels"])
         return self._as_given(simulate.log_likelihood(self._prior, self._likelihood, draw, groups, X[self._order], rng))
 

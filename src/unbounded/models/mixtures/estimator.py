@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -33,6 +33,9 @@ from unbounded.models.mixtures.samplers import DIRICHLET, PITMAN_YOR
 from unbounded.priors import Beta, Gamma
 from unbounded.rows import fingerprint, row_blocks
 from unbounded.sources import Rows
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _BLOCK = 16384
 _MOST_PAIRED = 10_000  # rows of which all pairs are compared
@@ -200,8 +203,9 @@ class MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
 
     def sample(
         self, n_samples: int = 1, random_state: int | np.random.RandomState | np.random.Generator | None = None
-    ) -> Array:
-        """New rows from the posterior predictive distribution.
+    ) -> Array | pd.DataFrame:
+        """New rows from the posterior predictive distribution: an array, or where columns of the fit held words, such
+        words, in a data frame if the fit had one.
 
         Examples
         --------
@@ -213,7 +217,7 @@ class MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
         for s in np.unique(which):
             where = np.flatnonzero(which == s)
             rows[where] = self._new_rows(int(s), len(where), rng)
-        return rows
+        return self._in_words(rows)
 
     def _new_rows(self, s: int, n: int, rng: np.random.Generator) -> Array:
         snap = self._snapshots[s]
@@ -224,9 +228,7 @@ class MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
 
     def _log_likelihood(self, s: int, X: Any, rng: np.random.Generator) -> Array:
         """Given weights and parameters of a draw's atoms, which are drawn for the purpose; what lies outside of them
-        has the density of a new atom, whose parameters are integrated out."""
-        if self._likelihood.imputed.size and np.isnan(X[:]).any():
-            raise ValueError("the log likelihood of rows with missing values is not at hand; leave X out.")
+        has the density of a new atom, whose parameters are integrated out. Holes are summed out, as labels are."""
         snap = self._snapshots[s]
         counts = snap["counts"].astype(float)
         log_weights = self._prior.log_shares(self._prior.restore(snap["hyper"]), counts, rng)
