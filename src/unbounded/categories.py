@@ -80,7 +80,7 @@ def decoded(rows: Array, categories: Mapping[int, Array], names: Sequence[str] |
 
     frame = pd.DataFrame(rows, columns=list(names))
     for j, known in categories.items():
-        frame.isetitem(j, pd.Categorical.from_codes(rows[:, j].astype(int), _with_others(known, rows[:, j])))
+        frame.isetitem(j, pd.Categorical.from_codes(rows[:, j].astype(int), pd.Index(_with_others(known, rows[:, j]))))
     return frame
 
 
