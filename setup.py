@@ -1,7 +1,7 @@
 """What of the package's page depends on where the sources are published: its addresses, and the links of README.md.
 
 pyproject.toml says where, in one line. There the links of the README, which lead to files beside it, become whole; as
-long as nothing is published, their words stay and nothing is made up.
+long as nothing is published, their words stay, the section that is nothing without links goes, and nothing is made up.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from setuptools import setup
 
 ROOT = Path(__file__).parent
 LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!\w+:)([^)]+)\)")
+LEADS_ON = re.compile(r"^## Where to go next\n.*?(?=^## |\Z)", re.M | re.S)
 
 
 def repository() -> str:
@@ -35,7 +36,7 @@ def readme(text: str, home: str) -> str:
             return "" if picture else words
         return f"{picture}[{words}]({home}/{'raw' if picture else 'blob'}/main/{target})"
 
-    return LINK.sub(whole, text)
+    return LINK.sub(whole, text if home else LEADS_ON.sub("", text))
 
 
 if __name__ == "__main__":

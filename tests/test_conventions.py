@@ -13,11 +13,13 @@ from scipy import sparse
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.utils import Bunch
 from typer.testing import CliRunner
 
 import unbounded as ub
-from unbounded import Categorical, DirichletProcessMixture, Gaussian, HierarchicalDirichletProcess, Product
+from unbounded import Categorical, DirichletProcessMixture, Gaussian, HierarchicalDirichletProcess, Product, datasets
 from unbounded.cli.commands import app
+from unbounded.gpu import device
 
 BRIEF = {"n_chains": 1, "n_warmup": 2, "n_draws": 4, "n_shards": 2, "random_state": 0}
 RNG = np.random.default_rng(0)
@@ -79,6 +81,27 @@ def test_missing_and_unknown_categories():
         DirichletProcessMixture(**BRIEF).fit(TABLE)
 
 
+def test_samples_have_the_words_of_the_fit():
+    """In the form of the rows of the fit, so that its methods take them."""
+    model = DirichletProcessMixture(Product(*PARTS), **BRIEF).fit(TABLE)
+    drawn = model.sample(200)
+    assert list(drawn.columns) == list(TABLE.columns)
+    assert set(drawn["colour"]) == {"red", "blue"}
+    assert list(drawn["colour"].cat.categories) == ["red", "blue"]  # in the order of those of the fit
+    assert set(drawn["kind"]) == {"a", "b"}
+    assert ((drawn["height"] < 0) == (drawn["colour"] == "red")).mean() > 0.9
+    assert np.isfinite(model.score_samples(drawn)).all()
+    array = DirichletProcessMixture("categorical", **BRIEF).fit(TABLE[["colour", "kind"]].to_numpy(str)).sample(50)
+    assert isinstance(array, np.ndarray)
+    assert {tuple(row) for row in array} >= {("red", "a"), ("blue", "b")}
+    rows, groups = HierarchicalDirichletProcess("categorical", **BRIEF).fit(TABLE[["kind"]], SIDE).sample(3, size=4)
+    assert set(rows["kind"]) <= {"a", "b"}
+    assert len(groups) == len(rows) == 12
+    more = DirichletProcessMixture(Categorical(levels=[9], concentration=99.0), **BRIEF).fit(TABLE[["kind"]])
+    assert set(more.sample(200)["kind"]) - {"a", "b"} <= set(range(2, 9))  # levels that no row had
+    assert isinstance(DirichletProcessMixture(**BRIEF).fit(TABLE[["height", "weight"]]).sample(3), np.ndarray)
+
+
 def test_a_report_of_a_table_with_words(tmp_path):
     model = DirichletProcessMixture(Product(*PARTS), **BRIEF, checkpoint=tmp_path / "run").fit(TABLE)
     page = model.report(tmp_path / "page.html", TABLE).read_text()
@@ -86,6 +109,82 @@ def test_a_report_of_a_table_with_words(tmp_path):
     found = set(re.findall(r"colour = (\S+) in \d+%", page))
     assert found
     assert found <= set(TABLE["colour"])  # its words, and not their codes
+
+
+# ---- files, names and objects of other libraries
+
+
+OWN_KINDS = (
+    DirichletProcessMixture, ub.PitmanYorMixture, ub.BetaBernoulliFeatures, ub.GammaPoissonFeatures,
+    ub.BetaNegativeBinomialFeatures,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    """The same rows in every form that `datasets.load` knows."""
+    folder = tmp_path_factory.mktemp("stored")
+    table = pd.DataFrame(X, columns=["a", "b"])
+    table.to_parquet(folder / "x.parquet")
+    table.to_csv(folder / "x.csv", index=False)
+    np.save(folder / "x.npy", X)
+    return {
+        "csv": str(folder / "x.csv"), "parquet": folder / "x.parquet", "npy": str(folder / "x.npy"),
+        "arrow": pytest.importorskip("pyarrow").Table.from_pandas(table),
+        "anndata": pytest.importorskip("anndata").AnnData(X), "bunch": Bunch(data=table, DESCR="80 rows"),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "npy", "arrow", "anndata", "bunch"])
+def test_fit_takes_what_load_takes(kind, stored):
+    rows = stored[kind]
+    for estimator in (*OWN_KINDS, HierarchicalDirichletProcess):
+        more = (np.arange(80) // 20,) if estimator is HierarchicalDirichletProcess else ()
+        model, same = estimator(**BRIEF).fit(rows, *more), estimator(**BRIEF).fit(X, *more)
+        assert model.posterior_.identical(same.posterior_)
+        if more and kind == "npy":
+            continue  # a source, whose groups may be too many
+        if hasattr(model, "transform"):
+            np.testing.assert_array_equal(model.transform(rows, *more), same.transform(X, *more))
+        else:
+            np.testing.assert_array_equal(model.predict(rows), same.predict(X))
+        assert model.score(rows, *more) == same.score(X, *more)
+    held = DirichletProcessMixture(**BRIEF).fit(rows, holdout=rows).posterior_["holdout"]
+    np.testing.assert_array_equal(held, DirichletProcessMixture(**BRIEF).fit(X, holdout=X).posterior_["holdout"])
+
+
+def test_documents_come_by_name_and_in_bunches():
+    news = datasets.load_news(20)
+    model = HierarchicalDirichletProcess(**BRIEF).fit(news)
+    assert model.posterior_.identical(HierarchicalDirichletProcess(**BRIEF).fit(news.data).posterior_)
+    np.testing.assert_array_equal(model.transform(news), model.transform(news.data))
+
+
+def test_a_likelihood_that_names_columns_chooses_those_of_a_file(tmp_path):
+    TABLE.to_csv(tmp_path / "table.csv")  # with the number of the row in front
+    text = "gaussian: height, weight; categorical: colour, kind"
+    parts = Product((Gaussian(), ["height", "weight"]), ("categorical", ["colour", "kind"]))
+    plain = TABLE[["height", "weight", "colour", "kind"]].assign(colour=TABLE["colour"].astype(str))
+    for likelihood in (text, parts):
+        model = DirichletProcessMixture(likelihood, **BRIEF).fit(tmp_path / "table.csv")
+        assert model.posterior_.identical(DirichletProcessMixture(likelihood, **BRIEF).fit(plain).posterior_)
+        np.testing.assert_array_equal(model.predict(str(tmp_path / "table.csv")), model.predict(plain))
+
+
+def test_columns_of_penguins_that_are_words_are_no_numbers(tmp_path):
+    assert {"island", "sex"} <= set(datasets.load("penguins", words=True).columns)
+    assert "species" not in datasets.load("penguins", words=True)
+    with pytest.raises(ValueError, match="column 'island' holds words; give it to Categorical, encode it, or drop it"):
+        DirichletProcessMixture(**BRIEF).fit("penguins")
+    said = refused("fit", "dp", "penguins", "--out", tmp_path / "r")
+    assert "penguins: column 'island' is not numeric; encode or drop it, or say which columns are of which kind" in said
+
+
+@pytest.mark.parametrize("missing", ["nowhere.csv", "nothing"])
+def test_files_that_are_not_there(missing):
+    for estimator in (DirichletProcessMixture, ub.BetaBernoulliFeatures, HierarchicalDirichletProcess):
+        with pytest.raises(ValueError, match=f"{missing} does not exist"):
+            estimator(**BRIEF).fit(missing)
 
 
 # ---- words
@@ -131,12 +230,48 @@ def test_columns_are_a_vocabulary():
         ([["a", 1], ["b"]], "document 0 has the word 1, which is not a string; give all words as strings"),
         ([["a"], [None, "b"]], "document 1 has the word None, which is not a string"),
         (["a b c", ["d"]], "document 1 is not like the first: give strings, or lists of words"),
+        ([[b"a", b"b"], [b"a"]], "document 0 has the word b'a', which is not a string; give all words as strings"),
+        ([b"a b", b"a c"], r"the documents are bytes; give strings: document.decode\(\)"),
+        (pd.DataFrame({"text": ["a b", "a c"]}), "column 'text' holds words; give that column alone as the documents"),
+        (np.array([["a b"], ["a c"]]), "column number 0 holds words; give that column alone as the documents"),
+        ([[], []], "the documents have no words; at least one of them needs some"),
+        (["", "- -"], "the documents have no words; at least one of them needs some"),
+        (
+            pd.DataFrame(np.ones((4, 2)), columns=["a", "a"]),
+            "the vocabulary has the word 'a' 2 times; give every column",
+        ),
         ("one text", "the documents are one string; give a list with a string for each document"),
     ],
 )
 def test_words_of_other_kinds(documents, message):
     with pytest.raises(ValueError, match=message):
         HierarchicalDirichletProcess(**BRIEF).fit(documents)
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        (None, "the tokenizer made None of document 0; it must make a list of words"),
+        ("cat", "the tokenizer made 'cat' of document 0; it must make a list of words"),
+        (["cat", 3], "the tokenizer made 3 of a word of document 0; words must be strings"),
+    ],
+)
+def test_what_a_tokenizer_makes(made, message):
+    with pytest.raises(ValueError, match=message):
+        HierarchicalDirichletProcess(**BRIEF, tokenizer=lambda text: made).fit(DOCUMENTS)
+
+
+def test_what_topics_have_no_words():
+    rows = HierarchicalDirichletProcess(**BRIEF).fit(X, np.arange(80) % 4)
+    with pytest.raises(ValueError, match="the topics of rows have no words: top_words is for documents"):
+        rows.top_words()
+    documents = HierarchicalDirichletProcess(**BRIEF).fit(DOCUMENTS)
+    empty = documents.transform([[], []])
+    np.testing.assert_allclose(empty.sum(1), 1.0)
+    with pytest.raises(
+        ValueError, match="the vocabulary has the word 'a' 3 times; give every column a word of its own"
+    ):
+        documents.top_words(["a", "b", "a", "a"])
 
 
 @pytest.mark.parametrize("n_words", [-1, 0, 2.5, True, "ten"])
@@ -148,6 +283,49 @@ def test_how_many_words(n_words):
 
 
 # ---- numbers that are none
+
+
+DAYS = pd.date_range("2020-01-01", periods=80)
+
+
+@pytest.mark.parametrize(
+    ("days", "held"),
+    [
+        (DAYS, "dates or times; make numbers of them, such as days since the first, or drop it"),
+        (DAYS.tz_localize("UTC"), "dates or times; make numbers"),
+        (DAYS - DAYS[0], "dates or times; make numbers"),
+        (DAYS.date, "dates or times; make numbers"),
+        (DAYS.to_period("D"), "values of the type Period; give it to Categorical, encode it, or drop it"),
+    ],
+)
+def test_days_are_no_words(days, held):
+    with pytest.raises(ValueError, match=f"column 'day' holds {held}"):
+        DirichletProcessMixture(**BRIEF).fit(TABLE[["height", "weight"]].assign(day=days))
+
+
+def test_days_in_an_array():
+    for array in (DAYS.to_numpy()[:, None], DAYS.date[:, None]):
+        with pytest.raises(ValueError, match="column 0 holds dates or times; make numbers"):
+            DirichletProcessMixture(**BRIEF).fit(array)
+
+
+@pytest.mark.parametrize("seed", [-1, True, np.True_, 2**63])
+def test_seeds_that_are_none(seed, fitted):
+    said = "random_state must be a whole number from 0 to 2\\^63 - 1, a generator or None, got"
+    with pytest.raises(ValueError, match=said):
+        DirichletProcessMixture(**BRIEF | {"random_state": seed}).fit(X)
+    with pytest.raises(ValueError, match=said):
+        fitted.sample(2, random_state=seed)
+
+
+@pytest.mark.parametrize("n", [True, 2.5, 0, "two", None])
+def test_numbers_of_samples_that_are_none(n, fitted):
+    with pytest.raises(ValueError, match=f"n_samples must be a whole number of at least 1, got {n!r}"):
+        fitted.sample(n)
+
+
+def test_a_seed_that_numpy_would_not_take(fitted):
+    assert fitted.sample(2, random_state=2**40).shape == (2, 2)
 
 
 @pytest.mark.parametrize("name", ["n_draws", "n_warmup", "n_shards", "thin", "n_chains", "n_snapshots"])
@@ -236,6 +414,19 @@ def test_a_mixed_table_from_the_command_line(tmp_path):
     assert CliRunner().invoke(app, ["report", str(tmp_path / "r")]).exit_code == 0
 
 
+def test_torch_that_is_not_installed(tmp_path, monkeypatch):
+    def not_there(name):
+        raise ModuleNotFoundError("No module named 'torch'", name=name)
+
+    device.missing.cache_clear()
+    monkeypatch.setattr(device, "import_module", not_there)
+    np.save(tmp_path / "x.npy", X)
+    said = refused("fit", "dp", tmp_path / "x.npy", "--out", tmp_path / "r", "--device", "cuda")
+    device.missing.cache_clear()
+    assert said == """error: device='cuda' needs PyTorch and its Triton: pip install "unbounded[gpu]"."""
+    assert not (tmp_path / "r").exists()
+
+
 def test_ray_that_is_not_installed(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     np.save(tmp_path / "x.npy", X)
@@ -308,6 +499,38 @@ def test_log_likelihoods_average_to_the_predictive_density(fitted):
     np.testing.assert_array_less(np.abs(densities.mean((0, 1)) - np.exp(fitted.score_samples(rows))), 5 * error)
 
 
+def torn(share):
+    """Rows of four columns that go together, with holes."""
+    rows = SIDE[:, None] + RNG.multivariate_normal(np.zeros(4), 0.4 * np.eye(4) + 0.6, size=80)
+    rows[RNG.random(rows.shape) < share] = np.nan
+    return rows
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", "diagonal_gaussian", "product"])
+def test_log_likelihoods_of_rows_with_holes(likelihood):
+    """Of the cells that are there: on average over draws their predictive density (five standard errors), and
+    `az.loo` goes through."""
+    parts = Product((Gaussian(), [0, 1, 2]), ("diagonal_gaussian", [3]))
+    rows, chosen = torn(0.2), parts if likelihood == "product" else likelihood
+    options = {"n_chains": 2, "n_warmup": 20, "n_draws": 60, "n_snapshots": 40, "n_shards": 2, "random_state": 0}
+    model = DirichletProcessMixture(chosen, **options).fit(rows)
+    found = az.loo(model.to_arviz(rows))
+    assert np.isfinite(found.elpd_loo)
+    some, rng = rows[::8], np.random.default_rng(0)
+    assert np.isnan(some).any()
+    snapshots = range(len(model._snapshots))
+    densities = np.exp([[model._log_likelihood(s, some, rng) for s in snapshots] for _ in range(60)])
+    error = densities.mean(1).std(0, ddof=1) / np.sqrt(len(densities))
+    np.testing.assert_array_less(np.abs(densities.mean((0, 1)) - np.exp(model.score_samples(some))), 5 * error)
+
+
+def test_log_likelihoods_of_grouped_rows_with_holes():
+    rows = torn(0.2)
+    model = HierarchicalDirichletProcess(**BRIEF | {"n_chains": 2, "n_draws": 20}).fit(rows, np.arange(80) % 4)
+    logs = model.to_arviz(rows, groups=np.arange(80) % 4).log_likelihood["rows"]
+    assert np.isfinite(logs).all()
+
+
 def test_samples_follow_the_density_in_two_columns(fitted):
     """The mean over samples of q / p is one, for any density q with lighter tails than the predictive density p."""
     rows = np.concatenate([fitted.sample(400, random_state=seed) for seed in range(25)])
@@ -330,10 +553,6 @@ def test_what_arviz_is_not_given(fitted):
     assert set(topics.to_arviz().groups()) == {"posterior", "sample_stats"}
     with pytest.raises(ValueError, match="X has 79 rows, but the fit had 80; give those of the fit"):
         fitted.to_arviz(X[1:])
-    holes = X.copy()
-    holes[0, 0] = np.nan
-    with pytest.raises(ValueError, match="log likelihood of rows with missing values is not at hand"):
-        DirichletProcessMixture(**BRIEF).fit(holes).to_arviz(holes)
 
 
 # ---- rows with rows

@@ -15,7 +15,7 @@ PACKAGE = Path(unbounded.__file__).parent
 # From the bottom to the top. A file imports from its own room and from rooms below; rooms of one line are neighbours
 # that do not know each other.
 LAYERS = (
-    ("arrays", "disk", "options", "version", "compiled"),
+    ("arrays", "disk", "docstrings", "options", "version", "compiled"),
     ("shares", "rows", "priors", "randomness", "sources", "gpu", "categories"),
     ("columns", "datasets"),
     ("contracts",),

@@ -1,4 +1,5 @@
-"""The reference: everything public is on one of its pages, and has an example, which runs.
+"""The reference: everything public is on one of its pages, and has an example, which runs, and an entry for every
+parameter, with its default.
 
 Examples of a method go on from the one of its class, as a reader would: all of a class run in one namespace, in the
 order of the source, those that it inherits last.
@@ -6,15 +7,18 @@ order of the source, those that it inherits last.
 
 from __future__ import annotations
 
+import dataclasses
 import doctest
 import inspect
 import re
 from pathlib import Path
 
+import griffe
 import pytest
 
 import unbounded as ub
 from unbounded import contracts, datasets, sources
+from unbounded.docstrings import ATTRIBUTES, PARAMETERS, entries
 
 PAGES = Path(__file__).parents[1] / "docs" / "reference"
 ESTIMATORS = [name for name in ub.__all__ if hasattr(getattr(ub, name), "fit")]
@@ -96,3 +100,69 @@ def test_everything_public_is_on_a_page():
     where = {f"{value.__module__}.{value.__qualname__}" for value in OTHERS.values()}
     where |= {f"{getattr(ub, name).__module__}.{name}" for name in ESTIMATORS}
     assert sorted(said) == sorted(where)
+
+
+# ---- parameters
+
+
+def literal(text: str) -> object:
+    return eval(text, {name: getattr(ub, name) for name in ub.__all__})
+
+
+def default_of(name: str, kind: type | object, given: inspect.Parameter) -> object:
+    """What is taken where nothing is given; dataclasses make some of them."""
+    made = getattr(kind, "__dataclass_fields__", {}).get(name)
+    return made.default_factory() if made and made.default_factory is not dataclasses.MISSING else given.default
+
+
+DOCUMENTED = {name: getattr(ub, name) for name in ESTIMATORS} | OTHERS
+DOCUMENTED = {name: value for name, value in DOCUMENTED.items() if not _raised(value)}
+
+
+@pytest.mark.parametrize("name", DOCUMENTED)
+def test_every_parameter_is_documented_with_its_default(name):
+    """Those of results are attributes."""
+    kind = DOCUMENTED[name]
+    section = ATTRIBUTES if hasattr(kind, "_fields") else PARAMETERS
+    said = entries(inspect.getdoc(kind), section)
+    taken = inspect.signature(kind).parameters
+    assert set(said) == set(taken)
+    for parameter, entry in said.items():
+        head, _, meaning = entry.partition("\n")
+        assert meaning.strip(), f"{parameter} of {name} says nothing."
+        default = re.search(r", default (.+)$", head)
+        actual = default_of(parameter, kind, taken[parameter])
+        assert (default is None) == (actual is inspect.Parameter.empty), f"{parameter} of {name} and its default"
+        assert default is None or literal(default[1]) == actual, f"{parameter} of {name} is {actual!r} by default."
+
+
+@pytest.mark.parametrize("name", DOCUMENTED)
+def test_parameters_of_methods_are_those_that_they_have(name):
+    for owner in DOCUMENTED[name].__mro__ if isinstance(DOCUMENTED[name], type) else ():
+        for method, value in vars(owner).items():
+            said = entries(inspect.getdoc(value) or "", PARAMETERS) if inspect.isfunction(value) else {}
+            if said and not method.startswith("_") and owner.__module__.startswith("unbounded"):
+                taken = inspect.signature(value).parameters
+                assert set(said) == set(taken) - {"self", "y"}
+                for parameter, entry in said.items():
+                    default = re.search(r", default (.+)$", entry.partition("\n")[0])
+                    assert literal(default[1] if default else "None") == taken[parameter].default
+
+
+def test_names_of_tables_are_single_names():
+    """An entry of several parameters would be a row of the reference with the default of none of them."""
+    for path in (Path(ub.__file__).parent).rglob("*.py"):
+        assert not re.findall(r"^ +\w+, [\w, ]+ : .*$", path.read_text(), re.M)
+
+
+def test_help_and_the_reference_show_the_same():
+    """The reference reads sources, and so an extension of it looks docstrings up that are made by code."""
+    package = griffe.load(
+        "unbounded", search_paths=[PAGES.parents[1] / "src"],
+        extensions=griffe.load_extensions(str(PAGES.parents[1] / "tools" / "site" / "made_docstrings.py")),
+    )  # fmt: skip
+    for name in ESTIMATORS:
+        kind = getattr(ub, name)
+        shown = package[f"{kind.__module__}.{name}".removeprefix("unbounded.")]
+        parsed = [part for part in shown.docstring.parse("numpy") if part.kind.value == "parameters"]
+        assert {row.name for row in parsed[0].value} == set(inspect.signature(kind).parameters)

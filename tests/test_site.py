@@ -100,6 +100,9 @@ def test_readme_of_the_package(home):
         targets if home else []
     )
     assert all(address.startswith(home) for address in setup.addresses(home).values())
+    shown = setup.readme(text, home)
+    assert ("## Where to go next" in shown) == bool(home), "without addresses it would lead nowhere"
+    assert "## License" in shown
 
 
 def test_it_imports_and_compiles_where_nothing_can_be_written(locked, tmp_path):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from datetime import date, time, timedelta
 from typing import Any
 
 import numpy as np
@@ -11,14 +12,31 @@ from unbounded.arrays import Array
 
 Categories = dict[int, Array]  # by column: its categories, in the order of their codes
 
+TIMES = "dates or times"
+_TIMES = "mM"  # kinds of dtypes
+_NO_NUMBERS = (str, bytes, date, time, timedelta, np.datetime64, np.timedelta64)
+
 
 def columns_of_strings(X: Any) -> list[int]:
     """The columns that hold anything but numbers; of arrays, only those of strings or objects can."""
     if hasattr(X, "dtypes") and hasattr(X, "columns"):
         return [j for j, kind in enumerate(X.dtypes) if not _is_number(kind)]
-    if not isinstance(X, np.ndarray) or X.ndim != 2 or X.dtype.kind not in "OUS":
+    if not isinstance(X, np.ndarray) or X.ndim != 2 or X.dtype.kind not in "OUSmM":
         return []
-    return [j for j in range(X.shape[1]) if any(isinstance(value, str | bytes) for value in X[:, j].tolist())]
+    if X.dtype.kind in _TIMES:
+        return list(range(X.shape[1]))
+    return [j for j in range(X.shape[1]) if any(isinstance(value, _NO_NUMBERS) for value in X[:, j].tolist())]
+
+
+def what_it_holds(column: Any) -> str:
+    """Of a column that is not of numbers: what it is of."""
+    if getattr(column.dtype, "kind", "") in _TIMES:
+        return TIMES
+    values = np.asarray(column, dtype=object).tolist()
+    first = next((value for value in values if isinstance(value, _NO_NUMBERS)), values[0])
+    if hasattr(column.dtype, "categories") or isinstance(first, str | bytes):
+        return "words"
+    return TIMES if isinstance(first, _NO_NUMBERS) else f"values of the type {type(first).__name__}"
 
 
 def _is_number(kind: Any) -> bool:
@@ -46,6 +64,28 @@ def encoded(X: Any, columns: Collection[int], known: Mapping[int, Array] | None 
         else:
             out[:, j] = codes
     return (out if frame else out.astype(float)), categories
+
+
+def decoded(rows: Array, categories: Mapping[int, Array], names: Sequence[str] | None) -> Any:
+    """The same rows with categories for codes: a data frame where the columns have names, else an array of objects."""
+    if not categories:
+        return rows
+    if names is None:
+        out = rows.astype(object)
+        for j, known in categories.items():
+            out[:, j] = _with_others(known, rows[:, j])[rows[:, j].astype(int)]
+        return out
+    import pandas as pd
+
+    frame = pd.DataFrame(rows, columns=list(names))
+    for j, known in categories.items():
+        frame.isetitem(j, pd.Categorical.from_codes(rows[:, j].astype(int), pd.Index(_with_others(known, rows[:, j]))))
+    return frame
+
+
+def _with_others(known: Array, codes: Array) -> Array:
+    """Levels that a likelihood has and no row of the fit had are called by their codes."""
+    return np.append(known, np.arange(len(known), int(codes.max(initial=-1)) + 1).astype(object))
 
 
 def _codes(values: Any, known: Array | None, name: str) -> tuple[Array, Array]:

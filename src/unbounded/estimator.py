@@ -23,9 +23,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from unbounded import engines
+from unbounded import datasets, engines
 from unbounded.arrays import Array, Data, checked_csr, is_csr
-from unbounded.categories import Categories, columns_of_strings, encoded
+from unbounded.categories import TIMES, Categories, columns_of_strings, decoded, encoded, what_it_holds
 from unbounded.chain import convergence, export
 from unbounded.chain.inference_data import KeptDraws, inference_data
 from unbounded.chain.lock import only_writer
@@ -42,7 +42,7 @@ from unbounded.family import DOUBLE, DTYPES, Choices, Init, Sampler
 from unbounded.gpu.device import check as check_device
 from unbounded.gpu.device import resolve as resolve_device
 from unbounded.instantiation import resolve as resolve_rule
-from unbounded.likelihoods import Categorical, columns_for_strings, placed
+from unbounded.likelihoods import Categorical, columns_for_strings, named_columns, placed
 from unbounded.likelihoods import resolve as resolve_likelihood
 from unbounded.options import check_options
 from unbounded.randomness import generator, key
@@ -67,7 +67,78 @@ _SMALL = 2**22  # cells; of data with fewer, every chain may have shards of its 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class ChainEstimator(BaseEstimator):
-    """How chains run and where; a dataclass, so that scikit-learn finds every option in the constructor's signature."""
+    """How chains run and where; a dataclass, so that scikit-learn finds every option in the constructor's signature.
+
+    Every estimator has these options, and shows them as its own (docstrings.py).
+
+    Parameters
+    ----------
+    dtype : {"float64", "float32"}, default "float64"
+        Precision of the vectorised part; rounds that would lose accuracy in float32 run in float64.
+    device : str, default "cpu"
+        Where rows are swept over: "cpu", a GPU ("cuda", or "cuda:1" by number), or "auto", a GPU if there is one and
+        the model can use it (docs/gpu.md). "reference" is plain NumPy, slow, to compare with.
+    n_shards : int, default 8
+        P, the number of shards. Part of the algorithm: it never depends on the machine.
+    sweeps_per_round : int, default 1
+        L, the sweeps over the rows between two synchronisations.
+    n_warmup : int, default 250
+        Rounds before the first draw.
+    n_draws : int or "auto", default 500
+        Draws per chain. "auto": 250, and twice as many again and again, until the check of convergence passes or the
+        next doubling would be beyond `max_draws` (docs/convergence.md).
+    max_draws : int, default 8000
+        The most draws per chain that `n_draws="auto"` makes.
+    thin : int, default 1
+        Rounds per draw.
+    n_chains : int, default 2
+        Independent chains: side by side on the cores where the data are small (engine "threads"), with the same bits as
+        one after another.
+    engine : {"threads", "serial", "processes", "ray", "mpi"}, default "threads"
+        Where shards run. It does not change the result (docs/engines.md).
+    n_workers : int or None, default None
+        On how many workers; None: all cores. It does not change the result.
+    engine_options : dict or None, default None
+        The engine's own: {"timeout": 60} is for how many seconds a process may show no sign of life; with Ray, for how
+        many an actor may wait for a CPU, and {"address": "auto"} is the cluster of this machine.
+    sampler : str, default "hybrid"
+        "hybrid", or another one that has been published (docs/rivals.md).
+    sampler_options : dict or None, default None
+        The sampler's own options.
+    instantiate : str or rule, default "ghosts"
+        "ghosts", "one_open", "published-cold", "published-warm", "published-decreasing", "published-hot", or an object
+        such as `Ghosts(spread=16)`.
+    n_snapshots : int, default 32
+        Whole draws that are kept for prediction and point estimates, at most (over all chains): evenly spaced ones, at
+        least half as many.
+    keep_assignments : bool, default False
+        Keep the labels of every draw in `posterior_["assignments"]`.
+    checkpoint : path or None, default None
+        A run directory; a run that was interrupted there is resumed (docs/runs.md).
+    checkpoint_seconds : float, default 20.0
+        Time between checkpoints: what is lost when the process is killed, and made again.
+    random_state : int, RandomState, Generator or None, default None
+        A number (0 or more) makes the fit repeatable, to the bit.
+    progress : bool, default False
+        Show what the fit is doing: a bar on a terminal or in a notebook, elsewhere a line every 30 seconds on standard
+        error. The logger "unbounded" says the same at level INFO (docs/progress.md).
+    callback : function of one argument or None, default None
+        Called with a `Progress` about ten times a second, `callback=print` for instance. If it returns True the fit
+        stops, as after Ctrl-C.
+
+    Attributes
+    ----------
+    categories_ : dict
+        Where columns held strings or categories of pandas: by column, what the codes 0, 1, 2, ... stand for.
+    convergence_ : Check
+        Whether the chains have run long enough (docs/convergence.md): `passed`, and `message` in words.
+    posterior_ : xarray.Dataset
+        Every scalar trace, with dimensions (chain, draw).
+    exact_ : bool
+        Whether the draws come from an exact sampler.
+    interrupted_ : bool
+        Whether the fit was stopped before its end.
+    """
 
     likelihood: str | Likelihood | None
     init: str | int | ArrayLike | tuple[str | int | ArrayLike, ...]
@@ -371,6 +442,11 @@ class ChainEstimator(BaseEstimator):
         """n rows from the predictive distribution of a whole draw."""
         raise NotImplementedError
 
+    def _in_words(self, rows: Array) -> Any:
+        """New rows, with words where those of the fit had words."""
+        names = getattr(self, "feature_names_in_", None)
+        return decoded(rows, getattr(self, "categories_", {}), None if names is None else names.tolist())
+
     def _row_groups(self) -> Array | None:
         """The group of each row, where rows have groups."""
         return None
@@ -401,8 +477,8 @@ class ChainEstimator(BaseEstimator):
     def _sampling(self, n_samples: int, random_state: Randomness) -> tuple[np.random.Generator, Array]:
         """A generator, and which snapshot each of n new rows comes from."""
         check_is_fitted(self, "posterior_")
-        if n_samples < 1:
-            raise ValueError(f"n_samples must be at least 1, got {n_samples}.")
+        if isinstance(n_samples, bool) or not isinstance(n_samples, int | np.integer) or n_samples < 1:
+            raise ValueError(f"n_samples must be a whole number of at least 1, got {n_samples!r}.")
         chosen = self.random_state if random_state is None else random_state
         rng = generator(drawn_seed(chosen), "sample")
         return rng, rng.integers(len(self._snapshots), size=n_samples)
@@ -412,7 +488,14 @@ class ChainEstimator(BaseEstimator):
     def _sparse_ok(self) -> bool:
         return False
 
+    def _given(self, X: Data) -> Data:
+        """Rows of a file, of a data set by its name, or of an object of another library; all else as it is. Of a file,
+        only the columns that the likelihood names."""
+        named = named_columns(self._chosen_likelihood()) if isinstance(X, str | os.PathLike) else None
+        return datasets.load(X, named, words=True)
+
     def _check_array(self, X: Data, reset: bool) -> Data:
+        X = self._given(X)
         if isinstance(X, Source):
             return self._check_source(X, reset, least=2 if reset else 1)
         if issparse(X) and not self._sparse_ok():
@@ -440,8 +523,10 @@ class ChainEstimator(BaseEstimator):
         wrong = [j for j in strings if able is not None and j not in able]
         if wrong:
             name = str(wrong[0]) if names is None else repr(names[wrong[0]])
+            held = what_it_holds(X[:, wrong[0]] if names is None else X.iloc[:, wrong[0]])
             can = "give it to Categorical, encode it," if Categorical in self._choices.likelihoods else "encode it"
-            raise ValueError(f"column {name} holds words; {can} or drop it.")
+            can = "make numbers of them, such as days since the first," if held == TIMES else can
+            raise ValueError(f"column {name} holds {held}; {can} or drop it.")
         X, found = encoded(X, strings, None if reset else getattr(self, "categories_", {}))
         if reset:
             self.categories_: Categories = found
@@ -560,10 +645,8 @@ class ChainEstimator(BaseEstimator):
         >>> model.seed()
         0
         """
-        if isinstance(self.random_state, int | np.integer):
-            if not -(2**63) <= self.random_state < 2**63:
-                raise ValueError(f"random_state must fit in 64 bits, got {self.random_state}.")
-            return int(self.random_state)
+        if isinstance(self.random_state, int | np.integer | np.bool_):
+            return checked_seed(self.random_state)
         saved = self._saved()
         return int(saved["seed"]) if "seed" in saved else drawn_seed(self.random_state)
 
@@ -687,10 +770,18 @@ def _check_pieces(X: Data, saved: dict[str, Any], asked: dict[str, Any], path: P
             )
 
 
+def checked_seed(seed: Any) -> int:
+    if isinstance(seed, bool | np.bool_) or not 0 <= seed < 2**63:
+        raise ValueError(f"random_state must be a whole number from 0 to 2^63 - 1, a generator or None, got {seed!r}.")
+    return int(seed)
+
+
 def drawn_seed(state: Randomness) -> int:
     """A seed from any `random_state` that scikit-learn takes, or from a NumPy generator."""
     if isinstance(state, np.random.Generator):
         return int(state.integers(2**31 - 1))
+    if isinstance(state, int | np.integer | np.bool_) and checked_seed(state) >= 2**32:  # which NumPy's would refuse
+        return int(state)
     return int(check_random_state(state).randint(2**31 - 1))
 
 

@@ -32,9 +32,13 @@ def _count(ghosts: int | None, default: int, n_shards: int) -> int:
 class Ghosts:
     """Exact, all shards open: an atom is instantiated when one of `ghosts` data-free observations holds it.
 
-    ghosts: default one per row. 0 (with one shard) is collapsed Gibbs; many approach the fully instantiated sampler.
-    spread: their number is drawn afresh each round, log-uniformly from ghosts / spread to ghosts; default 1, always
-        `ghosts`. Few ghosts leave young atoms collapsed, so that rows join them by what all their rows say.
+    Parameters
+    ----------
+    ghosts : int or None, default None
+        None: one per row. 0 (with one shard) is collapsed Gibbs; many approach the fully instantiated sampler.
+    spread : float, default 1.0
+        Their number is drawn afresh each round, log-uniformly from ghosts / spread to ghosts; 1: always `ghosts`. Few
+        ghosts leave young atoms collapsed, so that rows join them by what all their rows say.
 
     Examples
     --------
@@ -78,7 +82,10 @@ class Ghosts:
 class OneOpen:
     """Exact, closest to the paper: one shard, drawn afresh each round, may create atoms.
 
-    ghosts: default three per row.
+    Parameters
+    ----------
+    ghosts : int or None, default None
+        None: three per row.
 
     Examples
     --------
@@ -116,10 +123,15 @@ class OneOpen:
 class AsPublished:
     """The paper's rule: biased, kept to reproduce the paper. Its draws are flagged as not exact.
 
-    schedule: "cold": one open shard; "warm": all open for the first eighth of the rounds, then one; "decreasing": all
-    open for the first eighth, then half as many after each further sixteenth until one is left; "hot": all, always.
-    j: which atoms are instantiated: all (None, the paper's experiments), that many of the largest, or "several": those
-    with several members, as its Section 3 has it. Atoms that are not all on one open shard are instantiated as well.
+    Parameters
+    ----------
+    schedule : {"cold", "warm", "decreasing", "hot"}, default "cold"
+        "cold": one open shard; "warm": all open for the first eighth of the rounds, then one; "decreasing": all open
+        for the first eighth, then half as many after each further sixteenth until one is left; "hot": all, always.
+    j : int, "several" or None, default None
+        Which atoms are instantiated: all (None, the paper's experiments), that many of the largest, or "several":
+        those with several members, as its Section 3 has it. Atoms that are not all on one open shard are instantiated
+        as well.
 
     Examples
     --------

@@ -14,6 +14,13 @@ from scipy.special import betaln
 class Gamma:
     """Gamma prior with mean shape / rate.
 
+    Parameters
+    ----------
+    shape : float, default 1.0
+        Above 0: the larger, the closer draws are to the mean.
+    rate : float, default 1.0
+        Above 0.
+
     Examples
     --------
     >>> import unbounded as ub
@@ -64,6 +71,13 @@ class Gamma:
 @dataclass(frozen=True)
 class Beta:
     """Beta prior with mean a / (a + b).
+
+    Parameters
+    ----------
+    a : float, default 1.0
+        Above 0.
+    b : float, default 1.0
+        Above 0.
 
     Examples
     --------
@@ -128,6 +142,13 @@ def slice_within(
 @dataclass(frozen=True)
 class InverseGamma:
     """Inverse gamma prior of a variance: scale / Gamma(shape, 1).
+
+    Parameters
+    ----------
+    shape : float, default 1.0
+        Above 0: the larger, the surer.
+    scale : float, default 1.0
+        Above 0: the larger, the larger the variance.
 
     Examples
     --------

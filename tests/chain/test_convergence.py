@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
+import re
 import warnings
+from pathlib import Path
 
 import arviz as az
 import numpy as np
@@ -14,6 +17,7 @@ import unbounded as ub
 from unbounded.chain import convergence, export
 from unbounded.chain.convergence import ESS, LEAST_DRAWS, check
 from unbounded.chain.diagnostics import diagnose, r_hat
+from unbounded.cli import commands
 
 
 def walk(chains: int, draws: int, stickiness: float, seed: int = 0) -> np.ndarray:
@@ -120,6 +124,31 @@ def test_the_message_says_what_by_how_much_and_what_to_do():
     asked = int(found.message.split("n_draws=")[1].split(",")[0])
     longer = check(posterior(entropy=walk(2, 2 * asked, 0.95)))
     assert longer.scalars["entropy"].ess_bulk >= 2 * ESS  # twice what was asked for is certainly enough
+
+
+def test_a_number_that_fails_its_bound_shows_that_it_does():
+    near = next(trace for by in np.arange(0.3, 1.0, 0.002)
+                if 1.0505 < diagnose(trace := walk(2, 500, 0.0) + [[0.0], [by]]).r_hat < 1.0545)  # fmt: skip
+    said = re.search(r"R-hat ([\d.]+)", check(posterior(alpha=near)).message)[1]
+    assert float(said) > 1.05
+
+
+def test_advice_has_the_options_of_its_reader():
+    """And names the page by its title: an installed package has no docs."""
+    one, two, far = (posterior(alpha=walk(*size)) for size in ((1, 300, 0.9), (2, 1000, 0.95), (2, 300, 0.999)))
+    options = set(inspect.signature(commands.fit).parameters)
+    for trace in (one, two, far, posterior(alpha=walk(1, 500, 0.0))):
+        said = check(trace).said(convergence.on_the_command_line)
+        named = set(re.findall(r"--(\w+)", said))
+        assert named
+        assert named <= options
+        assert "n_" not in said
+        assert "docs/" not in check(trace).message
+    assert "--draws auto" in check(two).said(convergence.on_the_command_line)
+    assert "n_draws='auto'" in check(two).message
+    page = Path(__file__).parents[2] / "docs" / "convergence.md"
+    assert page.read_text().startswith(f"# {convergence.PAGE}\n")
+    assert convergence.PAGE in check(two).message
 
 
 def test_a_chain_in_a_worse_mode_is_named():

@@ -304,6 +304,24 @@ def test_where_nothing_can_be_written_a_temporary_folder_serves(toy, run, tmp_pa
     assert run(toy, **settings) == (BEFORE, {"gauss", "counts"}), "a folder that others can write to is not trusted"
 
 
+def test_without_any_folder_to_write_to_code_runs_and_one_warning_says_so(toy, run, monkeypatch):
+    """As in a container all of whose file systems are read-only: there is no temporary folder either."""
+    nowhere = "def nowhere():\n    raise FileNotFoundError(2, 'No usable temporary directory found')\n"
+    edit(toy / "main.py", "import json\n", f"import json, tempfile\n{nowhere}tempfile.gettempdir = nowhere\n")
+    settings = {"NUMBA_CACHE_DIR": "", "NUMBA_CACHE_LOCATOR_CLASSES": "IPythonCacheLocator"}
+    assert run(toy, **settings) == (BEFORE, {"gauss", "counts"})
+
+    def nowhere_to_write() -> str:
+        raise FileNotFoundError(2, "No usable temporary directory found")
+
+    monkeypatch.setattr(tempfile, "gettempdir", nowhere_to_write)
+    _temporary_folder.cache_clear()
+    with pytest.warns(UserWarning, match="nor a temporary folder can be written") as caught:
+        assert [_temporary_folder(), _temporary_folder()] == [None, None]
+    assert len(caught) == 1
+    _temporary_folder.cache_clear()
+
+
 def test_copies_of_the_package_share_the_folder_that_the_user_named(toy, run, tmp_path):
     """A wheel, a checkout, a copy with a planted mistake: what is the same in them is compiled once."""
     for package in ("unbounded", "toy"):

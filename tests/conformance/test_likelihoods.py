@@ -451,3 +451,24 @@ def test_a_coarse_likelihood_has_some_of_the_terms(subject):
     np.testing.assert_array_equal(coarse.terms(subject.rows), subject.bound.terms(subject.rows)[:, which])
     _, counts, sums = thirds(subject)
     assert np.isfinite(coarse.log_marginal(counts, sums[:, which])).all()
+
+
+def test_densities_of_what_is_observed_given_the_parameters():
+    """Of a Gaussian: the normal distribution of the columns that are there; nothing, of a row without any."""
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(30, 3)) * [1.0, 5.0, 0.2] + [3.0, 0.0, 100.0]
+    X[rng.random(X.shape) < 0.3] = np.nan
+    X[0] = np.nan
+    bound = Gaussian().bind(describe(X))
+    drawn = bound.draw(np.zeros(2), np.zeros((2, bound.n_terms)), rng)
+    found = bound.log_given(drawn, X) + bound.log_base(X)[:, None]
+    for k in range(2):
+        covariance = np.linalg.inv(drawn["precision"][k]) / np.outer(bound.inverse_scale, bound.inverse_scale)
+        mean = drawn["mean"][k] / bound.inverse_scale + bound.shift
+        for i, there in enumerate(~np.isnan(X)):
+            law = stats.multivariate_normal(mean[there], covariance[np.ix_(there, there)]) if there.any() else None
+            assert found[i, k] == pytest.approx(law.logpdf(X[i, there]) if law else 0.0, abs=1e-8)
+    product = Product(("gaussian", [0, 1]), ("diagonal_gaussian", [2])).bind(describe(X))
+    drawn = product.draw(np.zeros(2), np.zeros((2, product.n_terms)), rng)
+    parts = [part.log_given(product._of(drawn, i), X) for i, part in enumerate(product.parts)]
+    np.testing.assert_allclose(product.log_given(drawn, X), parts[0] + parts[1])

@@ -97,9 +97,13 @@ def test_devices_by_name():
     assert device.resolve("auto", ["cpu"]) == "cpu"
 
 
-def test_what_is_missing_is_said_in_a_sentence(monkeypatch):
+@pytest.mark.parametrize("error", [ModuleNotFoundError("No module named 'torch'"), OSError("libcudart is damaged")])
+def test_what_is_missing_is_said_in_a_sentence(monkeypatch, error):
+    def not_there(name):
+        raise error
+
     device.missing.cache_clear()
-    monkeypatch.setattr(device, "find_spec", lambda name: None)
+    monkeypatch.setattr(device, "import_module", not_there)
     try:
         with pytest.raises(ValueError, match=r"pip install \"unbounded\[gpu\]\""):
             device.torch_device("cuda")

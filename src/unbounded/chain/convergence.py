@@ -7,7 +7,7 @@ the tails, and its drift between the halves of the chains (docs/convergence.md).
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +25,20 @@ STUCK = 3.0  # standard deviations of a score by which a chain may be behind the
 SCORES = ("holdout", "log_joint", "log_likelihood")  # the higher, the better; the first that a trace has
 _NAMED = 4  # scalars, in a message
 _FAR = 20  # times as many draws: too many for a number to help
+PAGE = "Has it run long enough?"  # of the documentation
+
+Spelling = Callable[..., str]  # (option, value): how an option of a fit is written by whoever reads the advice
+
+
+def in_python(option: str, value: int | str | None = None) -> str:
+    return option if value is None else f"{option}={value!r}"
+
+
+_FLAGS = {"n_draws": "--draws", "n_warmup": "--warmup", "n_chains": "--chains"}
+
+
+def on_the_command_line(option: str, value: int | str | None = None) -> str:
+    return _FLAGS[option] if value is None else f"{_FLAGS[option]} {value}"
 
 
 class ConvergenceWarning(exceptions.ConvergenceWarning):
@@ -104,31 +118,37 @@ class Check:
     @property
     def message(self) -> str:
         """The headline, what disagrees, and what to do."""
+        return self.said(in_python)
+
+    def said(self, spelled: Spelling) -> str:
+        """The message, with options as its reader writes them."""
         sentences = [self.headline]
         if self.judged and not self.passed:
-            sentences += [*self.stuck, self.advice]
+            sentences += [*self.stuck, self._advice(spelled)]
         elif self.judged and self.n_chains == 1:
-            sentences.append("One chain cannot show what another start would find; n_chains=2 can.")
+            sentences.append(f"One chain cannot show what another start would find; {spelled('n_chains', 2)} can.")
         return " ".join(sentences)
 
-    @property
-    def advice(self) -> str:
+    def _advice(self, spelled: Spelling) -> str:
         factor = max(map(self._factor, self.failing))
+        auto, longer = spelled("n_draws", "auto"), f"a longer {spelled('n_warmup')}"
         if factor > _FAR:
-            more = "Far more draws are needed (n_draws='auto' goes on until this check passes), or a longer n_warmup"
+            more = f"Far more draws are needed ({auto} goes on until this check passes), or {longer}"
         elif factor > 1.0:
-            least = -(-factor * self.n_draws // 50) * 50
-            more = f"About {least - self.n_draws:,.0f} more draws per chain would do (n_draws={least:.0f}, or 'auto')"
+            least = int(-(-factor * self.n_draws // 50) * 50)
+            more = (
+                f"About {least - self.n_draws:,} more draws per chain would do ({spelled('n_draws', least)}, or {auto})"
+            )
         else:
-            more = "A longer n_warmup, or more draws (n_draws='auto'), may help"
-        other = "" if self.n_chains > 1 else "; n_chains=2 shows whether chains agree"
-        return f"{more}{other} (docs/convergence.md)."
+            more = f"More draws ({auto}), or {longer}, may help"
+        other = "" if self.n_chains > 1 else f"; {spelled('n_chains', 2)} shows whether chains agree"
+        return f'{more}{other}. The documentation says more under "{PAGE}".'
 
     def _numbers(self, name: str, wrong: tuple[str, ...]) -> str:
         found = self.scalars[name]
         total = f"{self.n_chains * self.n_draws:,} draws"
         numbers = {
-            "r_hat": f"R-hat {found.r_hat:.3g}",
+            "r_hat": f"R-hat {found.r_hat:.3f}",
             "ess_bulk": f"ESS {found.ess_bulk:.0f} of {total}",
             "ess_tail": f"tail ESS {found.ess_tail:.0f}" + ("" if "ess_bulk" in wrong else f" of {total}"),
             "drift": f"drift {found.drift:+.2g} sd",

@@ -139,8 +139,9 @@ def _shared_folder(chosen: Path) -> Path:
 def _temporary_folder() -> Path | None:
     """A folder that no other user can have put code into, or None, and then one warning."""
     user = os.getuid() if hasattr(os, "getuid") else None  # Windows has a temporary folder for each user
-    folder = Path(tempfile.gettempdir()) / ("unbounded" if user is None else f"unbounded-{user}")
-    with contextlib.suppress(OSError):
+    folder: Path | str = "a temporary folder"
+    with contextlib.suppress(OSError):  # also where there is none
+        folder = Path(tempfile.gettempdir()) / ("unbounded" if user is None else f"unbounded-{user}")
         folder.mkdir(mode=0o700, exist_ok=True)
         state = folder.lstat()
         if stat.S_ISDIR(state.st_mode) and (user is None or (state.st_uid == user and not state.st_mode & 0o077)):

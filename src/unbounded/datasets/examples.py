@@ -78,6 +78,13 @@ _POPULATIONS = {  # share, and which markers are high (1), low (0) or between
 def load_cells(n_cells: int = 3_000, seed: int = 0) -> Bunch:
     """Made-up blood cells under a flow cytometer: six markers, eight populations, the rarest with 1% of the cells.
 
+    Parameters
+    ----------
+    n_cells : int, default 3000
+        Cells.
+    seed : int, default 0
+        Of all random numbers.
+
     Examples
     --------
     >>> from unbounded.datasets import load_cells
@@ -119,6 +126,13 @@ def load_news(n_items: int = 400, seed: int = 0) -> Bunch:
 
     Two in three items have a second subject. `documents` has the words of each item, `target` its main subject.
 
+    Parameters
+    ----------
+    n_items : int, default 400
+        Items.
+    seed : int, default 0
+        Of all random numbers.
+
     Examples
     --------
     >>> from unbounded.datasets import load_news
@@ -152,6 +166,15 @@ def load_glyphs(n_images: int = 800, noise: float = 0.5, seed: int = 0) -> Bunch
     """Made-up images of 6 x 6 pixels, each a sum of some of four glyphs, with noise.
 
     `components` has the glyphs, `target` says which of them each image has.
+
+    Parameters
+    ----------
+    n_images : int, default 800
+        Images.
+    noise : float, default 0.5
+        Standard deviation of the noise of a pixel, which is 1 where a glyph is.
+    seed : int, default 0
+        Of all random numbers.
 
     Examples
     --------

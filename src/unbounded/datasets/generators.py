@@ -16,13 +16,27 @@ _ROWS = 16_384
 
 
 class GaussianMixtureData(NamedTuple):
-    """Rows, their true clusters, and the mixture they came from."""
+    """Rows, their true clusters, and the mixture they came from.
+
+    Attributes
+    ----------
+    X : array of shape (n_rows, n_columns)
+        The rows.
+    labels : array of shape (n_rows,)
+        The cluster of each row.
+    weights : array of shape (n_clusters,)
+        Of the clusters.
+    means : array of shape (n_clusters, n_columns)
+        Their centres.
+    factors : array of shape (n_clusters, n_columns, n_columns)
+        Of their covariances: covariance_k = factor_k factor_k'.
+    """
 
     X: Array
     labels: Array
     weights: Array
     means: Array
-    factors: Array  # covariance_k = factor_k factor_k'
+    factors: Array
 
     def log_density(self, X: Array) -> Array:
         """Log density of rows under the true mixture: the best possible score.
@@ -48,8 +62,19 @@ def gaussian_mixture(
 ) -> GaussianMixtureData:
     """A Gaussian mixture with full covariances.
 
-    separation: standard deviation of the centres over the typical standard deviation of a cluster, for 2 columns; in
-    more columns centres are brought closer, so that clusters stay about as hard to tell apart.
+    Parameters
+    ----------
+    n_rows : int, default 100000
+        Rows.
+    n_columns : int, default 2
+        Columns.
+    n_clusters : int, default 20
+        Clusters, of unequal weight.
+    separation : float, default 8.0
+        Standard deviation of the centres over the typical standard deviation of a cluster, for 2 columns; in more
+        columns centres are brought closer, so that clusters stay about as hard to tell apart.
+    seed : int, default 0
+        Of all random numbers.
 
     Examples
     --------
@@ -75,11 +100,25 @@ def gaussian_mixture(
 
 
 class CambridgeData(NamedTuple):
-    """Superposed images with noise, and what they were made of."""
+    """Superposed images with noise, and what they were made of.
+
+    Attributes
+    ----------
+    X : array of shape (n_rows, n_columns)
+        The rows.
+    Z : array of shape (n_rows, n_features)
+        Which features a row has.
+    features : array of shape (n_features, n_columns)
+        What a feature adds to a row.
+    noise : float
+        Standard deviation of the noise.
+    probability : float
+        Of a feature in a row.
+    """
 
     X: Array
-    Z: Array  # [n, K] which features a row has
-    features: Array  # [K, D]
+    Z: Array
+    features: Array
     noise: float
     probability: float
 
@@ -136,8 +175,22 @@ def cambridge(
 ) -> CambridgeData:
     """Rows that superpose features at random, each with the given probability, under Gaussian noise.
 
-    features: [K, D], default the four glyphs of `cambridge_features`. Rows are made block by block: nothing as large as
-    the data is needed beside them. out: a .npy file to write them to; X is then memory-mapped.
+    Rows are made block by block: nothing as large as the data is needed beside them.
+
+    Parameters
+    ----------
+    n_rows : int, default 10000
+        Rows.
+    noise : float, default 0.5
+        Standard deviation of the noise.
+    features : array of shape (n_features, n_columns) or None, default None
+        None: the four glyphs of `cambridge_features`.
+    seed : int, default 0
+        Of all random numbers.
+    probability : float, default 0.5
+        Of a feature in a row.
+    out : path or None, default None
+        A .npy file to write the rows to; X is then memory-mapped.
 
     Examples
     --------
@@ -163,14 +216,30 @@ def cambridge(
 
 
 class TopicsData(NamedTuple):
-    """Documents as counts of words, and what they were made of."""
+    """Documents as counts of words, and what they were made of.
 
-    X: sparse.csr_matrix  # [documents, words]
-    topics: Array  # [K, words]
-    weights: Array  # [K], of the topics over all documents
-    concentration: float  # of a document's topics around those weights
-    words: Array  # of every token, document after document
-    labels: Array  # the topic of every token
+    Attributes
+    ----------
+    X : CSR matrix of shape (n_documents, n_words)
+        Counts of words.
+    topics : array of shape (n_topics, n_words)
+        Distributions over words.
+    weights : array of shape (n_topics,)
+        Of the topics over all documents.
+    concentration : float
+        Of a document's topics around those weights.
+    words : array of shape (n_documents * n_tokens,)
+        The word of every token, document after document.
+    labels : array of shape (n_documents * n_tokens,)
+        The topic of every token.
+    """
+
+    X: sparse.csr_matrix
+    topics: Array
+    weights: Array
+    concentration: float
+    words: Array
+    labels: Array
 
 
 def topics(
@@ -183,6 +252,23 @@ def topics(
     seed: int = 0,
 ) -> TopicsData:
     """Documents of equal length whose topics are Dirichlet(eta) draws, their weights Dirichlet(1, ..., 1).
+
+    Parameters
+    ----------
+    n_documents : int, default 20000
+        Documents.
+    n_tokens : int, default 100
+        Words of each document.
+    n_words : int, default 2000
+        Words of the vocabulary.
+    n_topics : int, default 30
+        Topics.
+    eta : float, default 0.05
+        How many of the words a topic uses; small: few.
+    concentration : float, default 1.0
+        How many of the topics a document uses; small: few.
+    seed : int, default 0
+        Of all random numbers.
 
     Examples
     --------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 import zipfile
 import zlib
 from collections.abc import Callable, Sequence
@@ -18,19 +19,28 @@ from unbounded.sources.formats import check_numeric, csv_header, read_csr
 _OURS = ("penguins", "cells", "news", "glyphs")
 _OF_SCIKIT_LEARN = ("iris", "wine", "digits", "breast_cancer", "diabetes")  # it ships these
 NAMES = (*_OURS, *_OF_SCIKIT_LEARN)
+_WITH_WORDS = {"penguins": "species"}  # as published, and not as codes, which look like numbers; without the target
 _H5AD = ".h5ad"
+_KINDS = ", or say which columns are of which kind, as in 'gaussian: a, b; categorical: c'"
 
 
-def load(what: str | Path | object, columns: Sequence[str] | None = None) -> Data:
-    """Rows that every estimator takes, from a path, a name or an object.
+def load(what: str | Path | object, columns: Sequence[str] | None = None, *, words: bool = False) -> Data:
+    """Rows from a path, a name or an object; `fit` and all methods that take rows use it themselves.
 
     - a path: `.csv`, `.parquet`, `.feather` and `.arrow` become data frames, a `.npz` of scipy.sparse CSR. Of an
       `.h5ad` file (AnnData) it is `X`, or what stands behind a `#`: `cells.h5ad#X_pca` is `obsm["X_pca"]`, a name of a
-      layer is that layer. A `.npy`, a folder of pieces, `.zarr` or a URL opens as a source, unread (docs/data.md).
+      layer is that layer. A `.npy`, a folder of pieces, `.zarr` or a URL opens as a source, unread.
     - a name: one of `NAMES`, small sets that come with this library or with scikit-learn.
     - an object: a bunch of scikit-learn, an AnnData, a table of Arrow or any other data frame; arrays stay as they are.
 
-    columns: of a table, these alone, by their names; they may hold words, for `Categorical`.
+    Parameters
+    ----------
+    what : path, str or object
+        Where the rows are, or what they are in.
+    columns : list of str or None, default None
+        Of a table, these alone, by their names; they may hold words, for `Categorical`. None: all of them.
+    words : bool, default False
+        Whether all columns of a file may hold words when none is named; if not, that is an error.
 
     Examples
     --------
@@ -42,17 +52,17 @@ def load(what: str | Path | object, columns: Sequence[str] | None = None) -> Dat
     >>> datasets.load(datasets.load_penguins()).columns[:2].tolist()
     ['bill_length_mm', 'bill_depth_mm']
     """
-    if not isinstance(what, str | Path):
+    if not isinstance(what, str | os.PathLike):
         found = _from_object(what)
     else:
-        found = _from_text(str(what))
-        if columns is None and hasattr(found, "iloc"):
-            check_numeric(found, what, ", or say which columns are of which kind (docs/start/data-in.md)")
+        found = _from_text(os.fspath(what))
+        if columns is None and not words and hasattr(found, "iloc"):
+            check_numeric(found, what, _KINDS)
     return found if columns is None else _chosen(found, columns, what)
 
 
 def _chosen(found: Data, columns: Sequence[str], what: object) -> Data:
-    name = what if isinstance(what, str | Path) else "the data"
+    name = what if isinstance(what, str | os.PathLike) else "the data"
     if not hasattr(found, "iloc"):
         raise ValueError(f"{name} has no names of columns; give the columns of a table, such as a .csv file.")
     names = [str(name) for name in found.columns]
@@ -64,6 +74,11 @@ def _chosen(found: Data, columns: Sequence[str], what: object) -> Data:
 
 def located(what: str) -> str:
     """The same data, also from another folder: a name stays what it is, a path becomes absolute.
+
+    Parameters
+    ----------
+    what : str
+        A name of a data set, or a path.
 
     Examples
     --------
@@ -81,7 +96,7 @@ def _is_name(text: str) -> bool:
 
 def _from_text(text: str) -> Data:
     if _is_name(text):
-        return _from_object(_named(text))
+        return _named(text)
     file, _, part = text.partition("#") if f"{_H5AD}#" in text else (text, "", "")
     path = Path(file)
     if path.is_dir() or path.suffix == ".npy" or not is_local(text):
@@ -99,10 +114,11 @@ def _from_text(text: str) -> Data:
 
 def _named(name: str) -> Any:
     if name in _OURS:
-        return getattr(examples, f"load_{name}")()
+        found = getattr(examples, f"load_{name}")()
+        return found.frame.drop(columns=_WITH_WORDS[name]) if name in _WITH_WORDS else found.data
     import sklearn.datasets
 
-    return getattr(sklearn.datasets, f"load_{name}")(as_frame=True)
+    return getattr(sklearn.datasets, f"load_{name}")(as_frame=True).data
 
 
 def _from_object(what: Any) -> Data:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from functools import cache, wraps
-from importlib.util import find_spec
+from importlib import import_module
 from threading import Lock
 from typing import Any, TypeVar
 
@@ -31,13 +31,15 @@ def interpreted() -> bool:
 @cache
 def missing() -> str | None:
     """What is missing for a GPU, in one sentence, or None."""
-    if find_spec("torch") is None or find_spec("triton") is None:
+    try:  # and not only whether they can be found: one that is damaged is as good as none
+        torch, _ = import_module("torch"), import_module("triton")
+    except (ImportError, OSError):  # OSError: a library that it loads
         return f"device='cuda' needs PyTorch and its Triton: {INSTALL}."
-    if interpreted():
-        return None
-    import torch
-
-    return None if torch.cuda.is_available() else "device='cuda' needs an NVIDIA GPU, and torch finds none here."
+    return (
+        None
+        if interpreted() or torch.cuda.is_available()
+        else "device='cuda' needs an NVIDIA GPU, and torch finds none here."
+    )
 
 
 def check(name: Any, kinds: Iterable[str]) -> None:

@@ -45,10 +45,11 @@ def columns_for_strings(likelihood: Any, names: Sequence[str] | None) -> set[int
 
 
 def named_columns(likelihood: Any) -> list[str] | None:
-    """The columns of a likelihood such as "gaussian: a, b; poisson: c", if all of them are names."""
-    if not isinstance(likelihood, str) or ":" not in likelihood:
+    """The columns of a product, such as "gaussian: a, b; poisson: c", if all of them are names."""
+    product = Product.parse(likelihood) if isinstance(likelihood, str) and ":" in likelihood else likelihood
+    if not isinstance(product, Product):
         return None
-    columns = [column for _, group in Product.parse(likelihood).parts for column in group]
+    columns = [column for _, group in product.parts for column in group]
     return [str(column) for column in columns] if all(isinstance(column, str) for column in columns) else None
 
 

@@ -78,6 +78,11 @@ class Bound(ABC):
     def natural(self, parameters: Parameters) -> tuple[Array, Array]:
         """(bias [K], eta [K, F]) with log f(x | k) = bias_k + eta_k . terms(x) + log_base(x)."""
 
+    def log_given(self, parameters: Parameters, X: Any) -> Array:
+        """[n, K]: log densities of the observed cells of rows given the parameters of atoms, without log_base."""
+        bias, eta = self.natural(parameters)
+        return np.asarray(self.terms(X) @ eta.T + bias)
+
     def finite(self, eta: Array, parameters: Parameters, log_weights: Array) -> Any:
         """What `logits` takes: natural parameters with weights, as they are or in a form that is quicker to use."""
         return eta

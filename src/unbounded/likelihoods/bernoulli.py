@@ -25,7 +25,12 @@ from unbounded.likelihoods.operations import accumulate, clear, copy_row, evalua
 class Bernoulli:
     """Columns of 0 and 1: x_d ~ Bernoulli(p), p ~ Beta(yes, no).
 
-    By default yes + no = 2 and the prior mean is the column's (slightly smoothed) mean.
+    Parameters
+    ----------
+    yes : float, array or None, default None
+        Prior count of ones, of all columns or of each. None: the column's (slightly smoothed) mean times 2.
+    no : float, array or None, default None
+        Prior count of zeros. None: what is left of 2.
 
     Examples
     --------

@@ -28,8 +28,12 @@ class Categorical:
 
     Strings and categories of pandas are given codes by the estimator, which keeps what they stand for (`categories_`).
 
-    concentration: total over a column's levels; default the number of levels (the uniform Dirichlet).
-    levels: number of levels per column, when the data may lack some; default the highest code plus one.
+    Parameters
+    ----------
+    concentration : float, array or None, default None
+        Total over a column's levels; None: the number of levels (the uniform Dirichlet).
+    levels : int, array or None, default None
+        Number of levels per column, when the data may lack some; None: the highest code plus one.
 
     Examples
     --------

@@ -27,8 +27,16 @@ from unbounded.likelihoods.operations import accumulate, clear, copy_row, evalua
 class DiagonalGaussian:
     """Atoms with independent columns: x_d ~ N(mu, v), mu ~ N(mean, v / kappa), v ~ IG(shape, scale).
 
-    mean: default the column means. kappa: observations the prior mean is worth; default 0.05.
-    shape, scale: of the inverse gamma; by default shape 2 and a scale that expects half of the column's variance.
+    Parameters
+    ----------
+    mean : float, array or None, default None
+        Prior mean of a cluster's centre; None: the column means.
+    kappa : float, default 0.05
+        How many observations the prior mean is worth.
+    shape : float, default 2.0
+        Of the inverse gamma prior of a cluster's variance.
+    scale : float, array or None, default None
+        Of the same; None: a cluster is expected to have half of the column's variance.
 
     Examples
     --------

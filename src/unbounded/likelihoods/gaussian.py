@@ -41,11 +41,17 @@ BLOCK_CELLS = 2**16  # of the matrices of atoms that are processed together
 class Gaussian:
     """Atoms with any covariance: x ~ N(mu, Sigma), mu ~ N(mean, Sigma / kappa), Sigma ~ IW(dof, scale).
 
-    mean: prior mean of an atom's centre; default the column means (of most rows, where a few are far away).
-    kappa: how many observations the prior mean is worth; default 0.05.
-    dof: degrees of freedom, above D - 1; default D + 2.
-    scale: the prior scale matrix (D x D), its diagonal, or one number; by default an atom is expected to have half of
-        each column's variance.
+    Parameters
+    ----------
+    mean : float, array or None, default None
+        Prior mean of a cluster's centre; None: the column means (of most rows, where a few are far away).
+    kappa : float, default 0.05
+        How many observations the prior mean is worth.
+    dof : float or None, default None
+        Degrees of freedom, above D - 1; None: D + 2.
+    scale : float, array or None, default None
+        The prior scale matrix (D x D), its diagonal, or one number; None: a cluster is expected to have half of each
+        column's variance.
 
     Examples
     --------
@@ -252,6 +258,22 @@ class BoundGaussian(Bound):
         np.multiply(np.take(precision.reshape(len(mu), precision.shape[1] ** 2), where, axis=1), times, out=quadratic)
         pull[:] = np.matmul(precision, mu[:, :, None])[:, :, 0]
         return parameters["log_det"] - 0.5 * np.einsum("ki,ki->k", pull, mu), eta
+
+    def log_given(self, parameters: Parameters, X: Array) -> Array:
+        """The columns of a row that are observed have a normal distribution, too."""
+        x = (X[:, self.columns.index] - self.shift) * self.inverse_scale
+        out, holes = np.zeros((len(x), len(parameters["mean"]))), np.isnan(x)
+        whole = ~holes.any(1)
+        out[whole] = super().log_given(parameters, X[whole])
+        covariance = np.linalg.inv(parameters["precision"])
+        for pattern in np.unique(holes[~whole], axis=0):
+            keep, rows = np.flatnonzero(~pattern), np.flatnonzero((holes == pattern).all(1))
+            lower = np.linalg.cholesky(covariance[:, keep[:, None], keep])
+            apart = x[rows][:, keep][None] - parameters["mean"][:, None, keep]
+            white = np.linalg.solve(lower, np.swapaxes(apart, 1, 2))
+            log_det = np.log(np.diagonal(lower, axis1=1, axis2=2)).sum(1)
+            out[rows] = (-0.5 * (white**2).sum(1) - log_det[:, None]).T
+        return out
 
     def finite(self, eta: Array, parameters: Parameters, log_weights: Array) -> Any:
         if self.size == 2:

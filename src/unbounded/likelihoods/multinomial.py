@@ -24,7 +24,12 @@ from unbounded.likelihoods.operations import accumulate, clear, copy_row, evalua
 class Multinomial:
     """Rows of counts over V categories: x ~ Multinomial(total of the row, p), p ~ Dirichlet(concentration * centre).
 
-    concentration: total prior weight; default V / 10. centre: prior mean of p; default uniform.
+    Parameters
+    ----------
+    concentration : float or None, default None
+        Total prior weight; None: V / 10.
+    centre : array or None, default None
+        Prior mean of p; None: uniform.
 
     Examples
     --------

@@ -25,7 +25,12 @@ from unbounded.likelihoods.operations import accumulate, clear, copy_row, evalua
 class Poisson:
     """Columns of counts: x_d ~ Poisson(rate_d), rate_d ~ Gamma(shape, 1 / scale).
 
-    shape: default 1. mean: prior mean of a rate; default the column's (slightly smoothed) mean.
+    Parameters
+    ----------
+    shape : float or array, default 1.0
+        Of the gamma prior of a rate: the larger, the closer rates are to their mean.
+    mean : float, array or None, default None
+        Prior mean of a rate; None: the column's (slightly smoothed) mean.
 
     Examples
     --------

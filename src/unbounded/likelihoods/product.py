@@ -18,8 +18,10 @@ from unbounded.likelihoods.base import Bound, Parameters
 class Product:
     """A likelihood for each group of columns: Product((Gaussian(), [0, 1]), ("categorical", ["colour"]), ...).
 
-    parts: pairs of a likelihood (or its name) and the positions or names of its columns; each column belongs to one
-    pair. Names are those of a DataFrame.
+    Parameters
+    ----------
+    parts : pairs of a likelihood (or its name) and a list of columns
+        Columns are positions, or names of a DataFrame's columns; each column belongs to one pair.
 
     Examples
     --------
@@ -172,6 +174,9 @@ class BoundProduct(Bound):
     def natural(self, parameters: Parameters) -> tuple[Array, Array]:
         pairs = [part.natural(self._of(parameters, i)) for i, part in enumerate(self.parts)]
         return np.sum([bias for bias, _ in pairs], axis=0), np.concatenate([eta for _, eta in pairs], axis=1)
+
+    def log_given(self, parameters: Parameters, X: Array) -> Array:
+        return np.sum([part.log_given(self._of(parameters, i), X) for i, part in enumerate(self.parts)], axis=0)
 
     def float32_error(self, parameters: Parameters) -> float:
         return sum(part.float32_error(self._of(parameters, i)) for i, part in enumerate(self.parts))

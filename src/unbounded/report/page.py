@@ -33,8 +33,17 @@ def report(
 ) -> Path:
     """Write the report of a run directory, finished or not; by default to its report.html. Returns where it is.
 
-    X: the rows of the fit, which the run directory does not have. at_hand: what else the page can use, by name; which
-    names there are depends on the model (docs/report.md), and the method `report` of its estimator has them as options.
+    Parameters
+    ----------
+    run : path
+        The run directory.
+    out : path or None, default None
+        Where to write the page; None: report.html in the run directory.
+    X : array, data frame, Source or None, default None
+        The rows of the fit, which the run directory does not have.
+    at_hand : mapping or None, default None
+        What else the page can use, by name; which names there are depends on the model (docs/report.md), and the method
+        `report` of its estimator has them as options.
 
     Examples
     --------

@@ -1,10 +1,11 @@
-"""A fit in words."""
+"""A fit in words, for the command line."""
 
 from __future__ import annotations
 
 import warnings
 from textwrap import fill
 
+from unbounded.chain.convergence import on_the_command_line
 from unbounded.chain.export import FLAG
 from unbounded.estimator import ChainEstimator
 from unbounded.models.families import family_of
@@ -12,7 +13,7 @@ from unbounded.models.families import family_of
 
 def text(estimator: ChainEstimator) -> str:
     """The posterior of the number of atoms, how much data each has, convergence, and the table of diagnostics."""
-    posterior = estimator.posterior_
+    posterior, converged = estimator.posterior_, estimator.convergence_.said(on_the_command_line)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         table = estimator.summary()
@@ -22,7 +23,7 @@ def text(estimator: ChainEstimator) -> str:
     lines += [
         f"estimates            {_whole(estimator)}",
         f"draws                {posterior.sizes['chain']} x {posterior.sizes['draw']}",
-        *fill(f"convergence          {estimator.convergence_.message}", 118, subsequent_indent=" " * 21).splitlines(),
+        *fill(f"convergence          {converged}", 118, subsequent_indent=" " * 21).splitlines(),
         "",
         table[columns].to_string(float_format=lambda value: f"{value:.4g}"),
         "",

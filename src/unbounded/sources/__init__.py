@@ -9,6 +9,7 @@
 - `writing.py` cuts any source into pieces.
 """
 
+from os import PathLike
 from typing import TypeAlias
 
 from numpy.typing import ArrayLike
@@ -18,6 +19,7 @@ from unbounded.sources.files import SourceError
 from unbounded.sources.source import Source, open, source_of
 from unbounded.sources.writing import shard
 
-Rows: TypeAlias = ArrayLike | sparse.csr_matrix | sparse.csr_array | Source  # what a fit takes
+# What a fit takes; of objects that `datasets.load` knows, those that have types.
+Rows: TypeAlias = ArrayLike | sparse.csr_matrix | sparse.csr_array | Source | PathLike[str]
 
 __all__ = ["Rows", "Source", "SourceError", "open", "shard", "source_of"]

@@ -36,7 +36,18 @@ class Source:
     """Rows in pieces. It pickles as a list of paths; a worker that gets it opens the pieces of its own rows.
 
     Code that slices an array (`X.shape`, `X[start:stop]`, `X[rows]`) takes a source unchanged. Pieces are checked when
-    they are opened, and one at a time is held, until its last row is read.
+    they are opened, and one at a time is held, until its last row is read. `open_source` makes one.
+
+    Parameters
+    ----------
+    format : str
+        Of all pieces: npy, npz, parquet, csv or zarr.
+    n_columns : int
+        Columns of all pieces.
+    dtype : str
+        Of their values.
+    pieces : list of Piece
+        Where they are, and how many rows each of them has.
 
     Examples
     --------
@@ -247,6 +258,11 @@ def open(where: str | Path | Sequence[str | Path]) -> Source:
     """A source from a file (.npy, CSR .npz, .parquet, .csv, .zarr), a folder of such pieces, a glob or a list of paths.
 
     Paths are local or URLs that fsspec knows. Pieces of a folder or a glob are in natural order (2 before 10).
+
+    Parameters
+    ----------
+    where : path, str or list of them
+        One file, a folder, a glob, or several files in order.
 
     Examples
     --------

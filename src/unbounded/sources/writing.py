@@ -25,10 +25,23 @@ WRITABLE = ("npy", "npz")
 def shard(
     source: Source, out: str | Path, n_shards: int = 64, format: str | None = None, float32: bool = False
 ) -> Source:
-    """Write the rows as n_shards pieces into a new folder and open it; format: npy, or npz for sparse rows.
+    """Write the rows as pieces into a new folder and open it.
 
     Pieces of .npy have equally many rows and are streamed; those of .npz about equally many stored values, one of them
     in memory at a time.
+
+    Parameters
+    ----------
+    source : Source
+        The rows.
+    out : path
+        The folder, which is new or empty.
+    n_shards : int, default 64
+        How many pieces.
+    format : {"npy", "npz"} or None, default None
+        None: npz for sparse rows, else npy.
+    float32 : bool, default False
+        Whether values are written in single precision.
 
     Examples
     --------

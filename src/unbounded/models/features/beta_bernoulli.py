@@ -11,6 +11,7 @@ from scipy.special import betaln, digamma
 
 from unbounded.arrays import Array
 from unbounded.compiled.jit import implements
+from unbounded.docstrings import joined
 from unbounded.models.features.entries import binary_column
 from unbounded.models.features.laws import (
     draw_column,
@@ -41,6 +42,7 @@ class BernoulliLaw(NamedTuple):
         return 0.0
 
 
+@joined
 @dataclass(frozen=True)
 class BetaBernoulli(FeatureMeasure):
     """Beta-Bernoulli process (Indian buffet with two parameters): a row uses an atom or not.

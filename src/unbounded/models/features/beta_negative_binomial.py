@@ -13,6 +13,7 @@ from scipy.special import betaln, digamma, gammaln, xlog1py
 from unbounded.arrays import Array
 from unbounded.compiled.draws import log_beta
 from unbounded.compiled.jit import implements
+from unbounded.docstrings import joined
 from unbounded.models.features.entries import count_column
 from unbounded.models.features.laws import (
     draw_column,
@@ -44,9 +45,15 @@ class NegativeBinomialLaw(NamedTuple):
         return float(log_beta(others + z, self.c + self.n * self.r, key))
 
 
+@joined
 @dataclass(frozen=True)
 class BetaNegativeBinomial(FeatureMeasure):
-    """Beta-negative-binomial process: counts with more spread than Poisson; failures: r.
+    """Beta-negative-binomial process: counts with more spread than Poisson ones.
+
+    Parameters
+    ----------
+    failures : float, default 1.0
+        r of the negative binomial: the smaller, the more the counts vary.
 
     Examples
     --------

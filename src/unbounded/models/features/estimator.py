@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from unbounded.arrays import ENTRIES, Array, Data, n_rows_of_entries
 from unbounded.chain.run import Chain
 from unbounded.contracts import Engine, Likelihood
+from unbounded.docstrings import joined
 from unbounded.estimator import ChainEstimator, Randomness
 from unbounded.family import Choices, Init
 from unbounded.models.features import predictive as feature_predictive
@@ -56,7 +57,41 @@ CHOICES = Choices(
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChainEstimator):
-    """What the three feature models share; subclasses differ in their measure only."""
+    """What the three feature models share; subclasses differ in their measure only.
+
+    Parameters
+    ----------
+    likelihood : str or likelihood, default "linear_gaussian"
+        "linear_gaussian" for real numbers, "linear_gaussian_at_zero" if a row without features is zero (no intercept),
+        "poisson_factors" for counts, or an object such as `LinearGaussian(noise=0.5)`.
+    mass : float, Gamma or None, default None
+        How much features are used: the more, the larger. A number fixes it; a `Gamma` prior is sampled; None is
+        Gamma(1, 1).
+    concentration : float, Gamma or None, default None
+        How reluctantly rows share features. A number fixes it; a `Gamma` prior is sampled; None is Gamma(1, 1).
+    init : str or array, default "grown"
+        "grown", "one", "prior", or a matrix Z with a row for each row and a column for each feature.
+    jumps : bool, default True
+        Moves of whole features (linear Gaussian only; docs/features.md). The paper's rules have no such moves.
+    dtype : {"float64", "float32"}, default "float64"
+        Precision of the vectorised part; rounds that would lose accuracy in float32 run in float64, and all rounds of
+        counts do.
+    keep_assignments : bool, default False
+        Keep the Z of every draw in `posterior_["assignments"]`, padded with zeros to the largest number of features.
+
+    Attributes
+    ----------
+    components_ : array of shape (n_atoms_, n_columns)
+        Loadings of the features that at least half of the snapshots have, the most used first: means over snapshots
+        whose features were matched with those of one of them.
+    n_atoms_ : int
+        Number of components; the posterior of the number of features is `posterior_["n_features"]`.
+    assignments_ : array of shape (n_rows, n_atoms_)
+        Posterior mean of Z, in terms of `components_`.
+    intercept_ : array of shape (n_columns,)
+        Expectation of a row that has no feature. With an intercept a feature says the same when it is flipped, with the
+        opposite loadings and in the other rows; draws are flipped as the most probable one is.
+    """
 
     likelihood: str | Likelihood = "linear_gaussian"
     mass: float | Gamma | None = None
@@ -293,51 +328,17 @@ def _hide(X: Data, holdout: ArrayLike) -> tuple[Array, Cells]:
     return np.where(mask, np.nan, X), Cells(rows, columns, X[rows, columns])
 
 
+@joined
 @dataclass(eq=False, repr=False, kw_only=True)
 class BetaBernoulliFeatures(FeatureEstimator):
     """Beta-Bernoulli process (Indian buffet process): a row has a feature or not; how many there are, the data decide.
 
     Parameters
     ----------
-    likelihood : str or likelihood, default "linear_gaussian"
-        "linear_gaussian" for real numbers, "linear_gaussian_at_zero" if a row without features is zero (no intercept),
-        "poisson_factors" for counts, or an object such as `LinearGaussian(noise=0.5)`.
-    mass : float or Gamma, default None
+    mass : float, Gamma or None, default None
         Expected number of features of a row. A number fixes it; a `Gamma` prior is sampled; None is Gamma(1, 1).
-    concentration : float or Gamma, default None
+    concentration : float, Gamma or None, default None
         How reluctantly rows share features; 1 is the one-parameter Indian buffet process. None is Gamma(1, 1).
-    n_shards, sweeps_per_round, n_warmup, n_draws, thin, n_chains, engine, n_workers, engine_options, sampler,
-    instantiate, checkpoint, checkpoint_seconds, random_state, progress, callback
-        As for `DirichletProcessMixture`.
-    init : str or array, default "grown"
-        "grown", "one", "prior", or a matrix Z with a row for each row and a column for each feature.
-    jumps : bool, default True
-        Moves of whole features (linear Gaussian only; docs/features.md). The paper's sampler has none: leave them out
-        to compare with it.
-    dtype : {"float64", "float32"}
-        Precision of the vectorised part; rounds that would lose accuracy in float32 run in float64, and all rounds of
-        counts do.
-    n_snapshots : int, default 32
-        Whole draws that are kept for prediction and point estimates, at most (over all chains): evenly spaced ones, at
-        least half as many.
-    keep_assignments : bool, default False
-        Keep the Z of every draw in `posterior_["assignments"]`, padded with zeros to the largest number of features.
-
-    Attributes
-    ----------
-    components_ : array of shape (n_atoms_, n_columns)
-        Loadings of the features that at least half of the snapshots have, the most used first: means over snapshots
-        whose features were matched with those of one of them.
-    n_atoms_ : int
-        Number of components; the posterior of the number of features is `posterior_["n_features"]`.
-    assignments_ : array of shape (n_rows, n_atoms_)
-        Posterior mean of Z, in terms of `components_`.
-    intercept_ : array of shape (n_columns,)
-        Expectation of a row that has no feature. With an intercept a feature says the same when it is flipped, with the
-        opposite loadings and in the other rows; draws are flipped as the most probable one is.
-    posterior_ : xarray.Dataset
-        Every scalar trace, with dimensions (chain, draw).
-    exact_, interrupted_ : bool
 
     Examples
     --------
@@ -357,14 +358,12 @@ class BetaBernoulliFeatures(FeatureEstimator):
         return BetaBernoulli(*self._hyper_priors())
 
 
+@joined
 @dataclass(eq=False, repr=False, kw_only=True)
 class GammaPoissonFeatures(FeatureEstimator):
     """Gamma-Poisson process: a row has a feature 0, 1, 2, ... times.
 
-    mass, concentration : float or Gamma, default None
-        Their ratio is the expected sum of a row's counts.
-
-    All other parameters and attributes are those of `BetaBernoulliFeatures`.
+    The expected sum of a row's counts is `mass` / `concentration`.
 
     Examples
     --------
@@ -384,14 +383,15 @@ class GammaPoissonFeatures(FeatureEstimator):
         return GammaPoisson(*self._hyper_priors())
 
 
+@joined
 @dataclass(eq=False, repr=False, kw_only=True)
 class BetaNegativeBinomialFeatures(FeatureEstimator):
     """Beta-negative-binomial process: counts of features that vary more than Poisson ones.
 
+    Parameters
+    ----------
     failures : float, default 1.0
         r of the negative binomial: the smaller, the more the counts vary.
-
-    All other parameters and attributes are those of `BetaBernoulliFeatures`.
 
     Examples
     --------

@@ -11,6 +11,7 @@ from scipy.special import gammaln
 
 from unbounded.arrays import Array
 from unbounded.compiled.jit import implements
+from unbounded.docstrings import joined
 from unbounded.models.features.entries import count_column
 from unbounded.models.features.laws import (
     draw_column,
@@ -42,6 +43,7 @@ class PoissonLaw(NamedTuple):
         return 0.0
 
 
+@joined
 @dataclass(frozen=True)
 class GammaPoisson(FeatureMeasure):
     """Gamma-Poisson process (Titsias 2008): a row uses an atom 0, 1, 2, ... times.

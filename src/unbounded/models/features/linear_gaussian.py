@@ -61,9 +61,13 @@ class Intercept(NamedTuple):
 class LinearGaussian:
     """Linear Gaussian factors.
 
-    noise, loading : float or InverseGamma, default None
-        Standard deviation of the noise and of the loadings: a number fixes it; an `InverseGamma` prior on the variance
-        is sampled; None is such a prior, scaled to the data and weak.
+    Parameters
+    ----------
+    noise : float, InverseGamma or None, default None
+        Standard deviation of the noise: a number fixes it; an `InverseGamma` prior on the variance is sampled; None is
+        such a prior, scaled to the data and weak.
+    loading : float, InverseGamma or None, default None
+        Standard deviation of the loadings, in the same way.
     intercept : bool or float, default True
         What a row without features expects. True: a number for every column, around a common level, with a prior so
         wide that it does not matter where the zero of the data is; False: zero; a number: normal around zero with that

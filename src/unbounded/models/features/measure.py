@@ -27,7 +27,15 @@ class FeatureHyper(NamedTuple):
 
 @dataclass(frozen=True)
 class FeatureMeasure(ABC):
-    """mass: alpha; concentration: c; each is a number (fixed) or a Gamma prior (sampled)."""
+    """What the three measures share.
+
+    Parameters
+    ----------
+    mass : float or Gamma, default Gamma()
+        alpha: how much atoms are used. A number fixes it; a `Gamma` prior is sampled.
+    concentration : float or Gamma, default Gamma()
+        c: how reluctantly rows share atoms. A number fixes it; a `Gamma` prior is sampled.
+    """
 
     mass: float | Gamma = field(default_factory=Gamma)
     concentration: float | Gamma = field(default_factory=Gamma)

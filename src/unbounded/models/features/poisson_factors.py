@@ -30,11 +30,13 @@ class Background(NamedTuple):
 class PoissonFactors:
     """Poisson factors.
 
+    Parameters
+    ----------
     shape : float, default 0.5
         Of the gamma prior of loadings; small means that an atom speaks of few columns.
-    rate : float or array, default None
+    rate : float, array or None, default None
         Of the same; None makes the prior mean of a column's loadings the column's mean.
-    background : float, array or Gamma, default None
+    background : float, array, Gamma or None, default None
         Expected counts of a row that uses no atom: numbers fix it; a `Gamma` prior is sampled, column by column; None
         is such a prior with shape 1 and a tenth of the column's mean as its mean.
 

@@ -20,6 +20,7 @@ from unbounded.arrays import Array, Data, is_sparse
 from unbounded.chain.run import Chain
 from unbounded.contracts import Engine, Likelihood
 from unbounded.disk import allocate
+from unbounded.docstrings import joined
 from unbounded.estimator import ChainEstimator, Heldout, Randomness
 from unbounded.family import Choices, Init
 from unbounded.likelihoods import Bound, Gaussian
@@ -66,19 +67,20 @@ CHOICES = Choices(
 )
 
 
+@joined
 @dataclass(eq=False, repr=False, kw_only=True)
 class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChainEstimator):
     """Hierarchical Dirichlet process: topics of documents, or atoms that groups of rows share, as many as needed.
 
     Parameters
     ----------
-    likelihood : str or likelihood, default None
+    likelihood : str, likelihood or None, default None
         None: "tokens" for documents, "gaussian" for grouped rows. Or any likelihood of a mixture, or
         `Tokens(concentration, base)` to fix the concentration of topics over words or to give it another prior, and to
         say whether words have a common base that is learned.
-    concentration : float or Gamma, default None
+    concentration : float, Gamma or None, default None
         Of the top process, alpha: how many topics. A number fixes it; None is Gamma(1, 1).
-    group_concentration : float or Gamma, default None
+    group_concentration : float, Gamma or None, default None
         Of the groups, gamma: how many topics a group has. A number fixes it; None is Gamma(1, 1).
     form : {"direct", "franchise"}, default "direct"
         Two exact samplers of the same posterior. "direct" integrates tables out and is sparse for words; "franchise"
@@ -90,11 +92,9 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         the starts of chains in turn: chains that agree although they come from both sides have mixed.
     jumps : bool or Jumps, default True
         Moves of whole topics in the hybrid sampler: how much of them is tried, and how often (docs/jumps.md).
-    tokenizer : function of a string, CountVectorizer or None
+    tokenizer : function of a string, CountVectorizer or None, default None
         What makes words of documents that are strings. A function returns a list of words; a vectorizer, such as
         `CountVectorizer(stop_words="english")`, counts them. None: all words of two letters or more, in lower case.
-
-    All others are those of `DirichletProcessMixture`.
 
     Attributes
     ----------
@@ -179,7 +179,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         self._words = groups is None
         data = self._read(X, groups, reset=True)
         if data.rows.shape[0] == 0:
-            raise ValueError("the documents have no words.")
+            raise ValueError("the documents have no words; at least one of them needs some.")
         self._sizes, self._order = data.sizes, data.order
         self._check_settings(data.rows.shape[0])
         heldout = None if holdout is None else reading.halves(self._read(*self._pair(holdout), reset=False))
@@ -297,6 +297,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         np.float64(1.0)
         """
         check_is_fitted(self, "posterior_")
+        X = self._given(X)
         if isinstance(X, Source):
             return _by_blocks(self.transform, X, groups)
         data = self._read(X, groups, reset=False)
@@ -320,6 +321,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         12
         """
         check_is_fitted(self, "posterior_")
+        X = self._given(X)
         if isinstance(X, Source):
             return _by_blocks(self.score_samples, X, groups)
         seen, rest = reading.halves(self._read(X, groups, reset=False))
@@ -357,14 +359,16 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         >>> len(model.top_words(n_words=2))
         3
         """
-        check_is_fitted(self, "components_")
+        check_is_fitted(self, "posterior_")
+        if not self._words:
+            raise ValueError("the topics of rows have no words: top_words is for documents, fit(X) without groups.")
         if isinstance(n_words, bool) or not isinstance(n_words, int | np.integer) or n_words < 1:
             raise ValueError(f"n_words must be a whole number of at least 1, got {n_words!r}.")
+        n_columns = self.components_.shape[1]
         words = getattr(self, "vocabulary_", None) if vocabulary is None else list(vocabulary)
-        if words is None:
-            words = [str(w) for w in range(self.components_.shape[1])]
-        if len(words) != self.components_.shape[1]:
-            raise ValueError(f"the vocabulary has {len(words)} words, the documents have {self.components_.shape[1]}.")
+        words = list(map(str, range(n_columns))) if words is None else reading.checked_vocabulary(words)
+        if len(words) != n_columns:
+            raise ValueError(f"the vocabulary has {len(words)} words, the documents have {n_columns}.")
         return [[words[w] for w in np.argsort(-topic)[:n_words]] for topic in self.components_]
 
     def sample(
@@ -396,7 +400,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         groups = np.repeat(order, sizes[order])
         if not self._words:
             place = np.argsort(groups, kind="stable")
-            return rows[place], groups[place]
+            return self._in_words(rows[place]), groups[place]
         return sparse.csr_matrix((np.ones(len(rows)), (groups, rows)), (n_samples, self.n_features_in_))
 
     def to_arviz(
@@ -429,8 +433,6 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         return self._for_arviz(data, posterior_predictive, random_state)
 
     def _log_likelihood(self, s: int, X: Data, rng: np.random.Generator) -> Array:
-        if self._likelihood.imputed.size and np.isnan(X).any():
-            raise ValueError("the log likelihood of rows with missing values is not at hand; leave X out.")
         draw, groups = self._draw(s), Members(self._sizes, self._snapshots[s]["labels"])
         return self._as_given(simulate.log_likelihood(self._prior, self._likelihood, draw, groups, X[self._order], rng))
 
@@ -473,6 +475,9 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
     def _read(self, X: Data, groups: ArrayLike | None, reset: bool) -> GroupedRows:
         if self._words != isinstance(likelihoods.resolve(self._chosen_likelihood(), self._choices.likelihoods), Tokens):
             raise ValueError("documents take Tokens; any other likelihood takes rows and their groups: fit(X, groups).")
+        if self._words:
+            reading.check_documents(X)
+        X = self._given(X)
         if isinstance(X, Source) and not reset:
             X = X[:]
         if self._words:
@@ -506,8 +511,9 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
                 self.__dict__.pop(name, None)
         if reading.are_texts(X):
             X = self._tokenized(X, reset)
+        reading.check_no_texts(X)
         if reset and hasattr(X, "columns"):
-            self.vocabulary_ = [str(word) for word in X.columns]
+            self.vocabulary_ = reading.checked_vocabulary([str(word) for word in X.columns])
         if reading.are_words(X):
             if reset:
                 self.vocabulary_ = sorted({word for document in X for word in document})
@@ -540,7 +546,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
             return counts
         if not callable(tokenizer):
             raise ValueError(f"tokenizer must be a function, a CountVectorizer or None, got {tokenizer!r}.")
-        return [list(tokenizer(text)) for text in X]
+        return [reading.checked_tokens(tokenizer(text), d) for d, text in enumerate(X)]
 
     # ---- checks
 

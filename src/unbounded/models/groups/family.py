@@ -13,6 +13,7 @@ from unbounded.family import Command, Family, Option, Results, Training
 from unbounded.models.groups import plots, show
 from unbounded.models.groups.estimator import CHOICES, HierarchicalDirichletProcess
 from unbounded.models.groups.measures import MEASURES
+from unbounded.models.groups.reading import checked_vocabulary
 from unbounded.models.mixtures.family import JUMPS
 from unbounded.report.phrases import plain
 from unbounded.sources import Source, SourceError
@@ -66,7 +67,7 @@ def _vocabulary(command: Command, n_words: int | None = None) -> list[str] | Non
         raise ValueError(f"--vocabulary {path} is not UTF-8 in line {line}; convert it (iconv -t utf-8).") from None
     if n_words is not None and len(words) != n_words:
         raise ValueError(f"--vocabulary has {len(words)} words, the documents have {n_words} columns.")
-    return words
+    return checked_vocabulary(words)
 
 
 def _at_hand(command: Command) -> dict[str, Any]:

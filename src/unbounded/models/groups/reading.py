@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +13,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from unbounded.arrays import Array, checked_csr
+from unbounded.categories import columns_of_strings
 from unbounded.randomness import generator
 from unbounded.sources import Source
 
@@ -49,19 +52,52 @@ def sorted_by_group(X: Any, groups: Array) -> GroupedRows:
 _WORD = re.compile(r"(?u)\b\w\w+\b")  # as scikit-learn's CountVectorizer has it
 
 
+def check_documents(X: Any) -> None:
+    """Refuse a text where a name of a file is expected."""
+    if isinstance(X, str) and len(X.split()) > 1 and not Path(X).exists():
+        raise ValueError("the documents are one string; give a list with a string for each document, or a file.")
+
+
 def are_texts(X: Any) -> bool:
     """Whether these are documents as strings: a list, a column of a table, an array."""
-    if isinstance(X, str):
-        raise ValueError("the documents are one string; give a list with a string for each document.")
     if not isinstance(X, list | tuple) and not (getattr(X, "ndim", 0) == 1 and hasattr(X, "dtype")):
         return False
     documents = list(X)
+    if any(isinstance(document, bytes) for document in documents):
+        raise ValueError("the documents are bytes; give strings: document.decode().")
     strings = [isinstance(document, str) for document in documents]
     if any(strings) and not all(strings):
         raise ValueError(
             f"document {strings.index(not strings[0])} is not like the first: give strings, or lists of words."
         )
     return bool(documents) and all(strings)
+
+
+def check_no_texts(X: Any) -> None:
+    """Refuse a table of texts, of which each column could be meant."""
+    columns = columns_of_strings(X)
+    if columns:
+        one = repr(X.columns[columns[0]]) if hasattr(X, "columns") else f"number {columns[0]}"
+        raise ValueError(f"column {one} holds words; give that column alone as the documents, or counts of words.")
+
+
+def checked_tokens(tokens: Any, place: int) -> list[str]:
+    """What a tokenizer made of the document in this place."""
+    if isinstance(tokens, str) or not isinstance(tokens, Iterable):
+        raise ValueError(f"the tokenizer made {tokens!r} of document {place}; it must make a list of words.")
+    words = list(tokens)
+    odd = [word for word in words if not isinstance(word, str)]
+    if odd:
+        raise ValueError(f"the tokenizer made {odd[0]!r} of a word of document {place}; words must be strings.")
+    return words
+
+
+def checked_vocabulary(words: list[str]) -> list[str]:
+    """Every word once."""
+    word, times = Counter(words).most_common(1)[0] if words else ("", 0)
+    if times > 1:
+        raise ValueError(f"the vocabulary has the word {word!r} {times} times; give every column a word of its own.")
+    return words
 
 
 def plain_words(text: str) -> list[str]:
@@ -73,7 +109,8 @@ def are_words(X: Any) -> bool:
     """Whether these are documents as lists of words."""
     if not isinstance(X, list | tuple) or not all(isinstance(document, list | tuple) for document in X):
         return False
-    if not any(isinstance(word, str) for document in X for word in document):
+    kinds = {type(word) for document in X for word in document}  # none: documents without words
+    if kinds and not any(issubclass(kind, str | bytes) for kind in kinds):
         return False
     for d, document in enumerate(X):
         for word in document:

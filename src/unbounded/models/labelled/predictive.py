@@ -35,12 +35,10 @@ def log_predictive(likelihood: Bound, counts: Array, statistics: Array, X: Any) 
 
 
 def log_densities(likelihood: Bound, parameters: Parameters, X: Any) -> Array:
-    """[n, K + 1]: log densities of rows given the parameters of atoms and, last, under a new atom, whose parameters
-    are integrated out."""
-    bias, slopes = likelihood.natural(parameters)
+    """[n, K + 1]: log densities of rows (of their cells that are observed) given the parameters of atoms and, last,
+    under a new atom, whose parameters are integrated out."""
     new = log_predictive(likelihood, np.zeros(1), np.zeros((1, likelihood.n_terms)), X)
-    known = likelihood.terms(X) @ slopes.T + bias
-    return np.concatenate([known, new.T], axis=1) + likelihood.log_base(X)[:, None]
+    return np.concatenate([likelihood.log_given(parameters, X), new.T], axis=1) + likelihood.log_base(X)[:, None]
 
 
 def with_new(counts: Array, statistics: Array) -> tuple[Array, Array]:

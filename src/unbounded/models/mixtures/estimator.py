@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,6 +18,7 @@ from unbounded import likelihoods
 from unbounded.arrays import Array, Data
 from unbounded.chain.run import Chain
 from unbounded.contracts import Engine, Likelihood
+from unbounded.docstrings import joined
 from unbounded.estimator import ChainEstimator, Heldout, Randomness
 from unbounded.family import Choices, Init
 from unbounded.likelihoods import Bound
@@ -34,6 +35,9 @@ from unbounded.models.mixtures.samplers import DIRICHLET, PITMAN_YOR
 from unbounded.priors import Beta, Gamma
 from unbounded.rows import fingerprint, row_blocks
 from unbounded.sources import Rows
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _BLOCK = 16384
 _MOST_PAIRED = 10_000  # rows of which all pairs are compared
@@ -54,7 +58,39 @@ CHOICES = Choices(
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
-    """What both mixtures share; subclasses differ in their measure only."""
+    """What both mixtures share; subclasses differ in their measure only.
+
+    Parameters
+    ----------
+    likelihood : str or likelihood, default "gaussian"
+        "gaussian", "diagonal_gaussian", "bernoulli", "categorical", "multinomial", "poisson", or an object with
+        explicit priors such as `Gaussian(kappa=0.1)` or `Product(...)` for mixed tables.
+    init : str, array of labels or tuple, default ("grown", "one")
+        "grown", "one", "prior", or labels, for all chains; a tuple has the starts of chains in turn. Chains that
+        begin far apart and agree are a better sign than chains that begin alike.
+    loss : {"binder", "vi"}, default "binder"
+        Which expected loss `labels_` minimises: Binder's, or the variation of information (docs/estimates.md).
+    merge_cost : float between 0 and 2, default 1.0
+        Rows together that belong apart cost `merge_cost`, rows apart that belong together 2 - merge_cost: above 1 there
+        are more clusters, below it fewer.
+    jumps : bool or Jumps, default True
+        Moves of whole clusters in the hybrid sampler: how much of them is tried in a round (docs/jumps.md).
+
+    Attributes
+    ----------
+    labels_ : array of shape (n_rows,)
+        Point estimate of the partition (not the last draw).
+    n_clusters_ : int
+        Number of clusters of `labels_`, single rows that are like no others included; `n_above(0.01)` is the number of
+        those with more than 1% of the rows. Its posterior is `posterior_["n_clusters"]`.
+    cluster_sizes_ : array of shape (n_clusters_,)
+        Rows of each cluster, largest first.
+    uncertainty_ : array of shape (n_rows,)
+        How much the company of each row changes: of all rows that are with it in `labels_` or in a draw, the share
+        that is not with it in both, averaged over draws; 0 is never, 1 is always.
+    coclustering_ : array of shape (n_rows, n_rows)
+        The probability that two rows share a cluster, of up to 10,000 rows; of some of more rows, `similarity`.
+    """
 
     likelihood: str | Likelihood = "gaussian"
     init: str | ArrayLike | tuple[str | ArrayLike, ...] = ("grown", "one")
@@ -166,8 +202,9 @@ class MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
         ]
         return logsumexp(logs, axis=0) - np.log(len(logs))  # mutant: density of draws
 
-    def sample(self, n_samples: int = 1, random_state: Randomness = None) -> Array:
-        """New rows from the posterior predictive distribution.
+    def sample(self, n_samples: int = 1, random_state: Randomness = None) -> Array | pd.DataFrame:
+        """New rows from the posterior predictive distribution: an array, or where columns of the fit held words, such
+        words, in a data frame if the fit had one.
 
         Examples
         --------
@@ -179,7 +216,7 @@ class MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
         for s in np.unique(which):
             where = np.flatnonzero(which == s)
             rows[where] = self._new_rows(int(s), len(where), rng)
-        return rows
+        return self._in_words(rows)
 
     def _new_rows(self, s: int, n: int, rng: np.random.Generator) -> Array:
         snap = self._snapshots[s]
@@ -190,9 +227,7 @@ class MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
 
     def _log_likelihood(self, s: int, X: Data, rng: np.random.Generator) -> Array:
         """Given weights and parameters of a draw's atoms, which are drawn for the purpose; what lies outside of them
-        has the density of a new atom, whose parameters are integrated out."""
-        if self._likelihood.imputed.size and np.isnan(X[:]).any():
-            raise ValueError("the log likelihood of rows with missing values is not at hand; leave X out.")
+        has the density of a new atom, whose parameters are integrated out. Holes are summed out, as labels are."""
         snap = self._snapshots[s]
         counts = snap["counts"].astype(float)
         log_weights = self._prior.log_shares(self._prior.restore(snap["hyper"]), counts, rng)
@@ -290,89 +325,15 @@ class MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
         check_loss(Loss(self.loss, self.merge_cost))
 
 
+@joined
 @dataclass(eq=False, repr=False, kw_only=True)
 class DirichletProcessMixture(MixtureEstimator):
     """Dirichlet process mixture: clusters whose number the data decide, sampled exactly and in parallel.
 
     Parameters
     ----------
-    likelihood : str or likelihood, default "gaussian"
-        "gaussian", "diagonal_gaussian", "bernoulli", "categorical", "multinomial", "poisson", or an object with
-        explicit priors such as `Gaussian(kappa=0.1)` or `Product(...)` for mixed tables.
-    concentration : float or Gamma, default None
+    concentration : float, Gamma or None, default None
         A number fixes it; a `Gamma` prior is sampled; None is Gamma(1, 1).
-    n_shards : int, default 8
-        P, the number of shards. Part of the algorithm: it never depends on the machine.
-    sweeps_per_round : int, default 1
-        L, the sweeps over the rows between two synchronisations.
-    n_warmup, thin, n_chains : int
-        Rounds before the first draw, rounds per draw, and independent chains, two by default: side by side on the cores
-        where the data are small (engine "threads"), with the same bits as one after another.
-    n_draws : int or "auto", max_draws : int
-        Draws per chain. "auto": 250, and twice as many again and again, until the check of convergence passes or the
-        next doubling would be beyond `max_draws` (docs/convergence.md).
-    engine : {"threads", "serial", "processes", "ray", "mpi"}, n_workers : int or None, engine_options : dict or None
-        Where shards run, and on how many workers (None: all cores). Neither changes the result. Options are the
-        engine's own: {"timeout": 60} is for how many seconds a process may show no sign of life; with Ray, for how many
-        an actor may wait for a CPU, and {"address": "auto"} is the cluster of this machine.
-    sampler : str, default "hybrid"; sampler_options : dict or None
-        "hybrid" or another one that has been published (docs/rivals.md), and its own options.
-    instantiate : str or rule, default "ghosts"
-        "ghosts", "one_open", "published-cold", "published-warm", "published-decreasing", "published-hot", or an object.
-    init : str, array of labels or tuple, default ("grown", "one")
-        "grown", "one", "prior", or labels, for all chains; a tuple has the starts of chains in turn. Chains that
-        begin far apart and agree are a better sign than chains that begin alike.
-    dtype : {"float64", "float32"}
-        Precision of the vectorised part; rounds that would lose accuracy in float32 run in float64.
-    device : str, default "cpu"
-        Where rows are swept over: "cpu", a GPU ("cuda", or "cuda:1" by number), or "auto", a GPU if there is one
-        (docs/gpu.md). "reference" is plain NumPy, slow, to compare with.
-    jumps : bool or Jumps, default True
-        Moves of whole clusters in the hybrid sampler: how much of them is tried in a round (docs/jumps.md).
-    loss : {"vi", "binder"}, merge_cost : float between 0 and 2
-        Which expected loss `labels_` minimises: the variation of information, or Binder's. Rows together that belong
-        apart cost `merge_cost`, rows apart that belong together 2 - merge_cost: above 1 there are more clusters, below
-        it fewer (docs/estimates.md).
-    n_snapshots : int, default 32
-        Whole draws that are kept for prediction and the point estimate, at most (over all chains): evenly spaced ones,
-        at least half as many.
-    keep_assignments : bool, default False
-        Keep the labels of every draw in `posterior_["assignments"]`.
-    checkpoint : path, default None
-        A run directory; a run that was interrupted there is resumed (docs/runs.md).
-    checkpoint_seconds : float, default 20
-        Time between checkpoints: what is lost when the process is killed, and made again.
-    random_state : int, RandomState, Generator or None
-    progress : bool, default False
-        Show what the fit is doing: a bar on a terminal or in a notebook, elsewhere a line every 30 seconds on standard
-        error. The logger "unbounded" says the same at level INFO (docs/progress.md).
-    callback : function of one argument, default None
-        Called with a `Progress` about ten times a second, `callback=print` for instance. If it returns True the fit
-        stops, as after Ctrl-C.
-
-    Attributes
-    ----------
-    labels_ : array of shape (n_rows,)
-        Point estimate of the partition (not the last draw).
-    n_clusters_ : int
-        Number of clusters of `labels_`, single rows that are like no others included; `n_above(0.01)` is the number of
-        those with more than 1% of the rows. Its posterior is `posterior_["n_clusters"]`.
-    cluster_sizes_ : array of shape (n_clusters_,)
-        Rows of each cluster, largest first.
-    uncertainty_ : array of shape (n_rows,)
-        How much the company of each row changes: of all rows that are with it in `labels_` or in a draw, the share
-        that is not with it in both, averaged over draws; 0 is never, 1 is always.
-    categories_ : dict
-        Where columns held strings or categories of pandas: by column, what the codes 0, 1, 2, ... stand for.
-    coclustering_ : array of shape (n_rows, n_rows)
-        The probability that two rows share a cluster, of up to 10,000 rows; of some of more rows, `similarity`.
-    convergence_ : Check
-        Whether the chains have run long enough (docs/convergence.md): `passed`, and `message` in words.
-    posterior_ : xarray.Dataset
-        Every scalar trace, with dimensions (chain, draw).
-    exact_ : bool
-        Whether the draws come from an exact sampler.
-    interrupted_ : bool
 
     Examples
     --------
@@ -394,16 +355,17 @@ class DirichletProcessMixture(MixtureEstimator):
         return DirichletProcess(self.concentration)
 
 
+@joined
 @dataclass(eq=False, repr=False, kw_only=True)
 class PitmanYorMixture(MixtureEstimator):
     """Pitman-Yor mixture: like the Dirichlet process mixture, with a power law of cluster sizes.
 
-    discount : float in [0, 1) or Beta, default None
+    Parameters
+    ----------
+    concentration : float, Gamma or None, default None
+        Above minus the discount. A number fixes it; a `Gamma` prior is sampled; None is Gamma(1, 1).
+    discount : float in [0, 1), Beta or None, default None
         A number fixes it; a `Beta` prior is sampled; None is Beta(1, 1).
-    concentration : float or Gamma, default None
-        Above minus the discount.
-
-    All other parameters and attributes are those of `DirichletProcessMixture`.
 
     Examples
     --------

@@ -29,12 +29,27 @@ LONG_SWEEP, MOST_ROUNDS = 2_600_000, 20  # cells of a sweep as long as the fixed
 class Jumps:
     """How much is tried in a round; it never depends on the labels.
 
-    every: rounds from one to the next that have such moves; by default one, up to 20 where cells are few and rounds
-    short, and at first two at most. After the first rounds, cuts and moves of neighbours take turns.
-    anchors: cuts at most. pairs: of near rows, at most, whose clusters are cut, joined or cut anew. share: of the rows,
-    after which there are no more of them. pool: rows that launches see first. passes: over all rows of a set, at most,
-    to find its halves. joined: chance that the C of a cut is two clusters: right ones are seldom worth a try.
-    merges: pairs. coin: chance that a cluster is cut by a coin, and no pair merged.
+    Parameters
+    ----------
+    every : int or None, default None
+        Rounds from one to the next that have such moves; None: one, up to 20 where cells are few and rounds short, and
+        at first two at most. After the first rounds, cuts and moves of neighbours take turns.
+    anchors : int, default 64
+        Cuts at most.
+    share : float, default 0.2
+        Of the rows, after which there are no more cuts.
+    pool : int, default 1024
+        Rows that launches see first.
+    passes : int, default 8
+        Over all rows of a set, at most, to find its halves.
+    joined : float, default 0.05
+        Chance that the C of a cut is two clusters: right ones are seldom worth a try.
+    merges : int, default 10
+        Pairs of clusters that may be merged.
+    coin : float, default 0.03125
+        Chance that a cluster is cut by a coin, and no pair merged.
+    pairs : int, default 32
+        Pairs of near rows, at most, whose clusters are cut, joined or cut anew.
 
     Examples
     --------

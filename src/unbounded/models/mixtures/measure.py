@@ -51,6 +51,13 @@ class PitmanYor:
 
     A row joins an atom with m rows with weight m - discount and makes a new one with concentration + K * discount.
 
+    Parameters
+    ----------
+    concentration : float or Gamma, default Gamma()
+        Above minus the discount.
+    discount : float in [0, 1) or Beta, default Beta()
+        0 is the Dirichlet process.
+
     Examples
     --------
     >>> import numpy as np
@@ -358,6 +365,11 @@ def _seat(uniforms, concentration, discount):
 
 def DirichletProcess(concentration: float | Gamma | None = None) -> PitmanYor:
     """DP(concentration): the Pitman-Yor process without discount.
+
+    Parameters
+    ----------
+    concentration : float, Gamma or None, default None
+        A number fixes it; a `Gamma` prior is sampled; None is Gamma(1, 1).
 
     Examples
     --------

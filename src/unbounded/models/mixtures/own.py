@@ -20,12 +20,14 @@ from scipy.special import logsumexp
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from unbounded import datasets
 from unbounded.arrays import Array
-from unbounded.estimator import drawn_seed
+from unbounded.estimator import checked_seed, drawn_seed
 from unbounded.models.labelled.partition import point_estimate
 from unbounded.models.mixtures.measure import PartitionHyper, PitmanYor
 from unbounded.priors import Beta, Gamma
 from unbounded.randomness import generator
+from unbounded.sources import Rows, Source
 
 WIDTH, STEPS = 1.0, 50  # of the slice sampler of parameters: its first width, and how often it is widened at most
 
@@ -203,12 +205,35 @@ def chain(
 class OwnMixture(ClusterMixin, BaseEstimator):
     """A Pitman-Yor mixture (a Dirichlet process mixture, unless there is a discount) of atoms of the user's own.
 
-    likelihood: an `OwnLikelihood`.
-    concentration, discount: numbers, or priors (Gamma, Beta); concentration None: Gamma(1, 1).
-    auxiliary: how many fresh atoms a row is offered.
-    init: "one" (all rows in one cluster), "prior", or labels.
-    After `fit`: `labels_`, the partition of least expected loss; `n_clusters_`; `posterior_`, an xarray with
-    n_clusters, the hyper-parameters and the log likelihood of every draw; `draws_`, the states themselves.
+    Parameters
+    ----------
+    likelihood : OwnLikelihood
+        What an atom is.
+    concentration : float, Gamma or None, default None
+        A number fixes it; a `Gamma` prior is sampled; None is Gamma(1, 1).
+    discount : float in [0, 1) or Beta, default 0.0
+        A number fixes it; a `Beta` prior is sampled.
+    auxiliary : int, default 3
+        How many fresh atoms a row is offered.
+    n_warmup : int, default 200
+        Rounds before the first draw.
+    n_draws : int, default 200
+        Draws, one a round.
+    init : str or array of labels, default "one"
+        "one" (all rows in one cluster), "prior", or labels.
+    random_state : int, RandomState, Generator or None, default 0
+        A number (0 or more) makes the fit repeatable, to the bit.
+
+    Attributes
+    ----------
+    labels_ : array of shape (n_rows,)
+        The partition of least expected loss.
+    n_clusters_ : int
+        Its clusters.
+    posterior_ : xarray.Dataset
+        n_clusters, the hyper-parameters and the log likelihood of every draw.
+    draws_ : list
+        The states themselves: labels, parameters and hyper-parameters.
 
     Examples
     --------
@@ -241,7 +266,7 @@ class OwnMixture(ClusterMixin, BaseEstimator):
         self.auxiliary, self.n_warmup, self.n_draws = auxiliary, n_warmup, n_draws
         self.init, self.random_state = init, random_state
 
-    def fit(self, X: ArrayLike, y: None = None) -> Self:
+    def fit(self, X: Rows, y: None = None) -> Self:
         """Run the chain on these rows.
 
         Examples
@@ -258,7 +283,7 @@ class OwnMixture(ClusterMixin, BaseEstimator):
                 raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}.")
         measure = self._prior = PitmanYor(Gamma() if self.concentration is None else self.concentration, self.discount)
         given = self.random_state
-        self._seed = int(given) if isinstance(given, int | np.integer) else drawn_seed(given)
+        self._seed = checked_seed(given) if isinstance(given, int | np.integer | np.bool_) else drawn_seed(given)
         rng = generator(self._seed, "own start")
         state = begin(X, self._start(X, measure, rng), self.likelihood, measure, rng)
         states = chain(X, state, self.likelihood, measure, self.auxiliary, self._seed)
@@ -270,7 +295,7 @@ class OwnMixture(ClusterMixin, BaseEstimator):
         self.n_clusters_ = int(self.labels_.max()) + 1
         return self
 
-    def score_samples(self, X: ArrayLike) -> Array:
+    def score_samples(self, X: Rows) -> Array:
         """[n]: log posterior predictive densities of rows, of new atoms by a hundred draws from the prior.
 
         Examples
@@ -290,7 +315,7 @@ class OwnMixture(ClusterMixin, BaseEstimator):
             logs.append(np.logaddexp(old, weights[-1] + new))
         return np.asarray(logsumexp(logs, axis=0) - math.log(len(logs)))
 
-    def score(self, X: ArrayLike, y: None = None) -> float:
+    def score(self, X: Rows, y: None = None) -> float:
         """The mean of `score_samples`.
 
         Examples
@@ -300,8 +325,10 @@ class OwnMixture(ClusterMixin, BaseEstimator):
         """
         return float(self.score_samples(X).mean())
 
-    def _checked(self, X: ArrayLike, reset: bool) -> Array:
-        rows: Array = validate_data(self, X, reset=reset, dtype=np.float64)
+    def _checked(self, X: Rows, reset: bool) -> Array:
+        given = datasets.load(X)
+        given = given[:] if isinstance(given, Source) else given
+        rows: Array = validate_data(self, given, reset=reset, dtype=np.float64)
         return rows
 
     def _start(self, X: Array, measure: PitmanYor, rng: np.random.Generator) -> Array:

@@ -52,9 +52,13 @@ ETA_RANGE = (1e-6, 1e3)  # where a sampled eta lives
 class Tokens:
     """Documents: every row is one word, an atom is a distribution over words, phi ~ Dirichlet(concentration base).
 
-    concentration: eta, the mean pseudo-count of a word; a number fixes it, a Gamma prior is sampled (the default).
-    base: which words topics are likely to have before their own are seen, with mean one. "learned" (the default): a
-    draw from a flat Dirichlet distribution over the vocabulary, which is sampled; "uniform": all words are alike.
+    Parameters
+    ----------
+    concentration : float or Gamma, default Gamma(1.0, 10.0)
+        eta, the mean pseudo-count of a word; a number fixes it, a `Gamma` prior is sampled.
+    base : {"learned", "uniform"}, default "learned"
+        Which words topics are likely to have before their own are seen, with mean one. "learned": a draw from a flat
+        Dirichlet distribution over the vocabulary, which is sampled; "uniform": all words are alike.
 
     Examples
     --------
