@@ -79,7 +79,8 @@ def decoded(rows: Array, categories: Mapping[int, Array], names: Sequence[str] |
 
     frame = pd.DataFrame(rows, columns=list(names))
     for j, known in categories.items():
-        frame.isetitem(j, pd.Categorical.from_codes(rows[:, j].astype(int), pd.Index(_with_others(known, rows[:, j]))))
+        levels = _with_others(known, rows[:, j]).tolist()
+        frame.isetitem(j, pd.Categorical.from_codes(rows[:, j].astype(int), categories=levels))
     return frame
 
 

@@ -124,12 +124,13 @@ class Check:
         """The message, with options as its reader writes them."""
         sentences = [self.headline]
         if self.judged and not self.passed:
-            sentences += [*self.stuck, self._advice(spelled)]
+            sentences += [*self.stuck, self.advice(spelled)]
         elif self.judged and self.n_chains == 1:
             sentences.append(f"One chain cannot show what another start would find; {spelled('n_chains', 2)} can.")
         return " ".join(sentences)
 
-    def _advice(self, spelled: Spelling) -> str:
+    def advice(self, spelled: Spelling = in_python) -> str:
+        """What to do where the check fails."""
         factor = max(map(self._factor, self.failing))
         auto, longer = spelled("n_draws", "auto"), f"a longer {spelled('n_warmup')}"
         if factor > _FAR:

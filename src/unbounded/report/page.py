@@ -173,7 +173,7 @@ def _convergence(found: Check) -> tuple[bool | None, str]:
         else f"the chains do not agree on {which}, or have too few draws of them" if found.n_chains > 1
         else f"the chain has not settled on {which}"
     )  # fmt: skip
-    said = f"Not converged: {what}. Means and intervals may change. {found.advice}"
+    said = f"Not converged: {what}. Means and intervals may change. {found.advice()}"
     numbers = "".join(f"<li>{text(line)}</li>" for line in (found.headline, *found.stuck))
     return False, f"{text(said)}<details><summary>Which numbers, and by how much</summary><ul>{numbers}</ul></details>"
 

@@ -148,8 +148,8 @@ def _per_round(value: float, rounds: int) -> str:
 
 
 def settings(run: View) -> str:
-    asked = {name: value for name, value in run.config.items() if name != "pieces"}  # a checksum for each of many
-    asked, phrases = run.family.in_words(asked), _ASKED | dict(run.family.phrases)
+    kept = {name: value for name, value in run.config.items() if name != "pieces"}  # a checksum for each of many
+    asked, phrases = run.family.in_words(kept), _ASKED | dict(run.family.phrases)
     listed = {
         phrases.get(name, name): parts.NOTHING if value is None else named(name, value, phrases)
         for name, value in asked.items()

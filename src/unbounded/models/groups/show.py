@@ -91,11 +91,12 @@ def show(run: WholeDraws, at_hand: Mapping[str, Any]) -> Shown:
         found = _Topics(shares, np.array(history), vocabulary, words, [], present)
         return Shown(shares, "".join(_content(found)), (), _words(found), _word_bars(found))
     rows = rows_shown.rows_at_hand(at_hand.get("X"), len(named), run.config, at_hand.get("order"))
-    there = not isinstance(rows, str)
-    marks, notes = (rows_shown.marks(rows, named), ()) if there else ([], (rows,))
-    found = _Topics(shares, np.array(history), None, None, marks, present)
-    picture = rows_shown.picture(rows, named, amounts, "topic") if there else _history(found)
-    return Shown(shares, "".join(_content(found, there)), notes, _words(found), picture)
+    if isinstance(rows, str):
+        found = _Topics(shares, np.array(history), None, None, [], present)
+        return Shown(shares, "".join(_content(found, False)), (rows,), _words(found), _history(found))
+    found = _Topics(shares, np.array(history), None, None, rows_shown.marks(rows, named), present)
+    picture = rows_shown.picture(rows, named, amounts, "topic")
+    return Shown(shares, "".join(_content(found, True)), (), _words(found), picture)
 
 
 def _vocabulary(snapshots: Sequence[Arrays], about: Mapping[str, Any], given: Sequence[str] | None) -> list[str]:

@@ -28,7 +28,7 @@ MEANING = (
 )
 
 
-class Rows(NamedTuple):
+class ShownRows(NamedTuple):
     """As the fit had them, in the order of its labels."""
 
     X: Any
@@ -37,7 +37,7 @@ class Rows(NamedTuple):
     levels: bool  # whether whole numbers of few kinds may be categories
 
 
-def rows_at_hand(X: Any, n_rows: int, config: Mapping[str, Any], order: Any = None) -> Rows | str:
+def rows_at_hand(X: Any, n_rows: int, config: Mapping[str, Any], order: Any = None) -> ShownRows | str:
     """The rows, or a sentence on why they cannot be shown. order: in which the fit has them, if not as given."""
     if X is None:
         return "The data are not at hand, so the rows are not drawn."
@@ -50,7 +50,7 @@ def rows_at_hand(X: Any, n_rows: int, config: Mapping[str, Any], order: Any = No
     if len(rows) != n_rows or fingerprint(rows) != config.get("data"):
         return "The data have changed since the fit, so the rows are not drawn."
     names = [f"column {d}" for d in range(rows.shape[1])] if columns is None else [str(name) for name in columns]
-    return Rows(rows, names, words, str(config["likelihood"].get("name")) in _LEVELS)
+    return ShownRows(rows, names, words, str(config["likelihood"].get("name")) in _LEVELS)
 
 
 def _as_fitted(X: Any) -> Any:
@@ -68,7 +68,7 @@ def _sample(X: Any, labels: Array, most: int) -> tuple[Array, Array]:
     return X[shown].astype(float), labels[shown]
 
 
-def marks(rows: Rows, labels: Array) -> list[list[Mark]]:
+def marks(rows: ShownRows, labels: Array) -> list[list[Mark]]:
     """What distinguishes each cluster; of one none of whose rows is in the sample, nothing."""
     sample, own = _sample(rows.X, labels, _DESCRIBED)
     found = distinguishing(sample, own, rows.names, rows.levels, rows.words)
@@ -87,7 +87,7 @@ def _said(mark: Mark) -> str:
     return f"{mark.column} {side}: {number(mark.own, 3)} ({mark.effect:+.1f} sd)"
 
 
-def picture(rows: Rows, labels: Array, amounts: Array, atom: str = "cluster") -> str:
+def picture(rows: ShownRows, labels: Array, amounts: Array, atom: str = "cluster") -> str:
     """Some rows in two dimensions. amounts: the rows of each cluster."""
     sample, own = _sample(rows.X, labels, _POINTS)
     shown = amounts_only(sample, rows.words, rows.levels)
