@@ -12,6 +12,7 @@ Array = NDArray[Any]
 Arrays = Mapping[str, Array]
 Data = Any  # rows in one of their forms: an array, a data frame, CSR, a source, or a vector of words
 
+MOST_COLUMNS = 2**24  # some numbers are kept for each column, whatever is in it
 ENTRIES = ("Z", "bits", "shape")  # names under which matrices of small integers are stored
 
 
@@ -21,10 +22,12 @@ def is_csr(X: Any) -> bool:
 
 def checked_csr(X: Any) -> Any:
     """The CSR matrix, after a check that its indices are within it: compiled code would read or write beyond it."""
+    if X.shape[1] > MOST_COLUMNS:
+        raise ValueError(f"the sparse matrix has {X.shape[1]:,} columns; there may be {MOST_COLUMNS:,} at most.")
     try:
         X.check_format(full_check=True)
     except ValueError as error:
-        raise ValueError(f"the sparse matrix is damaged: {error}.") from error
+        raise ValueError(f"the sparse matrix is damaged: {str(error).rstrip('.')}.") from error
     return X
 
 
