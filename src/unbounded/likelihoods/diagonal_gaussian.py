@@ -30,13 +30,13 @@ class DiagonalGaussian:
     Parameters
     ----------
     mean : float, array or None, default None
-        Prior mean of a cluster's centre; None: the column means.
+        Prior mean of an atom's centre; None: the column means.
     kappa : float, default 0.05
         How many observations the prior mean is worth.
     shape : float, default 2.0
-        Of the inverse gamma prior of a cluster's variance.
+        Of the inverse gamma prior of an atom's variance.
     scale : float, array or None, default None
-        Of the same; None: a cluster is expected to have half of the column's variance.
+        Of the same; None: an atom is expected to have half of the column's variance.
 
     Examples
     --------

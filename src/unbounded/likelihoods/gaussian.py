@@ -44,13 +44,13 @@ class Gaussian:
     Parameters
     ----------
     mean : float, array or None, default None
-        Prior mean of a cluster's centre; None: the column means (of most rows, where a few are far away).
+        Prior mean of an atom's centre; None: the column means (of most rows, where a few are far away).
     kappa : float, default 0.05
         How many observations the prior mean is worth.
     dof : float or None, default None
         Degrees of freedom, above D - 1; None: D + 2.
     scale : float, array or None, default None
-        The prior scale matrix (D x D), its diagonal, or one number; None: a cluster is expected to have half of each
+        The prior scale matrix (D x D), its diagonal, or one number; None: an atom is expected to have half of each
         column's variance.
 
     Examples
