@@ -140,7 +140,7 @@ def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
 
 
 def on_post_template(output: str, template_name: str, config: MkDocsConfig) -> str:
-    """The page of what is not there names files from the root of a server; the site may be a folder of one, or of none."""
+    """The page of what is not there names files from the root of a server, but the site may be a folder on a disk."""
     if template_name == "404.html":
         output = re.sub(r'\b(href|src)="/', r'\1="', output)
     return output.replace(FETCHED, WORKER)
