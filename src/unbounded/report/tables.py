@@ -148,13 +148,13 @@ def _per_round(value: float, rounds: int) -> str:
 
 
 def settings(run: View) -> str:
-    asked = {name: value for name, value in run.config.items() if name != "pieces"}  # a checksum for each of many
-    asked, phrases = run.family.in_words(asked), _ASKED | dict(run.family.phrases)
+    asked, phrases = dict(run.family.in_words(run.config)), _ASKED | dict(run.family.phrases)
+    asked.pop("pieces", None)  # a checksum for each of many
+    asked |= {name: run.about.get(name, "unknown") for name in ("engine", "n_workers")}
     listed = {
         phrases.get(name, name): parts.NOTHING if value is None else named(name, value, phrases)
         for name, value in asked.items()
     }
-    listed |= {_ASKED[name]: str(run.about.get(name, "unknown")) for name in ("engine", "n_workers")}
     listed |= {f"version of {name}": str(value) for name, value in run.about.get("versions", {}).items()}
     rows = [row(name, cell(text(value), "", "text wide")) for name, value in ({"run": run.name} | listed).items()]
     whole = f'<table class="stack"><tbody>{"".join(rows)}</tbody></table>'

@@ -89,11 +89,12 @@ def show(run: WholeDraws, at_hand: Mapping[str, Any]) -> Shown:
         found = _Topics(shares, np.array(history), vocabulary, words, [], present)
         return Shown(shares, "".join(_content(found)), (), _words(found), _word_bars(found))
     rows = rows_shown.rows_at_hand(at_hand.get("X"), len(named), run.config, at_hand.get("order"))
-    there = not isinstance(rows, str)
-    marks, notes = (rows_shown.marks(rows, named), ()) if there else ([], (rows,))
-    found = _Topics(shares, np.array(history), None, None, marks, present)
-    picture = rows_shown.picture(rows, named, amounts, "topic") if there else _history(found)
-    return Shown(shares, "".join(_content(found, there)), notes, _words(found), picture)
+    if isinstance(rows, str):
+        found = _Topics(shares, np.array(history), None, None, [], present)
+        return Shown(shares, "".join(_content(found, history=False)), (rows,), _words(found), _history(found))
+    found = _Topics(shares, np.array(history), None, None, rows_shown.marks(rows, named), present)
+    picture = rows_shown.picture(rows, named, amounts, "topic")
+    return Shown(shares, "".join(_content(found)), (), _words(found), picture)
 
 
 def _vocabulary(snapshots: Sequence[Arrays], about: Mapping[str, Any], given: Sequence[str] | None) -> list[str]:
@@ -152,10 +153,10 @@ _LIKENESS = (
 )
 
 
-def _content(found: _Topics, settled: bool = True) -> list[str]:
-    """settled: whether shares over draws are among the details, and not the picture above."""
+def _content(found: _Topics, history: bool = True) -> list[str]:
+    """history: whether shares over draws are among the details; else they are the picture above."""
     pictures = [] if found.present is None else [figure(_prevalence(found), _prevalence_words(found))]
-    pictures += [_history(found)] if settled else []
+    pictures += [_history(found)] if history else []
     alike = [_alike(found)] if found.words is not None and len(found.shares) > 1 else []
     said = _HELP.format(rows=found.rows) + (rows_shown.MEANING if found.words is None else _LIKENESS)
     return [_table(found), charts([*alike, *pictures]), help_("How to read this", said)]

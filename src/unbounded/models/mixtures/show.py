@@ -55,13 +55,13 @@ def show(run: WholeDraws, at_hand: Mapping[str, Any]) -> Shown:
     heat = figure(_similarity(similarity(draws, _some(labels))), _SIMILARITY, scale(0.0, 1.0, "cividis", "probability"))
     bars = figure(sizes(amounts, "cluster", "rows", _HIGH), "Rows of each cluster of the best summary, largest first.")
     rows = rows_shown.rows_at_hand(at_hand.get("X"), len(labels), run.config)
+    shares = amounts / amounts.sum()
     if isinstance(rows, str):
-        found, picture, notes, figures = _Found(labels, amounts, sure, []), heat, (rows,), [bars]
-    else:
-        found, notes, figures = _Found(labels, amounts, sure, rows_shown.marks(rows, labels)), (), [heat, bars]
-        picture = rows_shown.picture(rows, labels, amounts)
-    content = charts(figures) + _table(found) + _HELP
-    return Shown(amounts / amounts.sum(), content, notes, _words(found), picture)
+        found = _Found(labels, amounts, sure, [])
+        return Shown(shares, charts([bars]) + _table(found) + _HELP, (rows,), _words(found), heat)
+    found = _Found(labels, amounts, sure, rows_shown.marks(rows, labels))
+    picture = rows_shown.picture(rows, labels, amounts)
+    return Shown(shares, charts([heat, bars]) + _table(found) + _HELP, (), _words(found), picture)
 
 
 def _words(found: _Found) -> tuple[str, ...]:
