@@ -154,7 +154,6 @@ def settings(run: View) -> str:
         phrases.get(name, name): parts.NOTHING if value is None else named(name, value, phrases)
         for name, value in asked.items()
     }
-    listed |= {_ASKED[name]: str(run.about.get(name, "unknown")) for name in ("engine", "n_workers")}
     listed |= {f"version of {name}": str(value) for name, value in run.about.get("versions", {}).items()}
     rows = [row(name, cell(text(value), "", "text wide")) for name, value in ({"run": run.name} | listed).items()]
     whole = f'<table class="stack"><tbody>{"".join(rows)}</tbody></table>'

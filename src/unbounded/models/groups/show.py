@@ -155,10 +155,10 @@ _LIKENESS = (
 )
 
 
-def _content(found: _Topics, settled: bool = True) -> list[str]:
-    """settled: whether shares over draws are among the details, and not the picture above."""
+def _content(found: _Topics, history: bool = True) -> list[str]:
+    """history: whether shares over draws are among the details; else they are the picture above."""
     pictures = [] if found.present is None else [figure(_prevalence(found), _prevalence_words(found))]
-    pictures += [_history(found)] if settled else []
+    pictures += [_history(found)] if history else []
     alike = [_alike(found)] if found.words is not None and len(found.shares) > 1 else []
     said = _HELP.format(rows=found.rows) + (rows_shown.MEANING if found.words is None else _LIKENESS)
     return [_table(found), charts([*alike, *pictures]), help_("How to read this", said)]
