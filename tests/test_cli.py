@@ -436,7 +436,7 @@ def test_groups_of_rows(documents, tmp_path):
         ("dp", "x.npy", ["--groups", "groups.npy"], "--groups belongs to hdp"),
         ("hdp", "counts.npz", ["--vocabulary", "groups.npy"], "error"),
         ("hdp", "counts.npz", ["--vocabulary", "x.csv"], "has 61 words, the documents have 3 columns"),
-        ("hdp", "x.npy", ["--groups", "x.npy"], "--groups has 120 ids for 60 rows"),
+        ("hdp", "x.npy", ["--groups", "x.npy"], "x.npy holds an array of shape (60, 2); give one id for each row."),
         ("hdp", "x.npy", [], "counts that are not 0, 1, 2"),
     ],
 )
@@ -444,6 +444,24 @@ def test_wrong_topics(documents, tmp_path, model, name, options, words):
     paths = [documents / word if "." in word else word for word in options]
     assert words in error("fit", model, documents / name, "--out", tmp_path / "run", *paths, *BRIEF)
     assert not (tmp_path / "run").exists()
+
+
+def test_files_beside_the_data(documents, tmp_path):
+    (tmp_path / "blank.txt").write_text("red\n \nblue\n")
+    np.save(tmp_path / "pickled.npy", np.array([{}] * 60, dtype=object), allow_pickle=True)
+    np.save(tmp_path / "short.npy", np.zeros(59))
+    (tmp_path / "cut.npy").write_bytes((documents / "groups.npy").read_bytes()[:-9])
+    for data, option, name, words in (
+        ("counts.npz", "--vocabulary", "none.txt", "none.txt cannot be read: No such file or directory."),
+        ("counts.npz", "--vocabulary", "blank.txt", "blank.txt has no word in line 2; give every column a word"),
+        ("x.npy", "--groups", "none.npy", "none.npy does not exist"),
+        ("x.npy", "--groups", "pickled.npy", "pickled.npy cannot be read, it may be damaged"),
+        ("x.npy", "--groups", "cut.npy", "cut.npy cannot be read, it may be damaged"),
+        ("x.npy", "--groups", "short.npy", "--groups has 59 ids for 60 rows."),
+    ):
+        line = error("fit", "hdp", documents / data, "--out", tmp_path / "run", option, tmp_path / name, *BRIEF)
+        assert words in line
+        assert line.endswith(".")
 
 
 # ---- bad input

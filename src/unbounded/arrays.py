@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 Arrays = Mapping[str, Array]
 
+MOST_COLUMNS = 2**24  # some numbers are kept for each column, whatever is in it
 ENTRIES = ("Z", "bits", "shape")  # names under which matrices of small integers are stored
 
 
@@ -20,10 +21,12 @@ def is_csr(X: Any) -> bool:
 
 def checked_csr(X: Any) -> Any:
     """The CSR matrix, after a check that its indices are within it: compiled code would read or write beyond it."""
+    if X.shape[1] > MOST_COLUMNS:
+        raise ValueError(f"the sparse matrix has {X.shape[1]:,} columns; there may be {MOST_COLUMNS:,} at most.")
     try:
         X.check_format(full_check=True)
     except ValueError as error:
-        raise ValueError(f"the sparse matrix is damaged: {error}.") from error
+        raise ValueError(f"the sparse matrix is damaged: {str(error).rstrip('.')}.") from error
     return X
 
 

@@ -22,6 +22,7 @@ Array = NDArray[Any]
 CHECKSUM = "sha256"  # an entry of JSON
 LONGEST = 2**26  # bytes of JSON; a manifest of a million pieces
 UNPACKED, TIMES = 2**26, 200  # bytes, and times the size of the archive: more of both is refused as malicious
+TIMES_OF_TABLES = 1000  # of formats that know columns, which may be nearly constant
 LARGE = 2**16  # bytes; an array of this size or more that is kept for later does not stay in memory
 
 
@@ -81,8 +82,12 @@ def _checksum(content: Mapping[str, Any]) -> str:
 def check_unpacked(archive: zipfile.ZipFile) -> None:
     """Before anything is unpacked: a ValueError where a small archive promises a huge content."""
     entries = archive.infolist()
-    packed, unpacked = sum(entry.compress_size for entry in entries), sum(entry.file_size for entry in entries)
-    if unpacked > max(UNPACKED, TIMES * packed):  # mutant: unpacked
+    check_promise(sum(entry.compress_size for entry in entries), sum(entry.file_size for entry in entries), TIMES)
+
+
+def check_promise(packed: int, unpacked: int, times: int = TIMES_OF_TABLES) -> None:
+    """A ValueError where a few bytes promise to become very many."""
+    if unpacked > max(UNPACKED, times * packed):  # mutant: unpacked
         raise ValueError(f"{packed:,} bytes would unpack to {unpacked:,}")
 
 

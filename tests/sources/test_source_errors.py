@@ -36,9 +36,10 @@ def save(path, X):
 
 @pytest.mark.parametrize(
     "change",
-    [{"name": "../out.npy"}, {"name": "/etc/passwd"}, {"name": ".."}, {"rows": -1}, {"bytes": 2**60}, {"rows": 1e999}],
-    ids=str,
-)
+    [{"name": "../out.npy"}, {"name": "/etc/passwd"}, {"name": ".."}, {"rows": -1}, {"bytes": 2**60}, {"rows": 1e999},
+     {"name": "a\nb.npy"}, {"name": "\x1b[31m.npy"}, {"name": "piece-00001.npy"}, {"rows": True}, {"rows": "166"}],
+    ids=ascii,
+)  # fmt: skip
 def test_a_manifest_that_means_harm(tmp_path, change):
     where, _ = manifest(tmp_path)
     path = where / "pieces.json"
@@ -48,12 +49,34 @@ def test_a_manifest_that_means_harm(tmp_path, change):
     refused(lambda: ub.open_source(where), "pieces.json is damaged")
 
 
-@pytest.mark.parametrize("change", [{"columns": 0}, {"dtype": "object"}, {"format": "exe"}, {"pieces": 3}], ids=str)
+@pytest.mark.parametrize(
+    "change",
+    [{"columns": 0}, {"columns": 10**15}, {"columns": 7.0}, {"dtype": "object"}, {"format": "exe"}, {"pieces": 3}],
+    ids=str,
+)
 def test_a_manifest_that_says_nonsense(tmp_path, change):
     where, _ = manifest(tmp_path)
     path = where / "pieces.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     refused(lambda: ub.open_source(where), "pieces.json is damaged")
+
+
+@pytest.mark.parametrize("rows", [0, 160, 170])
+def test_a_manifest_that_hides_rows(tmp_path, rows):
+    """The total fits: without a look at the piece, its last rows would be missing."""
+    where, _ = manifest(tmp_path)
+    path = where / "pieces.json"
+    about = json.loads(path.read_text())
+    about["rows"] += rows - about["pieces"][1]["rows"]
+    about["pieces"][1]["rows"] = rows
+    path.write_text(json.dumps(about))
+    refused(lambda: ub.open_source(where)[:], "piece-00001.npy has 167 rows", f"{rows} by pieces.json")
+
+
+def test_names_that_cannot_be_printed(tmp_path):
+    name = tmp_path / "a\x1b[31m\nb.npy"
+    name.write_bytes(b"no rows")
+    assert r"a\x1b[31m\nb.npy" in refused(lambda: ub.open_source(name))
 
 
 def test_a_manifest_without_an_end(tmp_path):
@@ -85,6 +108,78 @@ def test_a_small_archive_with_a_huge_content(tmp_path, monkeypatch):
     refused(lambda: ub.open_source(tmp_path / "x.npz")[:], "x.npz", "would unpack to")
     with pytest.raises(ValueError, match="would unpack to"):
         ub.datasets.load(tmp_path / "x.npz")
+
+
+def test_a_small_file_that_promises_much(tmp_path):
+    import zarr
+
+    zarr.create_array(tmp_path / "long.zarr", shape=(10**12, 3), chunks=(1000, 3), dtype="f8")
+    zarr.create_array(tmp_path / "chunk.zarr", shape=(1000, 3), chunks=(10**9, 3), dtype="f8")
+    pd.DataFrame({"a": np.zeros(10**7)}).to_parquet(tmp_path / "x.parquet")
+    for name in ("long.zarr", "chunk.zarr", "x.parquet"):
+        refused(lambda name=name: ub.open_source(tmp_path / name), name, "would unpack to")
+    with pytest.raises(ValueError, match=r"x\.parquet .*would unpack to 80,0"):
+        ub.datasets.load(tmp_path / "x.parquet")
+    pd.DataFrame({"a": np.zeros(10**7)}).to_feather(tmp_path / "x.feather", compression="zstd", chunksize=10**7)
+    with pytest.raises(ValueError, match=r"x\.feather .*would unpack to 80,0"):
+        ub.datasets.load(tmp_path / "x.feather")
+
+
+def test_too_many_columns(tmp_path):
+    wide = sparse.csr_matrix((np.ones(1), [5], [0, 1, 1]), (2, 10**12))
+    sparse.save_npz(tmp_path / "x.npz", wide)
+    refused(lambda: ub.open_source(tmp_path / "x.npz"), "x.npz has 1,000,000,000,000 columns")
+    with pytest.raises(ValueError, match=r"x\.npz .*1,000,000,000,000 columns"):
+        ub.datasets.load(tmp_path / "x.npz")
+    with pytest.raises(ValueError, match="the sparse matrix has 1,000,000,000,000 columns"):
+        ub.HierarchicalDirichletProcess().fit(wide)
+
+
+def test_rows_after_the_last_one(tmp_path):
+    """Of a header whose number of rows is damaged, or a second array."""
+    with (tmp_path / "x.npy").open("wb") as file:
+        np.save(file, DENSE)
+        np.save(file, DENSE)
+    refused(lambda: ub.open_source(tmp_path / "x.npy"), "x.npy has", "its header promises")
+
+
+def test_more_memory_than_there_is(tmp_path, monkeypatch):
+    where = one_parquet(tmp_path)[0]
+    counts = tmp_path / "x.npz"
+    sparse.save_npz(counts, SPARSE)
+
+    def no_memory(*_, **__):
+        raise MemoryError("Unable to allocate 3.47 EiB")
+
+    monkeypatch.setattr("pyarrow.parquet.read_metadata", no_memory)
+    monkeypatch.setattr("unbounded.sources.formats.csr_shape", no_memory)
+    for load, path in ((ub.datasets.load, where), (ub.datasets.load, counts), (ub.open_source, counts)):
+        with pytest.raises(ValueError, match=f"{path.name} needs more memory than there is: Unable to allocate 3.47"):
+            load(path)
+
+
+@pytest.mark.parametrize("many", [3e9, 1e18])
+def test_documents_that_are_too_long(tmp_path, many):
+    """Every word of a document is a row: wherever documents are read."""
+    few = sparse.csr_matrix(np.random.default_rng(0).poisson(0.5, (20, 8)).astype(float))
+    X = few.copy()
+    X.data[0] = many
+    sparse.save_npz(tmp_path / "x.npz", X)
+    model = ub.HierarchicalDirichletProcess(n_warmup=1, n_draws=1, n_chains=1, random_state=0).fit(few)
+    source = ub.open_source(tmp_path / "x.npz")
+    for read in (
+        lambda: ub.HierarchicalDirichletProcess().fit(X), lambda: ub.HierarchicalDirichletProcess().fit(source),
+        lambda: model.transform(X), lambda: model.transform(source), lambda: model.score(X),
+        lambda: ub.HierarchicalDirichletProcess().fit(few, holdout=X),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=r"document 0 has [0-9,]+ words; there may be 268,435,456 at most\.$"):
+            read()
+
+
+def test_too_many_documents(monkeypatch):
+    monkeypatch.setattr("unbounded.models.groups.reading._MOST_IN_MEMORY", 10)
+    with pytest.raises(ValueError, match=r"the documents have 40 words; there may be 10 at most in memory; fit"):
+        ub.HierarchicalDirichletProcess().fit(np.ones((5, 8)))
 
 
 def test_nothing_there(tmp_path):
@@ -168,6 +263,36 @@ def test_words_in_a_table(tmp_path):
 def test_column_major_sparse_rows(tmp_path):
     sparse.save_npz(tmp_path / "x.npz", SPARSE.tocsc())
     refused(lambda: ub.open_source(tmp_path / "x.npz"), "x.npz", "csc")
+
+
+@pytest.mark.parametrize("format", ["csr", b"csr"])
+def test_the_layout_of_sparse_rows_is_text_or_bytes(tmp_path, format):
+    X = sparse.csr_matrix(np.eye(3))
+    parts = {"data": X.data, "indices": X.indices, "indptr": X.indptr, "shape": X.shape}
+    np.savez(tmp_path / "x.npz", format=format, **parts)
+    np.testing.assert_array_equal(ub.open_source(tmp_path / "x.npz")[:].toarray(), np.eye(3))
+    np.savez(tmp_path / "x.npz", format="coo", **parts)
+    refused(lambda: ub.open_source(tmp_path / "x.npz"), "its format is coo")
+
+
+def test_a_packing_that_nobody_knows(tmp_path):
+    """Of an entry of the archive, as a flipped bit leaves it: zipfile has a NotImplementedError for it."""
+    path = tmp_path / "x.npz"
+    sparse.save_npz(path, SPARSE)
+    content = bytearray(path.read_bytes())
+    at = content.rindex(b"PK\x01\x02")  # an entry of the directory; its method comes ten bytes later
+    content[at + 10] = 77
+    path.write_bytes(content)
+    refused(lambda: ub.open_source(path)[:], "x.npz")
+    with pytest.raises(ValueError, match=r"x\.npz is not a CSR matrix .*compression"):
+        ub.datasets.load(path)
+
+
+def test_pointers_that_begin_elsewhere():
+    X = sparse.csr_matrix(np.ones((5, 4)))
+    X.indptr[0] = 3
+    with pytest.raises(ValueError, match=r"the sparse matrix is damaged: .*[^.]\.$"):
+        ub.HierarchicalDirichletProcess().fit(X)
 
 
 def test_sparse_rows_with_columns_out_of_range(tmp_path):

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from unbounded import sources
-from unbounded.datasets import examples
-from unbounded.sources.files import absolute, is_local
-from unbounded.sources.formats import check_numeric, csv_header, read_csr
+from unbounded.datasets import examples, hdf5
+from unbounded.disk import check_promise
+from unbounded.sources.files import absolute, is_local, said
+from unbounded.sources.formats import check_numeric, check_parquet, csv_header, read_csr
 
 _OURS = ("penguins", "cells", "news", "glyphs")
 _OF_SCIKIT_LEARN = ("iris", "wine", "digits", "breast_cancer", "diabetes")  # it ships these
@@ -127,8 +128,10 @@ def _load_frame(path: Path) -> Any:
         raise ValueError(f"{path} {error}") from None
     except ImportError:
         raise ValueError(f'reading {path.suffix} needs pyarrow: pip install "unbounded[parquet]".') from None
+    except MemoryError as error:
+        raise ValueError(f"{path} needs more memory than there is: {said(error)}.") from error
     except Exception as error:
-        raise ValueError(f"{path} cannot be read as a table: {error}.") from error
+        raise ValueError(f"{path} cannot be read as a table: {said(error)}.") from error
     return frame
 
 
@@ -160,16 +163,33 @@ def _check_lengths(path: Path) -> None:
 
 
 def _columnar(path: Path) -> Any:
-    import pandas as pd
+    table = _read_parquet(path) if path.suffix == ".parquet" else _read_arrow(path)
+    table.validate(full=True)  # else a damaged index of a column of words is one into any memory
+    return table.to_pandas()
 
-    if path.suffix == ".parquet":
-        return pd.read_parquet(path)
+
+def _read_parquet(path: Path) -> Any:
+    import pyarrow.parquet as pq
+
+    check_parquet(pq.read_metadata(path), path.stat().st_size)
+    return pq.read_table(path)
+
+
+def _read_arrow(path: Path) -> Any:
+    """A file with its index at the end, or a stream. What a batch unpacks to is known when it has been unpacked."""
     import pyarrow as pa
 
-    with pa.memory_map(str(path)) as file:  # a file with its index at the end, or a stream
+    with pa.memory_map(str(path)) as file:
         is_file = file.read(6) == b"ARROW1"
         file.seek(0)
-        return (pa.ipc.open_file(file) if is_file else pa.ipc.open_stream(file)).read_all().to_pandas()
+        found = pa.ipc.open_file(file) if is_file else pa.ipc.open_stream(file)
+        batches: list[Any] = []
+        unpacked = 0
+        for batch in (found.get_batch(b) for b in range(found.num_record_batches)) if is_file else found:
+            batches.append(batch)
+            unpacked += max(batch.nbytes, 8 * batch.num_rows * batch.num_columns)
+            check_promise(path.stat().st_size, unpacked)
+        return pa.Table.from_batches(batches, found.schema)
 
 
 def _load_csr(path: Path) -> Any:
@@ -177,8 +197,11 @@ def _load_csr(path: Path) -> Any:
         return read_csr(path)
     except (zipfile.BadZipFile, zlib.error, EOFError):
         raise ValueError(f"{path} is not a whole .npz file: it is damaged, or was cut short; make it again.") from None
-    except (KeyError, ValueError, OSError) as error:
-        raise ValueError(f"{path} is not a CSR matrix as scipy.sparse.save_npz writes it: {error}.") from error
+    except MemoryError as error:
+        raise ValueError(f"{path} needs more memory than there is: {said(error)}.") from error
+    except Exception as error:  # zipfile, zlib and NumPy have many
+        why = f"{path} is not a CSR matrix as scipy.sparse.save_npz writes it"
+        raise ValueError(f"{why}: {said(error)}.") from error
 
 
 _READERS: dict[str, Callable[[Path], Any]] = {
@@ -195,10 +218,12 @@ def _load_h5ad(path: Path, part: str) -> Any:
     except ImportError:
         raise ValueError('reading .h5ad needs anndata: pip install "unbounded[anndata]".') from None
     try:
+        hdf5.check(path)
         annotated = anndata.read_h5ad(path)
+    except MemoryError as error:
+        raise ValueError(f"{path} needs more memory than there is: {said(error)}.") from error
     except Exception as error:
-        why = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
-        raise ValueError(f"{path} cannot be read as AnnData: {why}.") from error
+        raise ValueError(f"{path} cannot be read as AnnData: {said(error)}.") from error
     return _rows_of_anndata(annotated, part, str(path))
 
 

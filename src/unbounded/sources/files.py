@@ -17,7 +17,11 @@ _PART = 2**20  # bytes of a file that are in memory while all of it is read
 
 
 class SourceError(ValueError):
-    """Something is wrong with a source of rows; the message says what, where, and what to do."""
+    """Something is wrong with a source of rows; the message says what, where, and what to do. Names of files may hold
+    anything: what cannot be printed is escaped."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(printable(message))
 
 
 @contextmanager
@@ -25,8 +29,10 @@ def reading(path: str) -> Iterator[None]:
     """Whatever goes wrong with a piece becomes one sentence that names it; file formats raise all kinds of errors."""
     try:
         yield
-    except (SourceError, MemoryError):
+    except SourceError:
         raise
+    except MemoryError as error:
+        raise SourceError(f"{path} needs more memory than there is: {said(error)}.") from error
     except ImportError as error:
         how = f'pip install "unbounded[sources]", {error.name} is missing' if error.name else str(error)
         raise SourceError(f"{path} cannot be read yet: {how}.") from error
@@ -35,8 +41,16 @@ def reading(path: str) -> Iterator[None]:
     except Exception as error:
         if isinstance(error, OSError) and error.strerror:
             raise SourceError(f"{path} cannot be read: {error.strerror}.") from error
-        why = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
-        raise SourceError(f"{path} cannot be read, it may be damaged or truncated: {why}.") from error
+        raise SourceError(f"{path} cannot be read, it may be damaged or truncated: {said(error)}.") from error
+
+
+def said(error: BaseException) -> str:
+    """What an error says, as a part of a sentence of ours: its first line, without its full stop."""
+    return printable((str(error).strip() or type(error).__name__).splitlines()[0].rstrip("."))
+
+
+def printable(text: str) -> str:
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def absolute(path: Any) -> str:

@@ -6,6 +6,7 @@ order and in memory that may be written to (compiled code would be compiled once
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Iterator
 from functools import cached_property
@@ -14,8 +15,8 @@ from typing import IO, Any
 import numpy as np
 from scipy import sparse
 
-from unbounded.arrays import Array, block_rows, checked_csr
-from unbounded.disk import check_unpacked
+from unbounded.arrays import MOST_COLUMNS, Array, block_rows, checked_csr
+from unbounded.disk import check_promise, check_unpacked
 from unbounded.sources import files
 from unbounded.sources.files import SourceError
 
@@ -51,6 +52,8 @@ class Reader:
         self.n_rows, self.n_columns = int(shape[0]), int(shape[1])
         if self.n_rows < 0 or self.n_columns < 0:
             raise SourceError(f"{self.path} holds an array of shape {shape}; it is damaged.")
+        if self.n_columns > MOST_COLUMNS:
+            raise SourceError(f"{self.path} has {self.n_columns:,} columns; there may be {MOST_COLUMNS:,} at most.")
         self.dtype = value_type(np.dtype(dtype), self.path)
 
 
@@ -67,6 +70,11 @@ class Npy(Reader):
         needed = self._first + self.n_rows * self.n_columns * self._stored.itemsize
         if self.n_bytes < needed:
             raise SourceError(f"{path} is truncated: its header promises {needed} bytes, it has {self.n_bytes}.")
+        if self.n_bytes > needed:
+            raise SourceError(
+                f"{path} has {self.n_bytes} bytes, its header promises {needed}: it is damaged, or holds other arrays "
+                "after the first; store the rows in a file of their own."
+            )
 
     @cached_property
     def _whole(self) -> Array:
@@ -119,6 +127,8 @@ class Zarr(Reader):
 
         self._array: Any = zarr.open_array(path, mode="r")
         self._take_header(self._array.shape, self._array.dtype)
+        largest = max(math.prod(self._array.shape), math.prod(self._array.chunks))  # a chunk need not be within it
+        check_promise(self.n_bytes, largest * self._array.dtype.itemsize)
 
     @cached_property
     def n_bytes(self) -> int:
@@ -190,6 +200,7 @@ class Parquet(ForwardReader):
         self._names = [field.name for field in fields]
         single = bool(fields) and all(field.type == pa.float32() for field in fields)
         self._take_header((metadata.num_rows, len(fields)), np.float32 if single else np.float64)
+        check_parquet(metadata, self.n_bytes)
         sizes = [metadata.row_group(g).num_rows for g in range(metadata.num_row_groups)]
         self._edges = np.cumsum([0, *sizes])
 
@@ -243,6 +254,15 @@ def value_type(dtype: np.dtype[Any], path: str) -> np.dtype[Any]:
     return np.dtype(np.float32 if dtype.kind == "f" and dtype.itemsize == 4 else np.float64)
 
 
+def check_parquet(metadata: Any, n_bytes: int) -> None:
+    """Check, before anything is unpacked, that a file's metadata agree with themselves and with its size."""
+    groups = [metadata.row_group(g) for g in range(metadata.num_row_groups)]
+    if sum(group.num_rows for group in groups) != metadata.num_rows:
+        raise ValueError("its row groups do not add up")
+    cells = metadata.num_rows * metadata.num_columns
+    check_promise(n_bytes, max(8 * cells, sum(group.total_byte_size for group in groups)))
+
+
 def npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """Shape, column-major or not, and type; the file then stands at the first value."""
     version = np.lib.format.read_magic(file)
@@ -265,8 +285,9 @@ def _check_sizes(parts: Any, shape: tuple[int, int]) -> None:
     lengths = {}
     for name in ("data", "indices", "indptr"):
         with parts.zip.open(f"{name}.npy") as entry:
-            (lengths[name],), _, dtype = npy_header(entry)
-            if lengths[name] * dtype.itemsize > parts.zip.getinfo(f"{name}.npy").file_size:
+            array, _, dtype = npy_header(entry)
+            lengths[name] = math.prod(array)
+            if len(array) != 1 or lengths[name] * dtype.itemsize > parts.zip.getinfo(f"{name}.npy").file_size:
                 raise ValueError(f"{name} is truncated")
     if lengths["indptr"] != shape[0] + 1 or lengths["indices"] != lengths["data"]:
         raise ValueError("its parts do not fit together")
@@ -274,13 +295,14 @@ def _check_sizes(parts: Any, shape: tuple[int, int]) -> None:
 
 def csr_shape(parts: Any) -> tuple[int, int]:
     """scipy saves column-major matrices under the same names; taken for rows, they would be transposed."""
-    layout = parts["format"].item() if "format" in parts else b"csr"
-    if layout != b"csr":
-        raise ValueError(f"its format is {layout.decode()}")
-    rows, columns = (int(size) for size in parts["shape"])
-    if rows < 0 or columns < 0:
-        raise ValueError(f"its shape is {(rows, columns)}")
-    return rows, columns
+    layout = np.asarray(parts.get("format", b"csr"))
+    name = layout.astype(np.str_).item() if layout.size == 1 and layout.dtype.kind in "SU" else f"{layout.dtype} values"
+    if name != "csr":
+        raise ValueError(f"its format is {name}")
+    shape = np.asarray(parts["shape"])
+    if shape.shape != (2,) or shape.dtype.kind not in "iu" or shape.min() < 0:
+        raise ValueError(f"its shape is {np.array2string(shape.ravel(), threshold=4)}")
+    return int(shape[0]), int(shape[1])
 
 
 def csv_header(path: Any) -> Any:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from unbounded.arrays import Array, block_rows
+from unbounded.arrays import MOST_COLUMNS, Array, block_rows
 from unbounded.disk import LONGEST, parsed
 from unbounded.sources import files
 from unbounded.sources.files import SourceError, reading
@@ -196,6 +196,11 @@ class Source:
         # mutant: piece changed
         if reader.checksum != piece.checksum:
             raise SourceError(f"{piece.path} was changed: its content is not what it was; restore it.")
+        if reader.n_rows != piece.n_rows:
+            raise SourceError(
+                f"{piece.path} has {reader.n_rows} rows, and {piece.n_rows} by {MANIFEST}; write the pieces again, or "
+                f"delete {MANIFEST}."
+            )
         return reader
 
     def fingerprint(self) -> str:
@@ -315,20 +320,32 @@ def _from_manifest(folder: str, path: str) -> Source:
             raise ValueError("it is too long")
         about = parsed(files.read_all(path))
         pieces = [_piece_of(folder, each) for each in about["pieces"]]
-        source = Source(about["format"], int(about["columns"]), str(np.dtype(about["dtype"])), pieces)
+        source = Source(about["format"], _size(about["columns"]), str(np.dtype(about["dtype"])), pieces)
         known = source.format in FORMATS and source.dtype in (np.float32, np.float64)
-        if not known or source.shape[1] < 1 or source.n_rows != about["rows"]:
+        if not known or not 1 <= source.shape[1] <= MOST_COLUMNS or source.n_rows != _size(about["rows"]):
             raise ValueError("its pieces do not add up")
-        return source
+        if len({piece.path for piece in pieces}) < len(pieces):
+            raise ValueError("it has a piece twice")
     except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise SourceError(f"{path} is damaged; delete it to open the pieces without it.") from error
+    for piece in pieces:
+        if piece.n_rows == 0:  # it would never be opened
+            with reading(piece.path):
+                source._opened(piece)
+    return source
+
+
+def _size(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < 2**53:
+        raise ValueError(f"{value!r} is not a size")
+    return value
 
 
 def _piece_of(folder: str, each: Any) -> Piece:
     """A piece as a manifest describes it: a file in its folder, and nowhere else."""
-    name, sizes = each["name"], [int(each[key]) for key in ("rows", "bytes", "crc")]
+    name, sizes = each["name"], [_size(each[key]) for key in ("rows", "bytes", "crc")]
     plain = isinstance(name, str) and name not in ("", ".", "..") and not set(name) & set("/\\\0")  # mutant: plain name
-    if not plain or not 0 <= min(sizes) <= max(sizes) < 2**53:
+    if not plain or not name.isprintable():
         raise ValueError("a piece is not a file of the folder")
     return Piece(f"{folder}/{name}", *sizes)
 

@@ -12,14 +12,30 @@ from scipy import sparse
 from unbounded.arrays import Array
 from unbounded.sources.source import Source
 
+LONGEST, MOST = 2**28, 2**40  # words of a document, and of a corpus
+
 
 def lengths(documents: Source) -> Array:
     """The number of words of each document, in one pass."""
-    return np.concatenate([_lengths(rows) for _, rows in documents.blocks()])
+    sizes = np.concatenate([lengths_of(rows, first) for first, rows in documents.blocks()])
+    check_total(sizes, MOST)
+    return sizes
 
 
-def _lengths(rows: Any) -> Array:
-    return np.asarray(sparse.csr_matrix(rows).astype(np.int64).sum(1)).ravel()
+def lengths_of(rows: Any, first: int = 0) -> Array:
+    """The number of words of each of these documents, the first of which has this number."""
+    totals = np.asarray(sparse.csr_matrix(rows).astype(np.float64).sum(1)).ravel()
+    if totals.max(initial=0.0) > LONGEST:
+        longest = int(totals.argmax())
+        raise ValueError(
+            f"document {first + longest} has {totals[longest]:,.0f} words; there may be {LONGEST:,} at most."
+        )
+    return totals.astype(np.int64)
+
+
+def check_total(sizes: Array, most: int, hint: str = "") -> None:
+    if (total := int(sizes.sum())) > most:
+        raise ValueError(f"the documents have {total:,} words; there may be {most:,} at most{hint}.")
 
 
 @dataclass(frozen=True)

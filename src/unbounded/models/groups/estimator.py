@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from unbounded import likelihoods
-from unbounded.arrays import Array, is_sparse
+from unbounded.arrays import Array, checked_csr, is_csr, is_sparse
 from unbounded.chain.run import Chain
 from unbounded.contracts import Engine, Likelihood
 from unbounded.disk import allocate
@@ -491,6 +491,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
             if not hasattr(self, "vocabulary_"):
                 raise ValueError("fit took counts of words; give counts here, too.")
             X = reading.count_words(X, self.vocabulary_)
+        X = checked_csr(X) if is_csr(X) else X
         counts = reading.checked_counts(
             validate_data(
                 self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=1,

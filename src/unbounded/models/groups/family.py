@@ -15,6 +15,7 @@ from unbounded.models.groups.estimator import CHOICES, HierarchicalDirichletProc
 from unbounded.models.groups.measures import MEASURES
 from unbounded.report.words import plain
 from unbounded.sources import Source
+from unbounded.sources.files import reading
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,8 +47,14 @@ def _grouped(X: Any, command: Command) -> Training:
 
 def _groups(path: str, n_rows: int) -> Array:
     """--groups: the group of each row, from a file."""
-    ids = np.load(path) if Path(path).suffix == ".npy" else np.asarray(datasets.load(path))
-    ids = ids.ravel()
+    if Path(path).suffix == ".npy":
+        with reading(path), open(path, "rb") as file:
+            ids = np.lib.format.read_array(file)
+    else:
+        ids = np.asarray(datasets.load(path))
+    ids = ids[:, 0] if ids.ndim == 2 and ids.shape[1] == 1 else ids
+    if ids.ndim != 1:
+        raise ValueError(f"--groups {path} holds an array of shape {ids.shape}; give one id for each row.")
     if len(ids) != n_rows:
         raise ValueError(f"--groups has {len(ids)} ids for {n_rows} rows.")
     return ids
@@ -60,9 +67,14 @@ def _vocabulary(command: Command, n_words: int | None = None) -> list[str] | Non
         return None
     try:
         words = Path(path).read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise ValueError(f"--vocabulary {path} cannot be read: {error.strerror or error}.") from None
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         raise ValueError(f"--vocabulary {path} is not UTF-8 in line {line}; convert it (iconv -t utf-8).") from None
+    blank = next((line for line, word in enumerate(words, 1) if not word.strip()), None)
+    if blank is not None:
+        raise ValueError(f"--vocabulary {path} has no word in line {blank}; give every column a word of its own.")
     if n_words is not None and len(words) != n_words:
         raise ValueError(f"--vocabulary has {len(words)} words, the documents have {n_words} columns.")
     return words

@@ -13,6 +13,9 @@ from scipy import sparse
 from unbounded.arrays import Array, checked_csr
 from unbounded.randomness import generator
 from unbounded.sources import Source
+from unbounded.sources.words import check_total, lengths_of
+
+_MOST_IN_MEMORY = 2**31 - 1  # words, four bytes each
 
 
 class GroupedRows(NamedTuple):
@@ -108,9 +111,16 @@ def checked_counts(X: Any) -> sparse.csr_matrix:
 
 def words_of(counts: sparse.csr_matrix) -> GroupedRows:
     """The words of all documents, as often as they are there."""
-    times = counts.data.astype(np.int64)
-    sizes = np.asarray(counts.sum(1)).ravel().astype(np.int64)
-    return GroupedRows(np.repeat(counts.indices, times).astype(np.int32), sizes, slice(None))
+    sizes = lengths_of(counts)
+    check_total(sizes, _MOST_IN_MEMORY, " in memory; fit those in files (docs/data.md)")
+    try:
+        words = np.repeat(counts.indices.astype(np.int32), counts.data.astype(np.int64))
+    except MemoryError:
+        raise ValueError(
+            f"the documents have {sizes.sum():,} words, too many for the memory there is; fit those in files "
+            "(docs/data.md)."
+        ) from None
+    return GroupedRows(words, sizes, slice(None))
 
 
 def halves(data: GroupedRows) -> tuple[tuple[Any, Array], tuple[Any, Array]]:
