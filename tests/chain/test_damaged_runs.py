@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import given
 from runs import everything, model, rows, stopped
 
-from damage import check_sentence, damage
+from damage import DAMAGES, Damage, check_sentence, examples
 from unbounded import RunError
 from unbounded.chain.store import EXTENSIBLE, RunStore
 from unbounded.report import live, page, view
 
 X = rows()
 HARMLESS = ("about.json", "timing.json", "progress.json")
+MODELS = ("mixture", "features", "words", "groups", "gamma-poisson")  # of a run directory of each kind
+BEGUN, DONE = 5, 8  # draws
 
 
 @pytest.fixture(scope="module")
@@ -26,48 +28,84 @@ def begun(tmp_path_factory):
     return stopped(tmp_path_factory.mktemp("begun") / "run", 25)  # in the second chain
 
 
+@pytest.fixture
+def fits(monkeypatch):
+    """A fit of every model, as engines are compared with."""
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "engines")
+    return import_module("fits")
+
+
 def files_of(run: Path) -> list[Path]:
     return sorted(path for path in run.rglob("*") if path.is_file())
 
 
-@pytest.mark.parametrize("n", [60, pytest.param(10_000, marks=pytest.mark.long)])
-def test_no_wrong_draw(begun, tmp_path, n):
-    undisturbed, refused = everything(model().fit(X)), 0
-    for case in range(n):
-        rng, run = np.random.default_rng(case), tmp_path / "run"
+def check_resumed(begun: Path, run: Path, n: int, resumed: Callable[[Path], Any], undisturbed: Any) -> None:
+    """A copy of the run that was begun, damaged, goes on to the same draws, or is refused."""
+    told: list[Damage] = []
+
+    @examples(n)
+    @given(DAMAGES)
+    def damaged(how: Damage) -> None:
+        shutil.rmtree(run, ignore_errors=True)
         shutil.copytree(begun, run)
         files = files_of(run)
-        how = damage(files[rng.integers(len(files))], rng)
+        before = how.done(files)
+        changed = how.path(files).read_bytes() != before
         try:
-            assert everything(model(run).fit(X)) == undisturbed, how
+            assert resumed(run) == undisturbed, how
         except RunError as error:
             check_sentence(error, how)
-            refused += not how.endswith(HARMLESS)
-        shutil.rmtree(run)
-    assert refused > n / 2
+            assert changed, how
+            told.append(how)
+
+    damaged()
+    assert len(told) > n / 4
 
 
-@pytest.mark.parametrize("n", [60, pytest.param(3000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("n", [60, pytest.param(10_000, marks=pytest.mark.long)])
+def test_no_wrong_draw(begun, tmp_path, n):
+    undisturbed = everything(model().fit(X))
+    check_resumed(begun, tmp_path / "run", n, lambda run: everything(model(run).fit(X)), undisturbed)
+
+
+@pytest.mark.parametrize("n", [10, pytest.param(2000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("name", MODELS)
+def test_no_wrong_draw_of_a_run_that_is_extended(fits, tmp_path, name, n):
+    fit = fits.ALL_FITS[name]
+
+    def resumed(run: Path) -> Any:
+        return fits.everything(fit(engine="serial", checkpoint=run, n_draws=DONE))
+
+    fit(engine="serial", checkpoint=tmp_path / "begun", n_draws=BEGUN)
+    undisturbed = fits.everything(fit(engine="serial", n_draws=DONE))
+    check_resumed(tmp_path / "begun", tmp_path / "run", n, resumed, undisturbed)
+
+
+@pytest.mark.parametrize("n", [60, pytest.param(10_000, marks=pytest.mark.long)])
 def test_no_wrong_page(begun, tmp_path, n):
     """Of a report and of a live view: a file that no chain reads changes what they do not say, and nothing else."""
-    run, refused = shutil.copytree(begun, tmp_path / "run"), 0
+    run = shutil.copytree(begun, tmp_path / "run")
     files, whole = files_of(run), view.read(run).chains
-    for case in range(n):
-        rng = np.random.default_rng(case)
-        path = files[rng.integers(len(files))]
-        before = path.read_bytes()
-        how = damage(path, rng)
-        warned = 'class="warn"' in live._Live(run).now()
+    told: list[Damage] = []
+
+    @examples(n)
+    @given(DAMAGES)
+    def damaged(how: Damage) -> None:
+        before = how.done(files)
         try:
+            warned = 'class="warn"' in live._Live(run).now()
             seen = view.read(run)
             page.render(seen)
             assert [chain.draws for chain in seen.chains] == [chain.draws for chain in whole], how
         except RunError as error:
             check_sentence(error, how)
-            refused += not how.endswith(HARMLESS)
+            told.append(how)
             assert warned, how
-        path.write_bytes(before)
-    assert refused > n / 2
+        finally:
+            how.path(files).write_bytes(before)
+
+    damaged()
+    assert len(told) > n / 4
 
 
 def content(run: Path) -> list[Any]:
@@ -88,24 +126,22 @@ def content(run: Path) -> list[Any]:
 
 @pytest.mark.parametrize("n", [300, pytest.param(10_000, marks=pytest.mark.long)])
 def test_no_wrong_file(begun, tmp_path, n):
-    """The same of reading alone, which takes a thousandth of a second; hypothesis looks for the seed of a damage."""
+    """The same of reading alone, which takes a thousandth of a second."""
     run = shutil.copytree(begun, tmp_path / "run")
-    files, whole, refused = files_of(run), content(run), []
+    files, whole = [path for path in files_of(run) if path.name not in HARMLESS], content(run)
+    told: list[Damage] = []
 
-    @settings(max_examples=n, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
-    @given(st.integers(0, 2**32 - 1))
-    def damaged(seed: int) -> None:
-        rng = np.random.default_rng(seed)
-        path = files[rng.integers(len(files))]
-        before = path.read_bytes()
-        how = damage(path, rng)
+    @examples(n)
+    @given(DAMAGES)
+    def damaged(how: Damage) -> None:
+        before = how.done(files)
         try:
             assert content(run) == whole, how
         except RunError as error:
             check_sentence(error, how)
-            refused.append(how)
+            told.append(how)
         finally:
-            path.write_bytes(before)
+            how.path(files).write_bytes(before)
 
     damaged()
-    assert len(refused) > n / 2
+    assert len(told) > n / 2
