@@ -6,9 +6,11 @@
 
 Every trial is a fit of one model on one engine into a run directory, in a process of its own that is killed: at a
 random moment, or at a write (before, within, or right after it). What is left is resumed, and perhaps killed again,
-until it is done. The result must be, bit for bit, that of a fit that nobody disturbed. A trial that takes too long
-hangs; one that ends with a message other than that of a stop has lost something. MPI ranks and Ray actors start slowly,
-and so they come in one trial of twenty each; other drivers are forks of a process that has imported everything.
+until it is done. Every third trial begins with fewer draws, and its run is extended to all of them. The result must be,
+bit for bit, that of a fit of all draws that nobody disturbed. One model reads its rows from pieces on disk, and one is
+the command line, whose files of results count. A trial that takes too long hangs; one that ends with a message other
+than that of a stop has lost something. MPI ranks and Ray actors start slowly, and so they come in one trial of twenty
+each; other drivers are forks of a process that has imported everything.
 
 With --every-write, serial fits of every model are killed before, within and after each of their writes, one by one.
 """
@@ -31,8 +33,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -42,9 +45,14 @@ from nursery import Nursery, Session, serve
 HERE = Path(__file__).resolve().parent
 SESSIONS, PATIENCE = 6, 180.0  # of a trial: how often it is killed at most; seconds in which one of them must end
 VERDICTS = ("same", "different", "lost", "hung")
-FAULTS = ("driver", "term", "write", "worker", "both")
+FAULTS = ("driver", "term", "hup", "write", "worker", "workers", "both")
+OF_WORKERS = ("worker", "workers", "both")
+SIGNALS = {"term": signal.SIGTERM, "hup": signal.SIGHUP}  # of a driver; else it is killed
+DEATHS = 3  # of workers in one session, at most; five in a row are an error
+COMMAND, SOURCE = "command", "source"  # beside the models of engines/fits.py
 QUICK, SLOW, HAVE_WORKERS = ("serial", "threads", "processes", "processes"), ("ray", "mpi"), ("processes", "ray", "mpi")
-LENGTH = {"n_warmup": 6, "n_draws": 24, "checkpoint_seconds": 0.0}
+DRAWS, FEWER = 24, 10
+LENGTH = {"n_warmup": 6, "checkpoint_seconds": 0.0}
 BEFORE, WITHIN, AFTER = range(3)  # a write
 
 
@@ -54,6 +62,7 @@ class Order(NamedTuple):
     model: str
     engine: str
     run: str
+    draws: int = DRAWS
     write: int = 0  # the one at which the driver kills itself; 0: none
     moment: int = BEFORE
 
@@ -62,15 +71,73 @@ class Order(NamedTuple):
 
 
 def child(order: Order) -> None:
-    sys.path.insert(0, str(HERE / "engines"))
-    from fits import ALL_FITS, everything
-
     writes = _Writes(order)
     workers = {} if order.engine in ("serial", "mpi") else {"n_workers": 2}
-    fitted = ALL_FITS[order.model](engine=order.engine, checkpoint=order.run, **workers, **LENGTH)
-    if not fitted.interrupted_:
-        (Path(order.run) / "writes").write_text(str(writes.done))
-        (Path(order.run) / "digest").write_text(digest_of(*everything(fitted)))
+    done = (_by_command if order.model == COMMAND else _by_fit)(order, workers)
+    if done is not None:
+        Path(f"{order.run}.writes").write_text(str(writes.done))
+        _digest_file(order).write_text(digest_of(*done))
+
+
+def _digest_file(order: Order) -> Path:
+    """Beside the run directory, where it is once this many draws are done."""
+    return Path(f"{order.run}.digest-{order.draws}")
+
+
+def _by_fit(order: Order, workers: dict[str, int]) -> Any:
+    """All that the fit says, or None where it was interrupted."""
+    sys.path.insert(0, str(HERE / "engines"))
+    from fits import everything
+
+    fit = fits_of(Path(order.run).parent)[order.model]
+    fitted = fit(engine=order.engine, checkpoint=order.run, n_draws=order.draws, **workers, **LENGTH)
+    return None if fitted.interrupted_ else everything(fitted)
+
+
+def _by_command(order: Order, workers: dict[str, int]) -> Any:
+    """The files of results, or None where the command was interrupted or refused."""
+    from unbounded.cli.commands import app
+
+    run = Path(order.run)
+    way = ["--engine", order.engine, "--draws", order.draws, "--quiet"]
+    way += ["--workers", workers["n_workers"]] if workers else []
+    if (run / "run.json").exists():
+        words = ["resume", run, *way]
+    else:
+        words = ["fit", "dp", run.parent / "pieces", "--out", run, "--shards", 5, "--chains", 1, *way]
+        words += ["--warmup", LENGTH["n_warmup"], "--checkpoint-seconds", LENGTH["checkpoint_seconds"]]
+    if app([str(word) for word in words], standalone_mode=False):
+        return None
+    names = ("labels.npy", "draws.csv", "summary.txt", "traces.png", "labels/shards.json", "labels/shard-00000.npy")
+    return {name: (run / name).read_bytes() for name in names}, []
+
+
+def fits_of(folder: Path) -> dict[str, Callable[..., Any]]:
+    """A fit of every model; one reads rows from pieces in the folder."""
+    sys.path.insert(0, str(HERE / "engines"))
+    from fits import ALL_FITS
+
+    return ALL_FITS | {SOURCE: partial(fit_source, folder)}
+
+
+def fit_source(folder: Path, **way: Any) -> Any:
+    from fits import SETTINGS
+
+    import unbounded
+
+    model = unbounded.DirichletProcessMixture(init="one", **SETTINGS | way)
+    return model.fit(unbounded.open_source(folder / "pieces"))
+
+
+def write_pieces(folder: Path) -> None:
+    """Rows for what reads files, in pieces that are not the shards."""
+    sys.path.insert(0, str(HERE / "engines"))
+    import numpy as np
+    from fits import clusters
+
+    (folder / "pieces").mkdir()
+    for p, part in enumerate(np.array_split(clusters(), 3)):
+        np.save(folder / "pieces" / f"x{p}.npy", part)
 
 
 def digest_of(scalars: dict[str, bytes], snapshots: list[dict[str, bytes]]) -> str:
@@ -86,10 +153,11 @@ class _Writes:
 
     def __init__(self, order: Order):
         from unbounded.chain import store
+        from unbounded.cli import runs
 
         self.done, self.order = 0, order
         self._whole, self._append = store.write_whole, store.ChainStore._append
-        store.write_whole = self.whole
+        store.write_whole = runs.write_whole = self.whole
         store.ChainStore._append = lambda chain, name, content: self.append(chain, name, content)
 
     def whole(self, path: Path, content: Callable[[Any], Any]) -> None:
@@ -121,13 +189,14 @@ def _die() -> None:
 
 def nursery() -> None:
     """Imports and compiles all that fits need; every order is a fork."""
-    sys.path.insert(0, str(HERE / "engines"))
-    from fits import ALL_FITS
-
     from unbounded.engines import processes
 
-    for fit in ALL_FITS.values():
-        fit(engine="serial", **LENGTH)
+    with tempfile.TemporaryDirectory(prefix="soak-") as folder:
+        write_pieces(Path(folder))
+        for fit in fits_of(Path(folder)).values():
+            fit(engine="serial", n_draws=DRAWS, **LENGTH)
+        with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):  # standard output is for whoever gives orders
+            _by_command(Order(COMMAND, "serial", f"{folder}/run"), {})
 
     def do(*order: Any) -> None:
         processes._SERVED = os.getpid()  # nobody has started a server of workers yet
@@ -180,6 +249,7 @@ class Trial:
     engine: str
     fault: str
     rng: random.Random = field(repr=False)
+    draws: tuple[int, ...] = (DRAWS,)  # those of a fit, and then of what extends it
     write: int = 0  # the first session is killed at this one, and no other session is
     moment: int = BEFORE
     kills: int = 0
@@ -195,53 +265,61 @@ class Usual:
     def __init__(self, nursery: Nursery, model: str):
         self.seconds: dict[str, float] = {}
         with tempfile.TemporaryDirectory(prefix="soak-") as folder:
+            write_pieces(Path(folder))
             order, began = Order(model, "serial", str(Path(folder) / "run")), time.monotonic()
             status, words = begun(nursery, order).end(PATIENCE)
             if status:
                 raise SystemExit(f"a fit that nobody disturbs fails: {words}")
             self.seconds["serial"] = time.monotonic() - began
-            self.digest = (Path(order.run) / "digest").read_text()
-            self.writes = int((Path(order.run) / "writes").read_text())
+            self.digest = _digest_file(order).read_text()
+            self.writes = int(Path(f"{order.run}.writes").read_text())
 
 
 def attempt(trial: Trial, usual: Usual, nursery: Nursery) -> None:
     with tempfile.TemporaryDirectory(prefix="soak-", ignore_cleanup_errors=True) as folder:
-        run = Path(folder) / "run"
-        for number in range(SESSIONS + 1):
+        write_pieces(Path(folder))
+        goals = list(trial.draws)
+        for number in range(SESSIONS + len(goals)):
             more = not trial.write and number < SESSIONS and trial.rng.random() < 0.6
             began, kills = time.monotonic(), trial.kills
-            _session(trial, str(run), usual, nursery, disturbed=number == 0 or more)
+            order = Order(trial.model, trial.engine, f"{folder}/run", goals[0])
+            _session(trial, order, usual, nursery, disturbed=number == 0 or more)
             if trial.verdict == "hung":
                 return
-            if (run / "digest").exists():
-                trial.verdict = "same" if (run / "digest").read_text() == usual.digest else "different"
+            if _digest_file(order).exists():
                 if number == 0 and trial.kills == kills:
                     usual.seconds[trial.engine] = time.monotonic() - began
-                return
-            if "Traceback" in trial.words and not _expected(trial):
+                if len(goals) == 1:
+                    trial.verdict = "same" if _digest_file(order).read_text() == usual.digest else "different"
+                    return
+                del goals[0]
+            elif "Traceback" in trial.words and not _expected(trial):
                 break
         trial.verdict = "lost"
 
 
-def _session(trial: Trial, run: str, usual: Usual, nursery: Nursery, disturbed: bool) -> None:
+def _session(trial: Trial, order: Order, usual: Usual, nursery: Nursery, disturbed: bool) -> None:
     """One process, to its end: its own, or the one that it is given."""
     write, moment = trial.write if not trial.kills else 0, trial.moment
     if disturbed and trial.fault == "write" and not trial.write:
         write, moment = trial.rng.randint(1, usual.writes), trial.rng.randrange(3)
-    order = Order(trial.model, trial.engine, run, write, moment)
+    order = order._replace(write=write, moment=moment)
     session = fresh(order) if trial.engine in SLOW else begun(nursery, order)
     length = usual.seconds.get(trial.engine, 8.0 if trial.engine in SLOW else 2.0)
-    timer = threading.Timer(length * trial.rng.random(), _disturb, (session, trial))
+    ended = threading.Event()
+    disturber = threading.Thread(target=_disturb, args=(session, trial, length, ended))
     kills = trial.kills
     if disturbed and not write:
-        timer.start()
+        disturber.start()
     try:
         status, trial.words = session.end(PATIENCE)
     except (subprocess.TimeoutExpired, queue.Empty):
         trial.verdict = "hung"
         os.killpg(session.pid, signal.SIGKILL)
         status, trial.words = session.end(PATIENCE)
-    timer.cancel()
+    ended.set()
+    if disturber.ident is not None:
+        disturber.join()
     died = status != 0 if trial.engine == "mpi" else status == -signal.SIGKILL  # a launcher has a status of its own
     trial.kills += bool(write) and died
     if trial.kills > kills:
@@ -261,15 +339,21 @@ def _bury(session: Session, trial: Trial) -> None:
     trial.family = []
 
 
-def _disturb(session: Session, trial: Trial) -> None:
-    with suppress(ProcessLookupError):
-        trial.family = workers = workers_of(session.pid)
-        if trial.fault in ("worker", "both") and workers:
-            os.kill(trial.rng.choice(workers), signal.SIGKILL)
-            trial.kills += 1
-        if trial.fault != "worker":
-            os.kill(session.pid, signal.SIGTERM if trial.fault == "term" else signal.SIGKILL)
-            trial.kills += 1
+def _disturb(session: Session, trial: Trial, length: float, ended: threading.Event) -> None:
+    """At a random moment of what a session usually takes, unless it ends before; of workers, perhaps at several."""
+    times = trial.rng.randint(2, DEATHS) if trial.fault == "workers" else 1
+    for _ in range(times):
+        if ended.wait(length * trial.rng.random() / times):
+            return
+        with suppress(ProcessLookupError):
+            workers = workers_of(session.pid)
+            trial.family = sorted({*trial.family, *workers})
+            if trial.fault in OF_WORKERS and workers:
+                os.kill(trial.rng.choice(workers), signal.SIGKILL)
+                trial.kills += 1
+            if trial.fault not in ("worker", "workers"):
+                os.kill(session.pid, SIGNALS.get(trial.fault, signal.SIGKILL))
+                trial.kills += 1
 
 
 def _last(words: str) -> str:
@@ -292,7 +376,10 @@ def at_random(models: list[str], seed: int, engines: list[str] | None = None) ->
         rng = random.Random(f"{seed} {number}")
         usual = SLOW if rng.random() < 0.1 else QUICK
         trial = Trial(rng.choice(models), rng.choice(engines or usual), "", rng)
-        trial.fault = rng.choice(FAULTS if trial.engine in HAVE_WORKERS else FAULTS[:3])
+        if trial.model == COMMAND and trial.engine in SLOW:
+            trial.model = SOURCE  # its ranks and actors are those of any fit
+        own = [fault for fault in FAULTS if trial.engine in HAVE_WORKERS or fault not in OF_WORKERS]
+        trial.fault, trial.draws = rng.choice(own), (FEWER, DRAWS) if rng.random() < 1 / 3 else (DRAWS,)
         yield trial
 
 
@@ -305,16 +392,13 @@ def at_every_write(usual: dict[str, Usual], seed: int) -> Iterator[Trial]:
         for moment in (BEFORE, WITHIN, AFTER)
     ]
     for model, write, moment in random.Random(seed).sample(every, len(every)):
-        yield Trial(model, "serial", "write", random.Random(0), write, moment)
+        yield Trial(model, "serial", "write", random.Random(0), (DRAWS,), write, moment)
 
 
 def soak(options: argparse.Namespace) -> list[Trial]:
-    sys.path.insert(0, str(HERE / "engines"))
-    from fits import ALL_FITS
-
     nurseries = [Nursery(str(HERE / "soak.py"), "--nursery") for _ in range(options.j)]
-    usual = {model: Usual(nurseries[0], model) for model in ALL_FITS}
-    anything = at_random(list(ALL_FITS), options.seed, options.engines)
+    usual = {model: Usual(nurseries[0], model) for model in options.models or [*fits_of(HERE), COMMAND]}
+    anything = at_random(list(usual), options.seed, options.engines)
     coming = at_every_write(usual, options.seed) if options.every_write else anything
     print(", ".join(f"{model}: {own.writes} writes" for model, own in usual.items()), flush=True)
     done: list[Trial] = []
@@ -351,11 +435,25 @@ def table(trials: list[Trial]) -> int:
         said = Counter(message for trial in here for message in trial.messages).most_common(1)
         words = said[0][0] if said else ""
         print(f"{engine:10s} {fault:8s} " + " ".join(f"{number:9d}" for number in numbers) + f"  {words}")
+    _by_fault(trials)
     bad = sum(trial.verdict != "same" for trial in trials)
     models = Counter(trial.model for trial in trials)
     print(", ".join(f"{model} {tries}" for model, tries in models.items()))
     print(f"{len(trials)} trials, {sum(trial.kills for trial in trials)} kills, {bad} not as they should be")
     return min(bad, 255)
+
+
+def _by_fault(trials: list[Trial]) -> None:
+    """What tests/README.md explains."""
+    names = ("fault", "tries", "extended", "kills", "lost", "different bits", "hangs")
+    print("\n" + " ".join(f"{name:>9s}" for name in names))
+    for fault in [*FAULTS, "all"]:
+        here = [trial for trial in trials if fault in (trial.fault, "all")]
+        seen = Counter(trial.verdict for trial in here)
+        extended, kills = sum(len(trial.draws) > 1 for trial in here), sum(trial.kills for trial in here)
+        cells = (fault, len(here), extended, kills, seen["lost"], seen["different"], seen["hung"])
+        print(" ".join(f"{cell:>{max(9, len(name))}}" for name, cell in zip(names, cells, strict=True)))
+    print()
 
 
 def main() -> int:
@@ -364,6 +462,7 @@ def main() -> int:
     parser.add_argument("--nursery", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--every-write", action="store_true", help="serial fits, killed at each of their writes")
     parser.add_argument("--engines", nargs="+", choices=sorted({*QUICK, *SLOW}), help="these alone, all as often")
+    parser.add_argument("--models", nargs="+", choices=[*fits_of(HERE), COMMAND], help="these alone")
     parser.add_argument("--hours", type=float, default=1.0)
     parser.add_argument("--kills", type=int, default=10**9, help="stop after so many")
     parser.add_argument("--seed", type=int, default=0)
