@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from textwrap import fill
 
 from unbounded.chain.export import FLAG
@@ -10,8 +11,11 @@ from unbounded.estimator import ChainEstimator
 from unbounded.models.families import family_of
 
 
-def text(estimator: ChainEstimator) -> str:
-    """The posterior of the number of atoms, how much data each has, convergence, and the table of diagnostics."""
+def text(estimator: ChainEstimator, warned: Sequence[str] = ()) -> str:
+    """The posterior of the number of atoms, how much data each has, convergence, and the table of diagnostics.
+
+    warned: what the fit warned of.
+    """
     posterior = estimator.posterior_
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -22,7 +26,8 @@ def text(estimator: ChainEstimator) -> str:
     lines += [
         f"estimates            {_whole(estimator)}",
         f"draws                {posterior.sizes['chain']} x {posterior.sizes['draw']}",
-        *fill(f"convergence          {estimator.convergence_.message}", 118, subsequent_indent=" " * 21).splitlines(),
+        *_paragraph("convergence", estimator.convergence_.message),
+        *(line for one in warned for line in _paragraph("warning", one)),
         "",
         table[columns].to_string(float_format=lambda value: f"{value:.4g}"),
         "",
@@ -30,9 +35,11 @@ def text(estimator: ChainEstimator) -> str:
     return "\n".join(lines)
 
 
+def _paragraph(name: str, words: str) -> list[str]:
+    return fill(f"{name:<21}{words}", 118, subsequent_indent=" " * 21).splitlines()
+
+
 def _whole(estimator: ChainEstimator) -> str:
     """How many whole draws point estimates were made of."""
     number = len(estimator._snapshots)
-    if number == 1 and estimator.interrupted_:
-        return "none yet: what is shown above is the only whole draw"
-    return f"from {number} whole draws"
+    return f"from {number} whole draws" if estimator._has_estimate else f"none yet: whole draws are too few ({number})"
