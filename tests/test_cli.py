@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import html
 import json
 import os
 import re
@@ -10,6 +11,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +23,8 @@ from scipy import sparse
 from typer.testing import CliRunner
 
 import unbounded
+from unbounded import DirichletProcessMixture
+from unbounded.chain.lock import only_writer
 from unbounded.cli import engine_of
 from unbounded.cli.commands import app
 from unbounded.models.mixtures.model import Mixture
@@ -270,7 +275,9 @@ def test_ctrl_c_and_resume(done, data, tmp_path, monkeypatch, stop):
     assert (out / "draws.csv").read_text() == (tmp_path / "whole" / "draws.csv").read_text()
 
 
-@pytest.mark.parametrize(("at", "words"), [(1, "before the first draw"), (3, "estimates            none yet")])
+@pytest.mark.parametrize(
+    ("at", "words"), [(1, "nothing was drawn yet; go on with"), (3, "estimates            none yet")]
+)
 def test_ctrl_c_before_there_is_an_estimate(data, tmp_path, monkeypatch, at, words):
     gather = Mixture.gather
 
@@ -295,7 +302,7 @@ def test_ctrl_c_before_anything(data, tmp_path, monkeypatch):
     monkeypatch.setattr(start, "begin", interrupt)
     result = run("fit", "dp", data / "x.npy", "--out", tmp_path / "run", *BRIEF)
     assert result.exit_code == 130
-    assert result.stderr.strip() == "interrupted: nothing was drawn yet"
+    assert result.stderr == f"interrupted: nothing was drawn yet; go on with: unbounded resume {tmp_path / 'run'}\n"
 
 
 @pytest.mark.filterwarnings("ignore:X has feature names")
@@ -661,7 +668,10 @@ def test_results_are_the_old_ones_or_the_new_ones(done, data, tmp_path, monkeypa
 
     monkeypatch.setattr(os, "replace", no_room)
     for name in names:
-        full[:] = [name]
+        full.clear()
+        if name in writers:
+            ok("resume", out, "--quiet")  # a report wants results that belong together
+        full.append(name)
         line = error(*writers.get(name, ["resume", out, "--draws", "7", "--quiet"]))
         assert f"could not write {out / name}: No space left on device" in line
         assert (out / name).read_bytes() == before[name]
@@ -736,3 +746,202 @@ def test_the_engine_is_known_before_a_command_is_read(done, words, engine):
 def test_the_version_is_said():
     said = subprocess.run([sys.executable, "-m", "unbounded", "--version"], capture_output=True, text=True, check=True)
     assert said.stdout == f"unbounded {unbounded.__version__}\n"
+
+
+# ---- results
+
+
+@pytest.mark.parametrize("name", ["summary.txt", "draws.csv", "labels.npy", "labels/shard-00001.npy", "results.json"])
+@pytest.mark.parametrize("how", ["flipped", "deleted", "a folder"])
+def test_results_that_were_changed(done, tmp_path, name, how):
+    """Summary and report name the file, and a resumed fit writes it again."""
+    out = shutil.copytree(done[0], tmp_path / "run")
+    content = bytearray((out / name).read_bytes())
+    content[len(content) // 2] ^= 1
+    (out / name).unlink()
+    if how == "flipped":
+        (out / name).write_bytes(content)
+    if how == "a folder":
+        (out / name).mkdir()
+    for words in ("summary", "report"):
+        line = error(words, out)
+        assert str(out / name) in line
+        assert (f"`unbounded resume {out}` writes" if how != "a folder" else "Is a directory; restore it") in line
+    if how == "a folder":
+        (out / name).rmdir()
+    assert ok("resume", out, "--quiet") == done[1]
+    assert ok("summary", out) == done[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("run.json", "run.json is missing, although there are chains; restore it"),
+        ("chain-0/trace.jsonl", "trace.jsonl is damaged"),
+        ("chain-0/checkpoint.ub", "checkpoint.ub is missing"),
+    ],
+)
+def test_a_summary_of_a_run_that_was_damaged(done, tmp_path, name, words):
+    out = shutil.copytree(done[0], tmp_path / "run")
+    (out / name).unlink()
+    assert words in error("summary", out)
+
+
+def test_results_of_an_older_version(done, tmp_path):
+    out = shutil.copytree(done[0], tmp_path / "run")
+    config = json.loads((out / "run.json").read_text())
+    (out / "run.json").write_text(json.dumps(_without(_without(config, "format"), "sha256")))
+    (out / "results.json").unlink()
+    assert ok("summary", out) == done[1]
+    ok("report", out)
+    ok("resume", out, "--quiet")
+    assert "format" not in json.loads((out / "run.json").read_text())
+    (out / "draws.csv").write_text("")
+    assert "draws.csv was changed or deleted" in error("summary", out)
+
+
+def test_warnings_are_said_in_the_style_of_the_command_and_kept(data, tmp_path):
+    pd.DataFrame({"x": X[:, 0], "same": 1.0}).to_csv(tmp_path / "x.csv", index=False)
+    asked = ["fit", "beta-bernoulli", tmp_path / "x.csv", "--out", tmp_path / "run", *BRIEF]
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        said = run(*asked)
+        assert said.exit_code == 0, said.output
+        (line,) = said.stderr.strip().splitlines()
+        assert line.startswith("warning: ")
+        assert "same" in line or "constant" in line or "column" in line
+        words = line.removeprefix("warning: ")
+        shown = " ".join((tmp_path / "run" / "summary.txt").read_text().split())
+        assert f"warning {words}" in shown
+        ok("report", tmp_path / "run")
+        assert html.escape(words) in (tmp_path / "run" / "report.html").read_text()
+        ok("resume", tmp_path / "run", "--quiet")
+    assert (tmp_path / "run" / "summary.txt").read_text().count("warning  ") == 1
+
+
+# ---- interruptions
+
+
+def _stop_in(monkeypatch, where, name):
+    monkeypatch.setattr(where, name, lambda *_, **__: signal.raise_signal(signal.SIGINT))
+
+
+def test_ctrl_c_after_the_last_round(data, tmp_path, monkeypatch):
+    """In the estimate or in the results: the draws are there, and the way on can be copied."""
+    from unbounded.report import plots
+
+    for where, name in ((DirichletProcessMixture, "_estimate"), (plots, "traces")):
+        out = tmp_path / f"my {name}"
+        with monkeypatch.context() as patch:
+            _stop_in(patch, where, name)
+            said = run("fit", "dp", data / "x.npy", "--out", out, *BRIEF)
+        assert said.exit_code == 130
+        way = f"go on with: unbounded resume '{out}'"
+        assert said.stderr == f"interrupted: the draws up to the last checkpoint are kept; {way}\n"
+        assert "summary.txt is missing" in error("summary", out)
+        assert "clusters (estimate)" in ok("resume", out, "--quiet")
+
+
+def test_ctrl_c_twice(data, tmp_path, monkeypatch):
+    gather = Mixture.gather
+
+    def watched(self, state, *args):
+        new = gather(self, state, *args)
+        if self.setup.n_rounds == 7 and new.round == 4:
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGINT)
+        return new
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Mixture, "gather", watched)
+        said = run("fit", "dp", data / "x.npy", "--out", tmp_path / "run", *BRIEF, "--init", "one")
+    assert said.exit_code == 130
+    assert said.stderr.endswith(f"are kept; go on with: unbounded resume {tmp_path / 'run'}\n")
+    ok("resume", tmp_path / "run", "--quiet")
+
+
+def test_one_whole_draw_is_no_estimate(data, tmp_path, monkeypatch):
+    gather = Mixture.gather
+
+    def watched(self, state, *args):
+        new = gather(self, state, *args)
+        if self.setup.n_rounds == 7 and new.round == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+        return new
+
+    out = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr(Mixture, "gather", watched)
+        said = run("fit", "dp", data / "x.npy", "--out", out, *BRIEF, "--init", "one")
+    assert said.exit_code == 130
+    assert "estimates            none yet" in said.stdout
+    assert "(estimate)" not in said.stdout
+    assert "cluster sizes" not in said.stdout
+    assert not {"labels.npy", "labels", "clusters.png"} & {path.name for path in out.iterdir()}
+    ok("report", out)
+    page = (out / "report.html").read_text()
+    assert "There is no estimate of the clusters yet: whole draws are too few (1)." in page
+    assert "in the best summary" not in page
+    assert "clusters (estimate)" in ok("resume", out, "--quiet")
+    assert (out / "labels.npy").exists()
+
+
+SIGNALLED = """
+import os, signal, sys
+for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+    signal.signal(getattr(signal, name), signal.default_int_handler if name == "SIGINT" else signal.SIG_DFL)
+import unbounded.cli
+number, when = getattr(signal, sys.argv.pop(1)), sys.argv.pop(1)
+class Importing:
+    def find_spec(self, name, *_):
+        if name == when:
+            os.kill(os.getpid(), number)
+sys.meta_path.insert(0, Importing())
+if when == "start":
+    from unbounded.models.mixtures import start
+    start.begin = lambda *_: os.kill(os.getpid(), number)
+unbounded.cli.app()
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+@pytest.mark.parametrize(
+    ("when", "words"), [("unbounded.cli.commands", "nothing was done yet"), ("start", "nothing was drawn yet; go on")]
+)
+def test_whatever_ends_a_process_is_heard_all_the_time(data, tmp_path, name, when, words):
+    """While modules are imported, and while a chain starts in this process and its shards in others."""
+    asked = ["fit", "dp", data / "x.npy", "--out", tmp_path / "run", *BRIEF, "--engine", "processes"]
+    done = subprocess.run([sys.executable, "-c", SIGNALLED, name, when, *asked], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (130, ""), done.stderr
+    (line,) = done.stderr.strip().splitlines()
+    assert line.startswith(f"interrupted: {words}")
+
+
+# ---- refusals
+
+
+def test_a_run_that_is_being_written_is_not_taken_for_one_to_resume(done, data):
+    with only_writer(done[0]):
+        asked = ["fit", "dp", data / "x.npy", "--out", done[0], *BRIEF]
+        with ThreadPoolExecutor(1) as elsewhere:
+            line = elsewhere.submit(error, *asked).result()
+    assert f"is being written by process {os.getpid()} on " in line
+
+
+def test_a_refused_fit_leaves_the_settings_of_the_run(done, data, tmp_path):
+    """Without run.json, with another seed: neither file has what was refused."""
+    out = shutil.copytree(done[0], tmp_path / "run")
+    config, command = (out / "run.json").read_bytes(), (out / "command.json").read_bytes()
+    (out / "run.json").unlink()
+    assert "run.json is missing" in error("fit", "dp", data / "x.npy", "--out", out, *BRIEF, "--seed", "5")
+    assert not (out / "run.json").exists()
+    assert (out / "command.json").read_bytes() == command
+    (out / "run.json").write_bytes(config)
+    assert ok("resume", out, "--quiet") == done[1]
+
+
+def test_files_of_others_stay_when_a_command_is_refused(tmp_path):
+    (tmp_path / "p" / "sub").mkdir(parents=True)
+    (tmp_path / "p" / "sub" / ".mine.tmp").write_text("precious")
+    error("fit", "dp", tmp_path / "nope.csv", "--out", tmp_path / "p")
+    assert [path.name for path in (tmp_path / "p").rglob("*")] == ["sub", ".mine.tmp"]

@@ -7,6 +7,7 @@ import json
 import math
 import mmap
 import os
+import re
 import tempfile
 import threading
 import zipfile
@@ -23,32 +24,37 @@ CHECKSUM = "sha256"  # an entry of JSON
 LONGEST = 2**26  # bytes of JSON; a manifest of a million pieces
 UNPACKED, TIMES = 2**26, 200  # bytes, and times the size of the archive: more of both is refused as malicious
 TIMES_OF_TABLES = 1000  # of formats that know columns, which may be nearly constant
+_TEMPORARY = re.compile(r"\..+\.\d+-\d+\.tmp")  # what `temporary` makes
 LARGE = 2**16  # bytes; an array of this size or more that is kept for later does not stay in memory
 
 
 def write_whole(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
     """Written to a temporary name, flushed to disk and renamed: the file is the old one or the new one, never half."""
-    temporary = _temporary(path)  # mutant: temporary
+    beside = temporary(path)  # mutant: temporary
     try:
-        with open(temporary, "wb") as file:
+        with open(beside, "wb") as file:
             write(file)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
+        os.replace(beside, path)
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        beside.unlink(missing_ok=True)
         raise
 
 
-def _temporary(path: Path) -> Path:
+def temporary(path: Path) -> Path:
     """A name that no other process or thread of this machine writes to."""
     return path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
 
 
 def tidy(folder: Path) -> None:
-    """Remove what writers that were killed have left behind; nobody else must be writing there."""
-    for path in folder.rglob(".*.tmp"):
-        path.unlink(missing_ok=True)
+    """Remove what writers that were killed have left in a folder; nobody else must be writing there.
+
+    Files of others stay: what is in folders inside, and what has a name that we would not give.
+    """
+    for path in folder.glob(".*.tmp"):
+        if _TEMPORARY.fullmatch(path.name) and path.is_file():  # mutant: names of ours
+            path.unlink(missing_ok=True)
 
 
 # ---- files that others may have written
@@ -62,6 +68,8 @@ def parsed(content: bytes | str) -> Any:
         return json.loads(content)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+    except ValueError:
+        raise ValueError("it is not JSON") from None
 
 
 def with_checksum(content: Mapping[str, Any]) -> dict[str, Any]:

@@ -31,8 +31,8 @@ from unbounded.chain.inference_data import KeptDraws, inference_data
 from unbounded.chain.lock import only_writer
 from unbounded.chain.outlets import announce_if_slow, follow
 from unbounded.chain.progress import Callback, Size
-from unbounded.chain.run import Chain, Length, Observer, run
-from unbounded.chain.several import AUTO, MAX_DRAWS, agree, run_all, stages
+from unbounded.chain.run import Chain, Length, Observer, has_estimate, run
+from unbounded.chain.several import AUTO, MAX_DRAWS, agree, least_limit, run_all, stages
 from unbounded.chain.store import EXTENSIBLE, ChainStore, RunError, RunStore
 from unbounded.chain.versions import versions
 from unbounded.columns import describe
@@ -229,7 +229,7 @@ class ChainEstimator(BaseEstimator):
             self._finish(
                 *self._run_until_agreed(model, X, heldout, store, [one for one in lengths if one.n_draws >= there])
             )
-            if store and self.checkpoint and source_of(X) is not None:
+            if store and self.checkpoint and source_of(X) is not None and self._has_estimate:
                 store.save_shards(self._choices.assignments, self._row_estimates(), model.recipe(X).edges)
         return self
 
@@ -342,9 +342,9 @@ class ChainEstimator(BaseEstimator):
         self.interrupted_ = _stopped(chains, self.n_chains, length)
         chains = [chain for chain in chains if chain.draws] or chains
         if not chains[0].draws:
-            raise KeyboardInterrupt("interrupted before the first draw; resume from the run directory if there is one.")
+            raise KeyboardInterrupt(f"stopped before the first draw{self._goes_on()}")
         if not any(chain.snapshots for chain in chains):
-            raise KeyboardInterrupt("interrupted before the first snapshot; resume from the run directory.")
+            raise KeyboardInterrupt(f"stopped before the first draw that is kept whole{self._goes_on()}")
         self.exact_ = all(chain.exact for chain in chains)
         self._kept = [sorted(chain.snapshots) for chain in chains]
         with announce_if_slow("estimating from the draws", self.progress):
@@ -352,6 +352,13 @@ class ChainEstimator(BaseEstimator):
         self.posterior_ = export.to_dataset(chains, self._choices.dimensions)
         self.convergence_ = convergence.check(self.posterior_)
         convergence.warn(self.convergence_, stacklevel=4)  # to whoever called fit
+
+    def _goes_on(self) -> str:
+        return "." if self.checkpoint is None else f"; the same call goes on from {self.checkpoint}."
+
+    @property
+    def _has_estimate(self) -> bool:
+        return has_estimate(len(self._snapshots), not self.interrupted_)
 
     # ---- results that need no model
 
@@ -692,16 +699,23 @@ class ChainEstimator(BaseEstimator):
                 raise RunError(
                     f"{store.path} holds a run with other {', '.join(differs)}; use the same or another directory."
                 )
-            if store.n_draws() > stages(self.n_draws, self.max_draws)[-1]:
-                name = "max_draws" if self.n_draws == AUTO else "n_draws"
-                raise RunError(
-                    f"{store.path} holds {store.n_draws()} draws, more than {name}={getattr(self, name)}; "
-                    "ask for as many, or use another directory."
-                )
+            store.own_chains()
+            self._check_length(store)
             store.grow(config)
         else:
             store.prepare(config)
         store.note(self._about(X, model))
+
+    def _check_length(self, store: RunStore) -> None:
+        """A run is not made shorter."""
+        there, most = store.n_draws(), stages(self.n_draws, self.max_draws)[-1]
+        if there <= most:
+            return
+        asked, more = f"n_draws={self.n_draws}", "ask for as many"
+        if self.n_draws == AUTO:
+            asked = f"the {most} that n_draws={AUTO!r} makes at most with max_draws={self.max_draws}"
+            more = f"ask for max_draws={least_limit(there)} or n_draws={there}"
+        raise RunError(f"{store.path} holds {there} draws, more than {asked}; {more}, or use another directory.")
 
     def _as_run(self, saved: dict[str, Any]) -> dict[str, Any]:
         """The configuration of a run directory. Older versions wrote down what was asked for where it had no effect."""

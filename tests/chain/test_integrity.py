@@ -18,7 +18,7 @@ from runs import WARMUP, at_round, cut_the_power, everything, model, rows, stopp
 from unbounded import BetaBernoulliFeatures, PitmanYorMixture, RunError
 from unbounded.arrays import unpacked_entries
 from unbounded.chain import store
-from unbounded.chain.store import ChainStore, RunWarning, read_arrays, write_arrays
+from unbounded.chain.store import ChainStore, RunStore, RunWarning, read_arrays, write_arrays
 from unbounded.report import live, page, view
 
 X = rows()
@@ -129,10 +129,15 @@ def come_from_the_future(run):
     return "written by a later version"
 
 
+def add_a_chain(run):
+    shutil.copytree(run / "chain-0", run / "chain-2")
+    return "chain-2 is not of this run, which has n_chains=2; remove it"
+
+
 CHANGES = (
     edit_a_line, drop_a_line, flip_a_label, delete_a_snapshot, flip_a_snapshot, exchange_snapshots, add_a_snapshot,
     add_a_whole_draw, remove_a_key, change_a_setting, change_the_length, change_an_older_run, come_from_the_future,
-    delete_a_checkpoint,
+    delete_a_checkpoint, add_a_chain,
 )  # fmt: skip
 
 
@@ -146,6 +151,31 @@ def test_what_was_changed_is_said(run, change):
         assert str(error.value).endswith(".")
     with live.server(run) if said.find("run.json") < 0 else nullcontext() as server:
         assert server is None or re.search(said, html.unescape(server.RequestHandlerClass.live.now()))
+
+
+@pytest.mark.parametrize("line", ['{"draw": 4, "n_clusters": 99.0}\n', "hello\n", '{"draw": 4, "n_clu'])
+def test_what_is_behind_the_checkpoint_is_no_draw(tmp_path, line):
+    """It is made anew where the chain goes on, and nobody believes it before."""
+    run, brief = tmp_path / "run", {"n_chains": 1, "n_snapshots": 4}
+    model(run, n_draws=4, **brief).fit(X)
+    page_before, live_before = page.render(view.read(run)), live.render(run).partition("Traces")[2]
+    there = [path for path in run.rglob("*") if path.is_dir()]
+    trace = run / "chain-0" / "trace.jsonl"
+    last = json.loads(trace.read_text().splitlines()[-1])
+    added = line if "99" not in line else json.dumps(last | json.loads(line)) + "\n"
+    trace.write_text(trace.read_text() + added)
+    assert RunStore(run).n_draws() == 4
+    assert page.render(view.read(run)) == page_before
+    assert live.render(run).partition("Traces")[2] == live_before
+    assert [path for path in run.rglob("*") if path.is_dir()] == there, "who reads makes no folders"
+    assert everything(model(run, n_draws=6, **brief).fit(X)) == everything(model(n_draws=6, **brief).fit(X))
+
+
+def test_a_folder_that_is_nearly_a_chain(run):
+    (run / "chain-03").mkdir()
+    view.read(run)
+    view.check_files(run)
+    assert sorted(path.name for path in run.glob("chain-*")) == ["chain-0", "chain-03"]
 
 
 def test_a_view_that_is_open_notices(run):

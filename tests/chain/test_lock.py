@@ -103,10 +103,38 @@ def test_a_writer_gives_signs_of_life(tmp_path, monkeypatch):
 
 
 def test_what_a_killed_writer_left_is_removed(tmp_path):
-    (tmp_path / "chain-0").mkdir()
-    (tmp_path / "chain-0" / ".checkpoint.ub.12-34.tmp").write_bytes(b"half")
+    (tmp_path / "chain-0" / "snapshots").mkdir(parents=True)
+    for folder in (tmp_path, tmp_path / "chain-0", tmp_path / "chain-0" / "snapshots"):
+        (folder / ".checkpoint.ub.12-34.tmp").write_bytes(b"half")
     with only_writer(tmp_path):
-        assert not list((tmp_path / "chain-0").iterdir())
+        assert not list(tmp_path.rglob("*.tmp"))
+
+
+@pytest.mark.parametrize(
+    "name", [".mine.tmp", "sub/.mine.tmp", "sub/.mine.12-34.tmp", "chain-0/.mine.tmp", ".m.1-2.tmp/x"]
+)
+def test_what_others_have_there_stays(tmp_path, name):
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / name).write_text("precious")
+    with only_writer(tmp_path):
+        pass
+    assert (tmp_path / name).read_text() == "precious"
+
+
+def test_an_owner_that_has_not_signed_yet(tmp_path):
+    """Of two that start at the same moment the second waits for the name of the first."""
+    fcntl = pytest.importorskip("fcntl")
+    with open(tmp_path / lock.NAME, "wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        owner = {"host": "here", "process": 7, "since": "2026", "machine": lock._machine()}
+        threading.Timer(0.1, lambda: (tmp_path / lock.NAME).write_text(json.dumps(owner))).start()
+        with pytest.raises(RunError, match="is being written by process 7 on here since 2026"), only_writer(tmp_path):
+            pass
+    (tmp_path / lock.NAME).write_text("")
+    with open(tmp_path / lock.NAME, "rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(RunError, match="is being written by another process; wait"), only_writer(tmp_path):
+            pass
 
 
 def test_nothing_stays_of_a_directory_that_nothing_was_written_to(tmp_path):

@@ -1036,8 +1036,38 @@ MUTANTS = [
         "tests/chain/test_lock.py::test_what_a_killed_writer_left_is_removed",
     ),
     Mutant(
+        "whatever looks temporary is removed, whoever made it", "names of ours",
+        "if path.is_file():",
+        "tests/chain/test_lock.py::test_what_others_have_there_stays",
+    ),
+    Mutant(
+        "an owner that has just begun has no name", "not signed yet",
+        "owner = _owner(descriptor)",
+        "tests/chain/test_lock.py::test_an_owner_that_has_not_signed_yet",
+    ),
+    Mutant(
+        "a new run takes the chains that it finds for its own", "adopted chains",
+        "for index in ():",
+        "tests/chain/test_store.py::test_chains_of_another_run_are_not_adopted",
+    ),
+    Mutant(
+        "chains that nobody asked for are part of a run", "strange chains",
+        "if False:",
+        "tests/chain/test_integrity.py::test_what_was_changed_is_said",
+    ),
+    Mutant(
+        "a report believes what is behind the checkpoint", "counted draws",
+        "count = None",
+        "tests/chain/test_integrity.py::test_what_is_behind_the_checkpoint_is_no_draw",
+    ),
+    Mutant(
+        "results may be edited", "own results",
+        "if False:",
+        "tests/test_cli.py::test_results_that_were_changed",
+    ),
+    Mutant(
         "files are written in their place", "temporary",
-        "temporary = path",
+        "beside = path",
         "tests/chain/test_store.py::test_a_full_disk_leaves_the_old_file",
     ),
     Mutant(

@@ -206,7 +206,7 @@ def test_runs_without_whole_draws_or_times(copy):
             _older(path)
 
     text = copy("approximate", strip)
-    assert "No whole draw is on disk yet" in text
+    assert "yet: whole draws are too few (0)." in text
     assert "No times were recorded" in text
     assert "APPROXIMATE" in text.partition("</header>")[0]
 

@@ -187,7 +187,7 @@ def test_the_disk_really_is_full(tmp_path, monkeypatch):
     where, _ = one_npy(tmp_path)
     (tmp_path / "out").mkdir()
     monkeypatch.setattr(writing, "_prepare", lambda *_: None)
-    monkeypatch.setattr(disk, "_temporary", lambda path: path.with_suffix(".tmp"))
+    monkeypatch.setattr(disk, "temporary", lambda path: path.with_suffix(".tmp"))
     (tmp_path / "out" / "piece-00000.tmp").symlink_to("/dev/full")
     assert "No space left on device" in error(where, "--shards", 1, "--out", tmp_path / "out")
 

@@ -17,8 +17,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from unbounded.chain.store import RunError
-from unbounded.disk import tidy
+from unbounded.chain.store import RunError, RunStore
+from unbounded.disk import temporary, tidy
 
 try:
     import fcntl
@@ -28,6 +28,7 @@ except ImportError:  # Windows
 NAME = "lock.json"
 BEAT = 5.0  # seconds between signs of life
 SILENT = 60.0  # without one for so long, an owner whose lock cannot be seen counts as gone
+_SIGNS = 0.5  # seconds for which we wait for an owner who has the lock to sign it
 
 _writing: dict[str, int] = {}  # by directory: the thread that writes there
 
@@ -45,7 +46,8 @@ def only_writer(folder: Path) -> Iterator[None]:
     beats.start()
     _writing[where] = thread
     try:
-        tidy(folder)  # mutant: tidy
+        for each in RunStore(folder).folders():
+            tidy(each)  # mutant: tidy
         yield
     finally:
         del _writing[where]
@@ -88,14 +90,15 @@ def _acquired(folder: Path) -> int:
 
 def _claim(descriptor: int, folder: Path) -> None:
     free = _lock(descriptor)  # mutant: lock
-    owner = _owner(descriptor)
+    owner = _signed(descriptor) if free is False else _owner(descriptor)  # mutant: not signed yet
     mine = _machine()
     is_dead = free is True and owner.get("machine") in (None, mine)  # or the system would still have its lock
     if free is False or (owner and not is_dead and _silence(descriptor, folder) < SILENT):
-        who = f"process {owner.get('process', '?')} on {owner.get('host', 'another machine')}"
+        known = all(name in owner for name in ("process", "host", "since"))
+        who = "process {process} on {host} since {since}".format(**owner) if known else "another process"
         raise RunError(
-            f"{folder} is being written by {who} since {owner.get('since', 'a moment ago')}; wait for it, stop it or "
-            f"choose another directory. (If it is gone, this is noticed within {SILENT:.0f} seconds.)"
+            f"{folder} is being written by {who}; wait for it, stop it or choose another directory. (If it is gone, "
+            f"this is noticed within {SILENT:.0f} seconds.)"
         )
     about = {"host": platform.node(), "process": os.getpid(), "since": time.strftime("%Y-%m-%d %H:%M:%S %z")}
     os.ftruncate(descriptor, 0)
@@ -124,6 +127,14 @@ def _owner(descriptor: int) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
+def _signed(descriptor: int) -> dict[str, Any]:
+    """The same of a lock that somebody else has, who may have taken it a moment ago and not signed it yet."""
+    until = time.monotonic() + _SIGNS
+    while not (owner := _owner(descriptor)) and time.monotonic() < until:
+        time.sleep(0.01)
+    return owner
+
+
 def _machine() -> str:
     """A name for all processes that see each other's locks."""
     try:
@@ -134,7 +145,7 @@ def _machine() -> str:
 
 def _silence(descriptor: int, folder: Path) -> float:
     """Seconds since the owner's last sign of life, by the clock of the file system."""
-    probe = folder / f".clock-{os.getpid()}-{threading.get_ident()}"
+    probe = temporary(folder / "clock")
     probe.touch()
     now = probe.stat().st_mtime
     probe.unlink()

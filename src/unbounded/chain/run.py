@@ -64,6 +64,11 @@ class Chain:
     interrupted: bool = False  # the user asked to stop
 
 
+def has_estimate(n_whole: int, is_complete: bool) -> bool:
+    """Whether so many whole draws are enough for point estimates: one is where no more were asked for."""
+    return n_whole > 1 or (n_whole == 1 and is_complete)
+
+
 @dataclass(frozen=True)
 class Observer:
     """What a chain calls, and looks at, while it runs."""
@@ -169,6 +174,7 @@ def _checkpoint(state: State, engine: Engine, chain: Chain) -> dict[str, Array]:
 
 def _resume(chain: Chain, model: Model[StateT], engine: Engine, store: ChainStore) -> StateT | None:
     """Restore the last complete round, or None where there is none."""
+    store.prepare()
     saved = store.checkpoint()
     if saved is None:
         store.rewind(0, model.n_rows)
@@ -207,7 +213,8 @@ def stop_flag() -> Iterator[threading.Event]:
         flag.set()
 
     signals = [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
-    free = [each for each in signals if each == signal.SIGINT or signal.getsignal(each) == signal.SIG_DFL]
+    usual = signal.SIG_DFL, signal.default_int_handler  # the latter: of the command line, for all of them
+    free = [each for each in signals if each == signal.SIGINT or signal.getsignal(each) in usual]
     previous = {each: signal.signal(each, stop) for each in free}
     try:
         yield flag

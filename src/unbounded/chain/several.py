@@ -27,6 +27,14 @@ def stages(n_draws: int | str, max_draws: int) -> list[int]:
     return [first << k for k in range((max_draws // first).bit_length())]
 
 
+def least_limit(count: int) -> int:
+    """The least max_draws with which n_draws="auto" may make so many draws."""
+    limit = min(count, FIRST)
+    while limit < count:
+        limit *= 2
+    return limit
+
+
 def agree(chains: Sequence[Chain], n_draws: int) -> bool:
     """Whether the first draws of all chains pass the check; interruptions of the run make no difference to it."""
     return check(export.to_dataset(chains).isel(draw=slice(n_draws))).passed  # mutant: first draws

@@ -1,6 +1,7 @@
 """A run on disk: a folder with its configuration, and for each chain a trace, snapshots and a checkpoint.
 
     run.json                      what was asked, and the fingerprint of the data
+    results.json                  digests of what the command line made of the draws (`results`)
     lock.json                     who is writing, while somebody is (`lock`)
     chain-0/trace.jsonl           one line per draw, appended
     chain-0/assignments.bin       int32 labels of every draw, appended (only when asked for)
@@ -46,6 +47,9 @@ from unbounded.disk import (
 from unbounded.round import PHASES, Clock
 
 EXTENSIBLE = ("n_draws", "max_draws")  # settings that may change when a run is resumed
+FORMAT, _LAYOUT = "format", 1  # an entry of run.json: how a run directory is laid out; older ones have none
+RESTORE = "restore it from a backup or fit again"
+SHARD_FOLDERS = ("labels", "Z")  # point estimates of the rows of a source, for each shard
 
 _MAGIC = b"unbounded 2\n"
 _KNOWN = (b"unbounded 1\n", _MAGIC)  # 1: matrices Z as bytes, labels in four of them
@@ -119,6 +123,20 @@ def write_json(path: Path, content: Any) -> None:
     write_file(path, lambda file: file.write((json.dumps(content, indent=1) + "\n").encode()))
 
 
+def read_file(path: Path) -> bytes:
+    """A file that a run cannot do without."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise RunError(f"{path} is missing; {RESTORE}.") from None
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
+def unreadable(path: Path, error: OSError) -> RunError:
+    return RunError(f"could not read {path}: {error.strerror or error}; {RESTORE}.")
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """The content of a file that no chain reads; empty if it is missing, damaged or was edited."""
     try:
@@ -128,19 +146,24 @@ def read_json(path: Path) -> dict[str, Any]:
     return content if isinstance(content, dict) and is_as_written(content) else {}
 
 
-def read_arrays(path: Path) -> dict[str, Array]:
-    """The arrays of a .ub file, after its checksum was compared; large ones stay on disk until they are used."""
+def read_arrays(path: Path, names: Collection[str] | None = None) -> dict[str, Array]:
+    """The arrays of a .ub file, after its checksum was compared; large ones stay on disk until they are used.
+
+    names: those that are wanted; by default all.
+    """
     try:
         with open(path, "rb") as file:
             _check_digest(path, file)
             file.seek(len(_MAGIC) + 65)
             with np.load(file, allow_pickle=False) as content:
                 check_unpacked(content.zip)
-                return {name.replace("|", "/"): spill_to_disk(content[name]) for name in content.files}
+                there = {name.replace("|", "/"): name for name in content.files}
+                wanted = there.keys() if names is None else there.keys() & names
+                return {name: spill_to_disk(content[there[name]]) for name in there if name in wanted}
     except OSError as error:
-        raise RunError(f"could not read {path}: {error.strerror or error}.") from error
+        raise unreadable(path, error) from error
     except ValueError as error:
-        raise RunError(f"{path} is damaged: {error}; restore it from a backup or fit again.") from error
+        raise RunError(f"{path} is damaged: {error}; {RESTORE}.") from error
 
 
 def _check_content(path: Path) -> None:
@@ -148,7 +171,7 @@ def _check_content(path: Path) -> None:
         with open(path, "rb") as file:
             _check_digest(path, file)
     except OSError as error:
-        raise RunError(f"could not read {path}: {error.strerror or error}.") from error
+        raise unreadable(path, error) from error
 
 
 def _check_digest(path: Path, file: IO[bytes]) -> None:
@@ -156,12 +179,12 @@ def _check_digest(path: Path, file: IO[bytes]) -> None:
     if magic not in _KNOWN and magic.startswith(b"unbounded "):
         raise RunError(f"{path} was written by a later version of unbounded; go on with that one.")
     if magic not in _KNOWN:
-        raise RunError(f"{path} was not written by this program; point to a run directory of `unbounded fit`.")
+        raise RunError(f"{path} is damaged: it does not begin as files of a run do; {RESTORE}.")
     while part := file.read(2**20):
         digest.update(part)
     # mutant: checksum
     if digest.hexdigest().encode() + b"\n" != expected:
-        raise RunError(f"{path} is damaged (its checksum does not match); restore it from a backup or fit again.")
+        raise RunError(f"{path} is damaged (its checksum does not match); {RESTORE}.")
 
 
 class RunStore:
@@ -171,12 +194,18 @@ class RunStore:
         self.path = Path(path)
 
     def prepare(self, config: Mapping[str, Any]) -> None:
-        """Start a new run here; refuse to overwrite another one."""
+        """Start a new run here; refuse to overwrite another one, or to adopt its chains."""
         if self.exists():
             raise RunError(f"{self.path} already holds a run; resume it or choose another directory.")
+        for index in self.chains():  # mutant: adopted chains
+            if not self._chain(index, config).is_own():
+                raise RunError(
+                    f"{self.path / 'run.json'} is missing, and {self.path / f'chain-{index}'} is of a run with other "
+                    "settings or data; restore run.json from a backup or choose another directory."
+                )
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            content = json.dumps(with_checksum(config), indent=2) + "\n"
+            content = json.dumps(with_checksum({FORMAT: _LAYOUT, **config}), indent=2) + "\n"
             write_whole(self.path / "run.json", lambda file: file.write(content.encode()))
         except OSError as error:
             raise RunError(f"cannot write to the run directory {self.path}: {error.strerror or error}.") from error
@@ -196,31 +225,68 @@ class RunStore:
         return (self.path / "run.json").exists()
 
     def config(self) -> dict[str, Any]:
+        """What the run was asked for."""
+        return {name: value for name, value in self._written().items() if name != FORMAT}
+
+    def _written(self) -> dict[str, Any]:
+        """run.json, after its digest was compared."""
+        path = self.path / "run.json"
+        if not self.exists():
+            if any(map(self.has_chain, self.chains())):
+                raise RunError(f"{path} is missing, although there are chains; {RESTORE} elsewhere.")
+            raise RunError(f"{self.path} holds no run (run.json is missing).")
         try:
-            config = parsed((self.path / "run.json").read_bytes())
-        except FileNotFoundError:
-            raise RunError(f"{self.path} holds no run (run.json is missing).") from None
-        except (OSError, ValueError) as error:
-            raise RunError(f"{self.path / 'run.json'} cannot be read: {error}.") from error
+            config = parsed(read_file(path))
+        except ValueError as error:
+            raise RunError(f"{path} is damaged: {error}; {RESTORE}.") from error
         if not isinstance(config, dict):
-            raise RunError(f"{self.path / 'run.json'} is not the configuration of a run.")
+            raise RunError(f"{path} is damaged: it is not the configuration of a run; {RESTORE}.")
         # mutant: own configuration
         if not is_as_written(config):
-            raise RunError(f"{self.path / 'run.json'} was changed; restore it from a backup or fit again.")
+            raise RunError(f"{path} was changed; {RESTORE}.")
+        if config.get(FORMAT, _LAYOUT) != _LAYOUT:
+            raise RunError(f"{path} was written by a later version of unbounded; go on with that one.")
         return {name: value for name, value in config.items() if name != CHECKSUM}
+
+    @property
+    def is_older(self) -> bool:
+        """Whether it was begun by a version whose results have no digests."""
+        return FORMAT not in self._written()
 
     def grow(self, config: Mapping[str, Any]) -> None:
         """Record the length of a run that was extended."""
-        fixed = {name: value for name, value in self.config().items() if name not in EXTENSIBLE}
+        fixed = {name: value for name, value in self._written().items() if name not in EXTENSIBLE}
         write_json(self.path / "run.json", fixed | {name: config[name] for name in EXTENSIBLE if name in config})
 
     def n_draws(self) -> int:
-        """Draws of the longest chain."""
-        return max((len(self.chain(index).draws()) for index in self.chains()), default=0)
+        """Draws of the longest chain, as far as checkpoints count them."""
+        return max((self.chain(index).count() for index in self.chains()), default=0)
 
     def chains(self) -> list[int]:
-        found = [folder for folder in self.path.glob("chain-*") if folder.is_dir() and folder.name[6:].isdecimal()]
-        return sorted(int(folder.name[6:]) for folder in found)
+        """The numbers of the chains that have a folder."""
+        found = [folder.name[6:] for folder in self.path.glob("chain-*") if folder.is_dir()]
+        return sorted(int(number) for number in found if number.isdecimal() and number == str(int(number)))
+
+    def own_chains(self) -> list[ChainStore]:
+        """The chains that there are; an error where there are more than the run was asked for."""
+        asked = self.config().get("n_chains", 1)
+        for index in self.chains():
+            # mutant: strange chains
+            if isinstance(asked, int) and index >= asked:
+                raise RunError(
+                    f"{self.path / f'chain-{index}'} is not of this run, which has n_chains={asked}; remove it."
+                )
+        return [self.chain(index) for index in self.chains()]
+
+    def has_chain(self, index: int) -> bool:
+        return (self.path / f"chain-{index}" / "checkpoint.ub").exists()
+
+    def folders(self) -> list[Path]:
+        """Those that runs write to, as far as they are there."""
+        chains = [self.path / f"chain-{index}" for index in self.chains()]
+        inside = [chain / name for chain in chains for name in ("snapshots", "assignments")]
+        found = [self.path, *chains, *inside, *(self.path / name for name in SHARD_FOLDERS)]
+        return [folder for folder in found if folder.is_dir()]
 
     def note(self, about: Mapping[str, Any]) -> None:
         """Write about.json: where this session runs."""
@@ -241,7 +307,10 @@ class RunStore:
         write_json(where / "shards.json", shards)
 
     def chain(self, index: int) -> ChainStore:
-        fixed = {name: value for name, value in self.config().items() if name not in EXTENSIBLE} | {"chain": index}
+        return self._chain(index, self.config())
+
+    def _chain(self, index: int, config: Mapping[str, Any]) -> ChainStore:
+        fixed = {name: value for name, value in config.items() if name not in EXTENSIBLE} | {"chain": index}
         return ChainStore(self.path / f"chain-{index}", json.dumps(fixed, sort_keys=True))
 
 
@@ -254,10 +323,13 @@ class ChainStore:
         self._appended = {name: _Appended() for name in ("trace.jsonl", "assignments.bin")}
         self._whole: dict[str, str] = {}  # digests of snapshots and matrices, by name
         self._dropped: list[str] = []  # names of snapshots that the next checkpoint will not need
+
+    def prepare(self) -> None:
+        """Make the folders; readers make none."""
         try:
-            (path / "snapshots").mkdir(parents=True, exist_ok=True)
+            (self.path / "snapshots").mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise RunError(f"cannot write to the run directory {path}: {error.strerror or error}.") from error
+            raise RunError(f"cannot write to the run directory {self.path}: {error.strerror or error}.") from error
 
     # ---- checkpoints, which know the other files
 
@@ -266,9 +338,7 @@ class ChainStore:
         path = self.path / "checkpoint.ub"
         if not path.exists():
             if self._lines(None) or self._all_numbered("snapshots"):
-                raise RunError(
-                    f"{path} is missing, although there are draws; restore it from a backup or fit again elsewhere."
-                )
+                raise RunError(f"{path} is missing, although there are draws; {RESTORE} elsewhere.")
             return None
         arrays = read_arrays(path)
         # mutant: own checkpoint
@@ -281,6 +351,16 @@ class ChainStore:
             self._check(files, int(arrays["n_draws"]))
             self._whole, self._dropped = files["whole"], files.get("dropped", [])
         return arrays
+
+    def count(self) -> int:
+        """How many draws there are: those that the checkpoint counts. What is behind them will be made anew."""
+        path = self.path / "checkpoint.ub"
+        return int(read_arrays(path, ["n_draws"]).get("n_draws", 0)) if path.exists() else 0
+
+    def is_own(self) -> bool:
+        """Whether the checkpoint, if there is one, is of the run that this store was made for."""
+        path = self.path / "checkpoint.ub"
+        return not path.exists() or np.array_equal(read_arrays(path, ["run"]).get("run", ()), self._run)
 
     def stamp(self) -> str:
         """Changes with every checkpoint."""
@@ -315,14 +395,13 @@ class ChainStore:
         self._remove_dropped()  # no sooner: the checkpoint before this one relied on them
 
     def _check(self, files: Mapping[str, Any], count: int) -> None:
-        restore = "restore it from a backup or fit again."
         for name, (length, digest) in files["appended"].items():
             if length and _Appended.of(self.path / name, length).digest.hexdigest() != digest:
-                raise RunError(f"{self.path / name} is damaged: it was changed or cut; {restore}")
+                raise RunError(f"{self.path / name} is damaged: it was changed or cut; {RESTORE}.")
         for name, digest in files["whole"].items():
             # mutant: whole digests
             if _digest_of(self.path / name) != digest:
-                raise RunError(f"{self.path / name} is damaged or missing; {restore}")
+                raise RunError(f"{self.path / name} is damaged or missing; {RESTORE}.")
         for folder in ("snapshots", "assignments"):
             for draw, path in self._all_numbered(folder).items():
                 known = (*files["whole"], *files.get("dropped", ()))
@@ -364,23 +443,25 @@ class ChainStore:
 
     def draws(self, count: int | None = None) -> list[dict[str, float]]:
         """The first `count` draws of the trace, or all complete lines."""
-        lines = self._lines(count)
-        try:
-            draws = [parsed(line) for line in lines]
-        except ValueError as error:
-            raise RunError(f"{self.path / 'trace.jsonl'} is damaged: {error}.") from error
-        if not all(isinstance(draw, dict) for draw in draws):
-            raise RunError(f"{self.path / 'trace.jsonl'} is damaged: a line is not a draw.")
-        if any(draw.pop("draw", number) != number for number, draw in enumerate(draws)):
-            raise RunError(f"{self.path / 'trace.jsonl'} is damaged: a draw is missing or there twice.")
+        draws = []
+        for number, line in enumerate(self._lines(count)):
+            try:
+                draw = parsed(line)
+            except ValueError:
+                draw = None
+            if not isinstance(draw, dict):
+                raise RunError(f"{self.path / 'trace.jsonl'} is damaged: line {number + 1} is not a draw; {RESTORE}.")
+            if draw.pop("draw", number) != number:
+                raise RunError(f"{self.path / 'trace.jsonl'} is damaged: draw {number} is not in its place; {RESTORE}.")
+            draws.append(draw)
         return draws
 
     def _lines(self, count: int | None) -> list[bytes]:
         path = self.path / "trace.jsonl"
-        lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+        lines = read_file(path).splitlines(keepends=True) if path.exists() else []
         whole = [line for line in lines if line.endswith(b"\n")]
         if count is not None and len(whole) < count:
-            raise RunError(f"{path} has {len(whole)} draws, the checkpoint {count}; the run directory is damaged.")
+            raise RunError(f"{path} is damaged: it has {len(whole)} draws, the checkpoint {count}; {RESTORE}.")
         return whole[:count]
 
     def assignments(self, n_rows: int, count: int) -> list[Array]:
@@ -392,7 +473,7 @@ class ChainStore:
         if count == 0:
             return []
         if not path.exists() or path.stat().st_size < 4 * n_rows * count:
-            raise RunError(f"{path} has fewer draws than the checkpoint; the run directory is damaged.")
+            raise RunError(f"{path} is damaged: it has fewer draws than the checkpoint; {RESTORE}.")
         whole = allocate((count, n_rows), "<i4")
         with open(path, "rb") as file:
             file.readinto(whole.reshape(-1).view(np.uint8).data)
@@ -484,7 +565,7 @@ class _Appended:
         except FileNotFoundError:
             pass
         except OSError as error:
-            raise RunError(f"could not read {path}: {error.strerror or error}.") from error
+            raise unreadable(path, error) from error
         return known
 
 
@@ -495,6 +576,8 @@ def _digest_of(path: Path) -> str:
             return file.read(len(_MAGIC) + 64)[len(_MAGIC) :].decode(errors="replace")
     except FileNotFoundError:
         return ""
+    except OSError as error:
+        raise unreadable(path, error) from error
 
 
 def warn_of_other_versions(saved: Arrays, path: Path) -> None:

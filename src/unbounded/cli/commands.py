@@ -19,8 +19,9 @@ import typer
 from rich.console import Console
 
 from unbounded import datasets, engines, instantiation, sources
+from unbounded.chain.results import SUMMARY
 from unbounded.chain.several import AUTO, MAX_DRAWS
-from unbounded.chain.store import RunError, RunStore, write_to
+from unbounded.chain.store import RunError, write_to
 from unbounded.cli import COMMAND, runs
 from unbounded.engines.recovery import EngineError
 from unbounded.family import Command
@@ -69,13 +70,19 @@ def _with_plain_errors(command: Callable[..., None]) -> Callable[..., None]:
         try:
             command(*args, **kwargs)
         except (ValueError, TypeError, OSError, ImportError, RunError, EngineError) as error:
-            print(f"error: {plain(str(error).strip().splitlines()[0])}", file=sys.stderr)
+            print(f"error: {plain(_sentence(error))}", file=sys.stderr)
             raise typer.Exit(2) from None
         except KeyboardInterrupt as stop:
-            print(f"interrupted: {str(stop) or 'nothing was drawn yet'}", file=sys.stderr)
+            print(f"interrupted: {str(stop) or 'nothing was done yet'}", file=sys.stderr)
             raise typer.Exit(130) from None
 
     return wrapper
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}."
+    return str(error).strip().splitlines()[0]
 
 
 def _with_options_of_families(command: Callable[..., None]) -> Callable[..., None]:
@@ -135,8 +142,7 @@ def fit(
     **others: Any,
 ) -> None:
     """Fit a model and write draws, a summary, point estimates and pictures to a run directory."""
-    if RunStore(out).exists():
-        raise RunError(f"{out} already holds a run; resume it or choose another directory.")
+    runs.check_unused(out)
     settings: dict[str, Any] = {
         "n_shards": shards, "sweeps_per_round": sweeps, "n_warmup": warmup, "n_draws": _draws(draws), "thin": thin,
         "n_chains": chains, "engine": engine, "n_workers": workers, "instantiate": instantiate, "dtype": dtype,
@@ -199,10 +205,13 @@ def resume(
 
 
 def _run(run: Path, command: Command, quiet: bool) -> None:
-    estimator = runs.perform(run, command, quiet)
-    print((run / "summary.txt").read_text(encoding="utf-8"), end="")
+    try:
+        estimator = runs.perform(run, command, quiet)
+        print((run / SUMMARY).read_text(encoding="utf-8"), end="")
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(runs.what_is_left(run)) from None
     if estimator.interrupted_:
-        console.print(f"Interrupted; this is what there is so far. Go on with: unbounded resume {plain(run)}")
+        print(f"Interrupted; this is what there is so far. Go on with: {runs.way_on(run)}")
         raise typer.Exit(130)
 
 
@@ -210,11 +219,7 @@ def _run(run: Path, command: Command, quiet: bool) -> None:
 @_with_plain_errors
 def summary(run: Annotated[Path, typer.Argument(help="A run directory.")]) -> None:
     """Print the posterior summary of a run, with R-hat and effective sample sizes."""
-    runs.read(run)
-    path = run / "summary.txt"
-    if not path.exists():
-        raise RunError(f"{run} has no finished draws yet; resume it first.")
-    print(path.read_text(encoding="utf-8"), end="")
+    print(runs.summary(run), end="")
 
 
 @app.command()
@@ -270,7 +275,8 @@ def predict(
     if not runs.finished(run, command):
         raise RunError(f"{run} is not finished; resume it first.")
     settings = {**command.settings, "engine": "threads", "n_workers": None}  # all draws are made
-    estimator, _ = runs.fitted(run, replace(command, settings=settings), quiet=True)
+    with runs.said_plainly():
+        estimator, _ = runs.fitted(run, replace(command, settings=settings), quiet=True)
     rows = datasets.load(data, named_columns(command.settings.get("likelihood")))
     table = family_named(command.model).predictions(estimator, rows)
     write_to(out, lambda file: table.to_csv(file, mode="wb"))

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import shlex
+import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
@@ -14,15 +17,17 @@ import numpy as np
 from unbounded.chain.convergence import ConvergenceWarning
 from unbounded.chain.lock import only_writer
 from unbounded.chain.outlets import announce_if_slow
+from unbounded.chain.results import SUMMARY, check_results, record, warnings_of
 from unbounded.chain.run import Chain
 from unbounded.chain.several import MAX_DRAWS, complete
-from unbounded.chain.store import RunError, RunStore, write_file
+from unbounded.chain.store import RESTORE, SHARD_FOLDERS, RunError, RunStore, read_file, write_file
 from unbounded.cli import COMMAND
 from unbounded.disk import CHECKSUM, is_as_written, parsed, with_checksum, write_whole
 from unbounded.estimator import ChainEstimator
-from unbounded.family import Command, Training
+from unbounded.family import Command, Results, Training
 from unbounded.models.families import FAMILIES, MODELS, family_named
 from unbounded.report.phrases import plain
+from unbounded.report.view import check_files
 
 SETTINGS = {name: option for family in FAMILIES for name, option in family.settings.items()}
 EXTRA = {name: option for family in FAMILIES for name, option in family.options.items()}
@@ -56,12 +61,12 @@ def _fields(estimator: Any) -> Mapping[str, Any]:
 
 def read(run: Path) -> Command:
     """The command of a run directory."""
+    if not (run / COMMAND).exists():
+        raise RunError(f"{run} is not a run directory of `unbounded fit`.")
     try:
-        content = parsed((run / COMMAND).read_bytes())
-    except FileNotFoundError:
-        raise RunError(f"{run} is not a run directory of `unbounded fit`.") from None
+        content = parsed(read_file(run / COMMAND))
     except ValueError as error:
-        raise RunError(f"{run / COMMAND} is damaged: {error}.") from error
+        raise RunError(f"{run / COMMAND} is damaged: {error}; {RESTORE}.") from error
     _check(run / COMMAND, content)
     extra = {name: content.get(name) for name in EXTRA}
     settings = dict(content["settings"])
@@ -84,7 +89,7 @@ def _check(path: Path, content: Any) -> None:
     kinds = {"model": str, "data": str, "holdout": int | float, "settings": dict} | dict.fromkeys(EXTRA, str | None)
     whole = isinstance(content, dict) and all(isinstance(content.get(name), kind) for name, kind in kinds.items())
     if not whole or not all(isinstance(content["settings"].get(name), kind) for name, kind in _LEAST.items()):
-        raise RunError(f"{path} is damaged: it is not a command; restore it from a backup or fit again.")
+        raise RunError(f"{path} is damaged: it is not a command; {RESTORE}.")
     if unknown := content["settings"].keys() - _fields(family_named(content["model"]).estimators[content["model"]]):
         raise RunError(
             f"{path} has settings that {content['model']} does not know, {', '.join(sorted(unknown))}; go on with the "
@@ -100,7 +105,8 @@ def _plain(command: Command) -> dict[str, Any]:
 
 
 def finished(run: Path, command: Command) -> bool:
-    chains = [Chain(True, RunStore(run).chain(index).draws()) for index in range(command.settings["n_chains"])]
+    stores = [RunStore(run).chain(index) for index in range(command.settings["n_chains"])]
+    chains = [Chain(True, chain.draws(chain.count())) for chain in stores]
     return complete(chains, command.settings["n_draws"], command.settings.get("max_draws", MAX_DRAWS))
 
 
@@ -110,9 +116,58 @@ def fitted(run: Path, command: Command, quiet: bool) -> tuple[ChainEstimator, Tr
     estimator = family.estimators[command.model](**command.settings, checkpoint=run, progress=not quiet)
     with announce_if_slow(f"reading {plain(command.data)}", not quiet):
         training = family.training(command)
+    return estimator.fit(training.rows, *training.arguments, holdout=training.holdout), training
+
+
+@contextmanager
+def said_plainly() -> Iterator[list[str]]:
+    """Print warnings as sentences of the command, not as Python does, and collect them."""
+    said: list[str] = []
+
+    def show(message: Warning | str, *_: object, **__: object) -> None:
+        sentence = plain(message)
+        if sentence not in said:
+            said.append(sentence)
+            print(f"warning: {sentence}", file=sys.stderr, flush=True)
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the summary has the message
-        return estimator.fit(training.rows, *training.arguments, holdout=training.holdout), training
+        warnings.showwarning = show
+        yield said
+
+
+def check_unused(run: Path) -> None:
+    """Refuse a directory that holds a run, or is being written."""
+    if RunStore(run).exists():
+        with only_writer(run):
+            raise RunError(f"{run} already holds a run; resume it or choose another directory.")
+
+
+def way_on(run: Path) -> str:
+    """The command that goes on with a run, to be copied."""
+    return f"unbounded resume {shlex.quote(plain(run))}"
+
+
+def what_is_left(run: Path) -> str:
+    """For somebody who has interrupted a fit."""
+    if not RunStore(run).exists():
+        return "nothing was drawn yet"
+    drawn = any(path.stat().st_size for path in run.glob("chain-*/trace.jsonl"))
+    so_far = "the draws up to the last checkpoint are kept" if drawn else "nothing was drawn yet"
+    return f"{so_far}; go on with: {way_on(run)}"
+
+
+def summary(run: Path) -> str:
+    """The summary of a run whose files are what was written."""
+    read(run)
+    check_files(run)
+    store = RunStore(run)
+    check_results(store)
+    path = run / SUMMARY
+    if not path.exists():
+        why = "the results were not written, or it was deleted" if store.n_draws() else "there are no draws yet"
+        raise RunError(f"{path} is missing: {why}; go on with: {way_on(run)}.")
+    return read_file(path).decode()
 
 
 def perform(run: Path, command: Command, quiet: bool) -> ChainEstimator:
@@ -131,13 +186,14 @@ def _perform(run: Path, command: Command, quiet: bool) -> ChainEstimator:
     except OSError as error:
         raise RunError(f"cannot write to the run directory {run}: {error.strerror or error}.") from error
     try:
-        estimator, training = fitted(run, command, quiet)
-    except Exception:
+        with said_plainly() as warned:
+            estimator, training = fitted(run, command, quiet)
+    except BaseException:
         if before[1] == _content(config):  # the command was refused before it changed the run
             _restore(path, before[0])
         raise
     with announce_if_slow(f"writing to {plain(run)}", not quiet):
-        _write_results(run, estimator, training, command)
+        _write_results(run, estimator, command, training, list(dict.fromkeys([*warnings_of(run), *warned])))
     return estimator
 
 
@@ -152,18 +208,24 @@ def _restore(path: Path, before: bytes | None) -> None:
         write_whole(path, lambda file: file.write(before))
 
 
-def _write_results(run: Path, estimator: ChainEstimator, training: Training, command: Command) -> None:
+def _write_results(
+    run: Path, estimator: ChainEstimator, command: Command, training: Training, warned: list[str]
+) -> None:
     from unbounded.report import plots
     from unbounded.report.text import text
 
     scalars = estimator.posterior_.drop_vars("assignments", errors="ignore")
-    found = family_named(command.model).results(estimator, training, command)
+    found = Results({})
+    if estimator._has_estimate:
+        found = family_named(command.model).results(estimator, training, command)
     files = {
         "draws.csv": scalars.to_dataframe().to_csv(), "traces.png": plots.traces(scalars), **found.files,
-        "summary.txt": text(estimator) + found.summary,
+        SUMMARY: text(estimator, warned) + found.summary,
     }  # fmt: skip
     for name, content in files.items():
         write_file(run / name, partial(_write_result, content))  # mutant: results
+    shards = [f"{folder}/{path.name}" for folder in SHARD_FOLDERS for path in sorted((run / folder).glob("shard*"))]
+    record(run, [*files, *shards], warned)
 
 
 def _write_result(content: Any, file: IO[bytes]) -> None:

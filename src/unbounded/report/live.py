@@ -135,7 +135,8 @@ class _Live:
 
 def render(run: Path) -> str:
     """The content of the page now."""
-    progress, seen = read_json(run / FILE), view.read_traces(run)
+    progress = read_json(run / FILE)
+    seen = view.read_traces(run, _has_ended(progress))
     config = RunStore(run).config()
     head = f"<header><h1>{text(draws.title(config))}</h1><p class=quiet>run {text(run.resolve().name)}</p></header>"
     body = [head, _status(progress, run), _numbers(progress, seen)]
@@ -151,8 +152,7 @@ def _status(progress: Mapping[str, Any], run: Path) -> str:
     bar = f'<progress value="{done}" max="{total}" aria-label="rounds"></progress>'
     words = f'<p class="now">{text(progress.get("text", ""))}</p>'
     silent = time.time() - float(progress.get("at") or 0)
-    over = progress.get("phase") in ("done", "stopped")
-    if over:
+    if _has_ended(progress):
         resume, report = (f"<code>unbounded {command} {text(shlex.quote(str(run)))}</code>" for command in _COMMANDS)
         go_on = f"The fit was stopped. {resume} goes on with it, as the same call of fit does in Python."
         end = "The fit has ended." if progress["phase"] == "done" else go_on
@@ -160,6 +160,10 @@ def _status(progress: Mapping[str, Any], run: Path) -> str:
     if silent > SILENT:
         return f'{words}{bar}<p class="warn">No sign of life for {duration(silent)}: the fit may have been killed.</p>'
     return words + bar
+
+
+def _has_ended(progress: Mapping[str, Any]) -> bool:
+    return progress.get("phase") in ("done", "stopped")
 
 
 def _numbers(progress: Mapping[str, Any], seen: View | None) -> str:
@@ -173,7 +177,7 @@ def _numbers(progress: Mapping[str, Any], seen: View | None) -> str:
         listed.append(("held-out score", number(scalars["holdout"], 5), "last draw; higher is better"))
     if progress.get("rows_per_second"):
         listed.append(("speed", f"{progress['rows_per_second']:,.0f}", f"{progress.get('unit', 'rows')} per second"))
-    if progress.get("seconds_left") is not None and progress.get("phase") not in ("done", "stopped"):
+    if progress.get("seconds_left") is not None and not _has_ended(progress):
         listed.append(("time left", duration(progress["seconds_left"]), f"{duration(progress['seconds'])} so far"))
     if seen is not None:
         listed.append(_worst(seen))

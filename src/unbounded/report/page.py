@@ -108,8 +108,10 @@ def _found(run: View) -> str:
     low, high = np.quantile(counts, [0.05, 0.95])
     within = f"{low:.0f}" if low == high else f"between {low:.0f} and {high:.0f}"
     share = ((counts >= np.floor(low)) & (counts <= np.ceil(high))).mean()
-    estimate = f"{len(run.atoms.shares)} {family.atoms}" if run.atoms else f"{counts.mean():.0f} {family.atoms}"
-    lead = f"{estimate} in the best summary of the draws; their number is {within} in {share:.0%} of the draws."
+    estimate = f"{counts.mean():.0f} {family.atoms} on average"
+    if run.atoms:
+        estimate = f"{len(run.atoms.shares)} {family.atoms} in the best summary of the draws"
+    lead = f"{estimate}; their number is {within} in {share:.0%} of the draws."
     but = "" if run.convergence.passed else f' <span class="but">{text(_reservation(run.convergence))}</span>'
     sentences = [paragraph(one) for one in (run.atoms.sentences if run.atoms else ())]
     side = [figure(draws.count(run), f"How probable each number of {family.atoms} is.")]

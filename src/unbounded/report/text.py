@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from textwrap import fill
 
 from unbounded.chain.convergence import on_the_command_line
@@ -11,9 +12,12 @@ from unbounded.estimator import ChainEstimator
 from unbounded.models.families import family_of
 
 
-def text(estimator: ChainEstimator) -> str:
-    """The posterior of the number of atoms, how much data each has, convergence, and the table of diagnostics."""
-    posterior, converged = estimator.posterior_, estimator.convergence_.said(on_the_command_line)
+def text(estimator: ChainEstimator, warned: Sequence[str] = ()) -> str:
+    """The posterior of the number of atoms, how much data each has, convergence, and the table of diagnostics.
+
+    warned: what the fit warned of.
+    """
+    posterior = estimator.posterior_
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         table = estimator.summary()
@@ -23,7 +27,8 @@ def text(estimator: ChainEstimator) -> str:
     lines += [
         f"estimates            {_whole(estimator)}",
         f"draws                {posterior.sizes['chain']} x {posterior.sizes['draw']}",
-        *fill(f"convergence          {converged}", 118, subsequent_indent=" " * 21).splitlines(),
+        *_paragraph("convergence", estimator.convergence_.said(on_the_command_line)),
+        *(line for one in warned for line in _paragraph("warning", one)),
         "",
         table[columns].to_string(float_format=lambda value: f"{value:.4g}"),
         "",
@@ -31,9 +36,11 @@ def text(estimator: ChainEstimator) -> str:
     return "\n".join(lines)
 
 
+def _paragraph(name: str, words: str) -> list[str]:
+    return fill(f"{name:<21}{words}", 118, subsequent_indent=" " * 21).splitlines()
+
+
 def _whole(estimator: ChainEstimator) -> str:
     """How many whole draws point estimates were made of."""
     number = len(estimator._snapshots)
-    if number == 1 and estimator.interrupted_:
-        return "none yet: what is shown above is the only whole draw"
-    return f"from {number} whole draws"
+    return f"from {number} whole draws" if estimator._has_estimate else f"none yet: whole draws are too few ({number})"

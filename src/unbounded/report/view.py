@@ -19,7 +19,8 @@ import xarray as xr
 from unbounded.arrays import Array, Arrays
 from unbounded.chain import export
 from unbounded.chain.convergence import Check, check
-from unbounded.chain.run import Chain
+from unbounded.chain.results import check_results
+from unbounded.chain.run import Chain, has_estimate
 from unbounded.chain.several import MAX_DRAWS, complete
 from unbounded.chain.store import ChainStore, RunError, RunStore, read_json
 from unbounded.family import Family, Shown, WholeDraws
@@ -27,6 +28,7 @@ from unbounded.models.families import family_of
 from unbounded.round import Clock
 
 T = TypeVar("T")
+_NO_ESTIMATE = "There is no estimate of the {} yet: whole draws are too few ({})."
 _LOOKS = 10  # at a chain that is being written; what is wrong after the last one is an error
 
 
@@ -79,24 +81,25 @@ def read(path: str | os.PathLike[str], at_hand: Mapping[str, object] = MappingPr
     """The whole run. at_hand: X, the rows of the fit, and what else its family can use (`Family.useful`)."""
     store = RunStore(path)
     config, about = store.config(), read_json(store.path / "about.json")
-    stores = _chain_stores(store)
+    stores = store.own_chains()
 
     def read_chain(chain: ChainStore) -> Chain:
         saved = chain.checkpoint() or {}  # first: it knows what the other files must hold
-        return Chain(_is_exact(saved, config, about), chain.draws(), chain.snapshots())
+        count = int(saved.get("n_draws", 0))  # mutant: counted draws
+        return Chain(_is_exact(saved, config, about), chain.draws(count), chain.snapshots())
 
     chains = [_undisturbed(store, read_chain) for store in stores]
     clocks = [store.clock() for store, chain in zip(stores, chains, strict=True) if chain.draws]
     chains = [chain for chain in chains if chain.draws]
     if not chains:
         raise RunError(f"{path} has no draws yet; resume it first.")
-    view = View(store.path.resolve().name, config, about, chains, clocks, None)
+    view = View(store.path.resolve().name, config, about, chains, clocks, None, check_results(store))
     _check_at_hand(view, at_hand)
     whole = WholeDraws(config, about, _whole_draws(chains))
-    if not whole.draws:
-        return replace(view, notes=("No whole draw is on disk yet, so there is no picture of the atoms.",))
+    if not has_estimate(len(whole.draws), view.complete):
+        return replace(view, notes=(*view.notes, _NO_ESTIMATE.format(view.family.atoms, len(whole.draws))))
     shown = view.family.show(whole, at_hand)
-    return replace(view, atoms=shown, notes=shown.notes)
+    return replace(view, atoms=shown, notes=(*view.notes, *shown.notes))
 
 
 def _check_at_hand(run: View, at_hand: Mapping[str, object]) -> None:
@@ -109,14 +112,10 @@ def _check_at_hand(run: View, at_hand: Mapping[str, object]) -> None:
 def check_files(path: str | os.PathLike[str], seen: Set[str] = frozenset()) -> Set[str]:
     """Check the files of a run, which a fit may be writing, against its checkpoints. Returns digests of what was
     checked; seen: those that earlier calls returned, which are not checked again."""
-    for chain in _chain_stores(RunStore(path)):
+    for chain in RunStore(path).own_chains():
         if chain.stamp() not in seen:
             seen = seen | _undisturbed(chain, partial(ChainStore.check, seen=seen))
     return seen
-
-
-def _chain_stores(store: RunStore) -> list[ChainStore]:
-    return [store.chain(index) for index in store.chains()]
 
 
 def _undisturbed(chain: ChainStore, look: Callable[[ChainStore], T]) -> T:
@@ -132,12 +131,16 @@ def _undisturbed(chain: ChainStore, look: Callable[[ChainStore], T]) -> T:
     return look(chain)
 
 
-def read_traces(path: str | os.PathLike[str]) -> View | None:
-    """The draws alone, of a run that a fit may be writing; None where there are none yet."""
+def read_traces(path: str | os.PathLike[str], has_ended: bool) -> View | None:
+    """The draws alone, of a run that a fit may be writing; None where there are none yet.
+
+    has_ended: nobody writes now, so that what is behind the checkpoints is no draw.
+    """
     store = RunStore(path)
     config, about = store.config(), read_json(store.path / "about.json")
     exact = _is_exact({}, config, about)
-    chains = [Chain(exact, store.chain(index).draws()) for index in store.chains()]
+    stores = store.own_chains()
+    chains = [Chain(exact, chain.draws(chain.count() if has_ended else None)) for chain in stores]
     chains = [chain for chain in chains if chain.draws]
     return View(store.path.resolve().name, config, about, chains, [], None) if chains else None
 

@@ -25,12 +25,14 @@ NOISE = "sigma_x"  # the scalar of likelihoods with noise
 def summary(estimator: FeatureEstimator) -> list[str]:
     usage, posterior = estimator.assignments_.mean(0, dtype=float), estimator.posterior_
     noise = [f"noise (posterior)    {_noise(posterior[NOISE].values)}"] if NOISE in posterior else []
+    estimate = [f"features (estimate)  {counted(estimator.n_atoms_, estimator.n_above)}"]
+    uses = [f"uses per row         {listed([f'{share:.3g}' for share in usage])}"]
     return [
         f"rows                 {len(estimator.assignments_):,}",
-        f"features (estimate)  {counted(estimator.n_atoms_, estimator.n_above)}",
+        *(estimate if estimator._has_estimate else []),
         f"features (posterior) {interval(posterior['n_features'])}",
         f"above 1% (posterior) {interval(posterior['above_1%'])}",
-        f"uses per row         {listed([f'{share:.3g}' for share in usage])}",
+        *(uses if estimator._has_estimate else []),
         *noise,
     ]
 

@@ -32,13 +32,15 @@ PRESENT = 0.1  # a group has a topic if it has at least this share of its rows
 
 def summary(estimator: HierarchicalDirichletProcess) -> list[str]:
     empty = estimator.n_empty_ if hasattr(estimator, "n_empty_") else 0
+    estimate = [f"topics (estimate)    {counted(estimator.n_topics_, estimator.n_above)}"]
+    shares = [f"topic shares         {listed([f'{share:.3g}' for share in estimator.topic_shares_])}"]
     return [
         f"groups               {len(estimator.proportions_):,}" + (f" ({empty:,} of them empty)" if empty else ""),
         f"tokens or rows       {len(estimator.labels_):,}",
-        f"topics (estimate)    {counted(estimator.n_topics_, estimator.n_above)}",
+        *(estimate if estimator._has_estimate else []),
         f"topics (posterior)   {interval(estimator.posterior_['n_topics'])}",
         f"above 1% (posterior) {interval(estimator.posterior_['above_1%'])}",
-        f"topic shares         {listed([f'{share:.3g}' for share in estimator.topic_shares_])}",
+        *(shares if estimator._has_estimate else []),
     ]
 
 

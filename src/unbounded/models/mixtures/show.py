@@ -28,12 +28,14 @@ _SIMILARITY = "Posterior probability that two rows share a cluster, for some row
 
 
 def summary(estimator: MixtureEstimator) -> list[str]:
+    estimate = [f"clusters (estimate)  {counted(estimator.n_clusters_, estimator.n_above)}"]
+    sizes = [f"cluster sizes        {listed([f'{size:,}' for size in estimator.cluster_sizes_])}"]
     return [
         f"rows                 {len(estimator.labels_):,}",
-        f"clusters (estimate)  {counted(estimator.n_clusters_, estimator.n_above)}",
+        *(estimate if estimator._has_estimate else []),
         f"clusters (posterior) {interval(estimator.posterior_['n_clusters'])}",
         f"above 1% (posterior) {interval(estimator.posterior_['above_1%'])}",
-        f"cluster sizes        {listed([f'{size:,}' for size in estimator.cluster_sizes_])}",
+        *(sizes if estimator._has_estimate else []),
     ]
 
 
