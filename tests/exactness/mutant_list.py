@@ -607,7 +607,7 @@ MUTANTS = [
     ),
     Mutant(
         "features: rows are added up in single precision", "sums in double",
-        "X[r, j] = np.float32(data[start + r, j])",
+        "X[r, j] = np.float32(data[start + r, j] - spec.centre[j])",
         "tests/models/features/test_shards_together.py",
     ),
     Mutant(

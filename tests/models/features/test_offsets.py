@@ -61,6 +61,16 @@ def test_what_was_added_to_the_data_does_not_matter(offset, kind, options):
     assert np.abs(rebuilt - USED[:50] @ PARTS).mean() < 0.15
 
 
+@pytest.mark.parametrize("kind", [BetaBernoulliFeatures, GammaPoissonFeatures])
+@pytest.mark.parametrize(("noise", "offset"), [(1e-4, 1e8), (1e-5, 1e6), (0.0, 1e6)])
+def test_small_noise_far_from_zero(noise, offset, kind):
+    """Sums of rows as they are would have fewer digits than the noise needs."""
+    fit = features(USED @ PARTS + noise * NOISE + offset, kind)
+    apart, sampled = found(fit)
+    assert apart < 1e-3
+    assert sampled == pytest.approx(noise, rel=0.15, abs=1e-5 if noise == 0.0 else 0.0)
+
+
 def test_rows_without_features_may_be_zero():
     likelihood = LinearGaussian(intercept=False)
     fit = features(X, likelihood=likelihood)

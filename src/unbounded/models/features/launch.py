@@ -141,7 +141,7 @@ def launch(
     cross = np.outer(kept.members, np.exp(log_prior) @ patterns)
     for step in range(STEPS):
         others = likelihood.expected(state.scales, kept._replace(sums=kept.sums - cross @ own.loadings))
-        odds = Odds(slopes, slopes @ likelihood.centre, others @ slopes.T, patterns, cost)
+        odds = Odds(slopes, others @ slopes.T, patterns, cost)
         rest = pool.rows - pool.Z.T @ others
         log_chances, log_total = normalised(slopes @ rest.T, patterns, cost)
         if step < STEPS - 1:

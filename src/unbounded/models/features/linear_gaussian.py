@@ -156,7 +156,7 @@ def _solved(lower: Array, right: Array, transposed: bool = False) -> Array:
 @dataclass(frozen=True)
 class BoundLinearGaussian(FeatureBound):
     columns: Columns
-    centre: Array  # of the arithmetic, not of a prior: subtracted in sums, and before a cast to float32
+    centre: Array  # of the arithmetic, not of a prior: subtracted before products, sums and casts to float32
     noise: float | InverseGamma
     loading: float | InverseGamma
     intercept: Intercept | float  # a number: variance of the always-on atom's loadings, around zero; 0: none
@@ -284,8 +284,7 @@ class BoundLinearGaussian(FeatureBound):
         scaled = A[:usable] / scales.noise
         return LinearGaussianSpec(
             self.centre, A, norms, (scaled.T if usable <= NARROW else scaled).astype(kind).ravel(),
-            (scaled @ self.centre).astype(kind), np.ascontiguousarray(products[:usable], dtype=kind), scales.noise,
-            scales.loading,
+            np.ascontiguousarray(products[:usable], dtype=kind), scales.noise, scales.loading,
         )  # fmt: skip
 
     def _float32_error(self, scales: Scales, A: Array, products: Array) -> float:
