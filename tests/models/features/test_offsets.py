@@ -71,6 +71,26 @@ def test_small_noise_far_from_zero(noise, offset, kind):
     assert sampled == pytest.approx(noise, rel=0.15, abs=1e-5 if noise == 0.0 else 0.0)
 
 
+def test_an_offset_of_a_trillion():
+    """Thousands of steps between numbers are left of the noise."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".* so far from zero")
+        apart, noise = found(features(X + 1e12))
+    assert apart < 0.2
+    assert noise == pytest.approx(0.3, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("rows", "counts"),
+    [(X + 1e16, True), ((X + 1e7).astype(np.float32), False)],
+    ids=["double", "single"],
+)
+def test_few_digits_are_said(rows, counts):
+    with pytest.warns(UserWarning, match="so far from zero that few digits are left") as caught:
+        columns = describe(rows)
+    assert ("counts as constant" in str(caught[0].message)) == counts == columns.constant[0]
+
+
 def test_rows_without_features_may_be_zero():
     likelihood = LinearGaussian(intercept=False)
     fit = features(X, likelihood=likelihood)

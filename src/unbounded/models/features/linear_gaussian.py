@@ -101,8 +101,9 @@ class LinearGaussian:
         _warn_of_constant_columns(columns)
         _warn_of_far_rows(columns)
         centre = np.zeros(columns.size) if self.intercept is False else columns.mean
-        spread, reach = (float(np.sqrt(np.mean(columns.sd**2 + (columns.mean - c) ** 2))) for c in (centre, 0.0))
-        spread = spread if spread > max(1e-300, 1e-12 * reach) else max(reach, 1.0)
+        sd = np.where(columns.constant, 0.0, columns.sd)
+        spread, reach = (float(np.sqrt(np.mean(sd**2 + (columns.mean - c) ** 2))) for c in (centre, 0.0))
+        spread = spread if spread > 0.0 else max(reach, 1.0)
         noise = InverseGamma(0.5, 0.5 * (FINEST * spread) ** 2) if self.noise is None else self.noise
         loading = InverseGamma(1.0, 0.5 * spread**2) if self.loading is None else self.loading
         own: Intercept | float = float(self.intercept) ** 2
@@ -121,7 +122,7 @@ class LinearGaussianAtZero(LinearGaussian):
 
 def _warn_of_constant_columns(columns: Columns) -> None:
     """Columns share the variance of the noise, and a constant one has none."""
-    constant = np.flatnonzero((columns.low == columns.high) & (columns.n_rows - columns.holes > 1))
+    constant = np.flatnonzero(columns.constant & (columns.n_rows - columns.holes > 1))
     if len(constant) and len(constant) < columns.size:
         some = ", ".join(str(c) for c in constant[:8]) + ", ..." * (len(constant) > 8)
         warnings.warn(
