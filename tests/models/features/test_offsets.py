@@ -91,6 +91,20 @@ def test_few_digits_are_said(rows, counts):
     assert ("counts as constant" in str(caught[0].message)) == counts == columns.constant[0]
 
 
+@pytest.mark.parametrize("size", [1e90, 1e-150, 1e-300])
+def test_values_that_have_no_products_are_refused(size):
+    with pytest.raises(ValueError, match=r"the largest value is \de.*: multiply the data by a number that brings them"):
+        features(X * size)
+
+
+@pytest.mark.parametrize("size", [1e34, 1e-34])
+def test_values_that_have_products_are_not(size):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        fit = features(X * size)
+    assert fit.posterior_["sigma_x"].mean() / size == pytest.approx(0.3, rel=0.1)
+
+
 def test_rows_without_features_may_be_zero():
     likelihood = LinearGaussian(intercept=False)
     fit = features(X, likelihood=likelihood)

@@ -205,6 +205,7 @@ class _Fit:
         kept, rest = len(pool.Z), known.rest
         self.patterns = np.indices((2,) * size).reshape(size, 2**size).T.astype(float)
         scatter = rest.T @ rest / len(rest)
+        scatter = np.ldexp(scatter, -np.frexp(scatter.max(initial=0.0))[1])  # no unit is too large for what follows
         directions = rng.standard_normal((size, rest.shape[1])) @ scatter @ scatter
         scores = rest @ directions.T
         self.inside = expit(2.0 * scores / np.maximum(scores.std(axis=0), 1e-300))

@@ -25,6 +25,7 @@ from unbounded.priors import InverseGamma
 FLOAT32_TOLERANCE = 0.02  # nats
 FINEST = 1e-4  # of the data's spread: the default prior of the noise counts as one cell with this error
 EVEN = 0.01  # of the data's spread: the same for the spread of the intercept over columns
+LARGEST = 1e35  # values are not larger than this, and not all of them smaller than its inverse
 WIDE = 10.0  # prior standard deviation of the intercept's level, in units of the data's size
 
 
@@ -98,6 +99,7 @@ class LinearGaussian:
         >>> ub.LinearGaussian().bind(describe(np.eye(4))).columns.size
         4
         """
+        _check_size(columns)
         _warn_of_constant_columns(columns)
         _warn_of_far_rows(columns)
         centre = np.zeros(columns.size) if self.intercept is False else columns.mean
@@ -118,6 +120,16 @@ class LinearGaussianAtZero(LinearGaussian):
 
     intercept: bool | float = False
     name: ClassVar[str] = "linear_gaussian_at_zero"
+
+
+def _check_size(columns: Columns) -> None:
+    """Refuse values that are zero or infinite in single precision, or when they are multiplied several times."""
+    largest = columns.largest[np.isfinite(columns.largest)].max(initial=0.0)
+    if largest > LARGEST or 0.0 < largest < 1.0 / LARGEST:
+        raise ValueError(
+            f"linear_gaussian: the largest value is {largest:.1g}, and values must be between {1.0 / LARGEST:g} and "
+            f"{LARGEST:g}: multiply the data by a number that brings them near 1."
+        )
 
 
 def _warn_of_constant_columns(columns: Columns) -> None:
