@@ -13,7 +13,13 @@ from unbounded.arrays import Array, is_sparse
 from unbounded.rows import row_blocks
 
 FARTHEST = 1e-6  # the least scale, as a share of the distance of the farthest row: sums have sixteen digits
+QUANTILES = (0.025, 0.25, 0.5, 0.75, 0.975)
 SAMPLE, CELLS = 10_000, 2**21  # evenly spaced rows, or cells if less, that show how wide most of a column is
+FEW, LEAST = 0.05, 2  # rows that may be far: a share of them, or, where these are fewer than a tenth, a number
+FAR = 4.0  # a standard deviation so many times as large as all other rows are wide is the distance of far rows
+WIDE, SOME = 50.0, 10  # a standard deviation so many times as wide as the middle half of so many rows is warned of
+NEAR = 1e-9  # of the largest value: where a column is narrower, the rounding of its mean would show
+EQUAL, COARSE = 4.0, 64.0  # standard deviations in steps between numbers: of constant columns, and of few digits
 
 
 @dataclass(frozen=True)
@@ -39,10 +45,20 @@ class Columns:
     def missing(self) -> bool:
         return bool(self.holes.any())
 
+    @cached_property
+    def largest(self) -> Array:
+        """The largest absolute values."""
+        return np.maximum(np.abs(self.low), np.abs(self.high))
+
+    @cached_property
+    def constant(self) -> Array:
+        """Whether all values are equal, to rounding."""
+        least = np.maximum(EQUAL * np.finfo(float).eps * self.largest, 1e-300)
+        return (self.low == self.high) | ~(self.sd > least)  # mutant: constant
+
     def spread(self) -> Array:
-        """Standard deviations, with 1 for constant columns (to rounding)."""
-        constant = ~(self.sd > np.maximum(1e-12 * np.abs(self.mean), 1e-300))
-        return np.where(constant, 1.0, self.sd)
+        """Standard deviations, with 1 for constant columns."""
+        return np.where(self.constant, 1.0, self.sd)
 
     def take(self, chosen: Array) -> Columns:
         fields = {
@@ -104,15 +120,42 @@ def _describe_dense(X: Any) -> Columns:
         some.append(x[-rows.start % step :: step].copy())
     mean = total / np.maximum(seen, 1)
     reach = np.maximum(high - mean, mean - low)
+    near = high - low < NEAR * np.maximum(np.abs(low), np.abs(high))
+    mean, sd = _moments(X, mean, np.maximum(seen, 1), reach, near)
+    columns = Columns(np.arange(d), n, mean, mean, sd, low, high, (n - seen).astype(np.int64), whole)
+    _warn_of_few_digits(columns, X.dtype)
+    centre, sd = _of_most(mean, sd, np.concatenate(some), reach)
+    return replace(columns, centre=centre, sd=sd)
+
+
+def _moments(X: Any, mean: Array, seen: Array, reach: Array, near: Array) -> tuple[Array, Array]:
+    """(means, standard deviations), the first without their rounding error where columns are narrow."""
     unit = np.where((reach > 0) & np.isfinite(reach), reach, 1.0)  # squares of very large or small gaps would be lost
-    square = np.zeros(d)
+    square, off = np.zeros(len(mean)), np.zeros(len(mean))
     for rows in row_blocks(X):
         gap = (np.asarray(X[rows], dtype=np.float64) - mean) / unit
         added = (gap**2).sum(0)
         square += np.where(np.isnan(gap), 0.0, gap**2).sum(0) if np.isnan(added).any() else added
-    sd = unit * np.sqrt(square / np.maximum(seen, 1))  # mutant: column sd
-    centre, sd = _of_most(mean, sd, np.concatenate(some), reach)
-    return Columns(np.arange(d), n, mean, centre, sd, low, high, (n - seen).astype(np.int64), whole)
+        if near.any():
+            off[near] += np.nansum(gap[:, near], axis=0)
+    off /= seen
+    sd = unit * np.sqrt(np.maximum(square / seen - off**2, 0.0))  # mutant: column sd
+    return np.where(near, mean + unit * off, mean), sd  # mutant: column mean
+
+
+def _warn_of_few_digits(columns: Columns, dtype: Any) -> None:
+    """Numbers far from zero are far apart: little may be left of what differs between rows."""
+    step = np.finfo(dtype if dtype.kind == "f" else float).eps * columns.largest
+    coarse = (columns.low < columns.high) & np.isfinite(step) & ~(columns.sd > COARSE * step)
+    if coarse.any():
+        column = int(np.flatnonzero(coarse)[0])
+        warnings.warn(
+            f"column {column} is so far from zero that few digits are left of its differences (standard deviation "
+            f"{columns.sd[column]:.2g}, values up to {columns.largest[column]:.2g}"
+            f"{', so that it counts as constant' if columns.constant[column] else ''}); subtract a number near its "
+            "mean from it where it still has all its digits.",
+            stacklevel=2,
+        )
 
 
 def _of_most(mean: Array, sd: Array, sample: Array, reach: Array) -> tuple[Array, Array]:
@@ -120,12 +163,19 @@ def _of_most(mean: Array, sd: Array, sample: Array, reach: Array) -> tuple[Array
 
     The middle 95% of a column are about four standard deviations wide, and two at least if nothing is far away. Where
     they are narrower than one, most of it is the distance of a few rows; a median and a quarter of the width stand for
-    it then. (To a prior as wide as the distance of one row, all the others would be one atom.) Columns with less
-    than 5% other than one value keep theirs.
+    it then. (To a prior as wide as the distance of one row, all the others would be one atom.) The same holds where
+    all but 5% of the rows, or but two, whatever side these are on, are narrower than a quarter of a standard deviation.
+    Columns with less than 5% other than one value keep theirs.
     """
-    low, middle, high = _quantiles(sample)
-    width = high - low
+    low, lower, middle, upper, high = _quantiles(sample)
+    width, half = high - low, upper - lower
     far = (width > 0) & (sd > width) & np.isfinite(reach)  # mutant: far rows
+    for c in np.flatnonzero((half > 0) & (sd > FAR * half) & np.isfinite(reach)):
+        rest = _width_of_most(sample[:, c])
+        if (width[c] if far[c] else sd[c]) > FAR * rest:  # mutant: few far rows
+            width[c], far[c] = rest, True
+    if len(sample) >= SOME:
+        _warn_of_wide_columns(sd, np.where(far | ~np.isfinite(reach), np.inf, half))
     least = FARTHEST * reach
     if (far & (width / 4 < least)).any():
         column = int(np.flatnonzero(far & (width / 4 < least))[0])
@@ -136,10 +186,30 @@ def _of_most(mean: Array, sd: Array, sample: Array, reach: Array) -> tuple[Array
     return np.where(far, middle, mean), np.where(far, np.maximum(width / 4, least), sd)
 
 
+def _width_of_most(values: Array) -> float:
+    """The width of the narrowest interval with all values but a few; infinite if there are too few to leave any out."""
+    ordered = np.sort(values[~np.isnan(values)])
+    n = len(ordered)
+    few = max(int(FEW * n), min(LEAST, (n - 1) // 10))  # a cluster of a tenth of the rows is never far
+    return float((ordered[n - 1 - few :] - ordered[: few + 1]).min()) if few > 0 else np.inf
+
+
+def _warn_of_wide_columns(sd: Array, half: Array) -> None:
+    """More rows are far away than may be left out, or they are a cluster: nobody but the user knows."""
+    wide = (half > 0) & (sd > WIDE * half)  # mutant: wide said
+    if wide.any():
+        column = int(np.flatnonzero(wide)[0])
+        warnings.warn(
+            f"the standard deviation of column {column} is {sd[column] / half[column]:,.0f} times as large as the "
+            "width of its middle half: default priors follow it, and may be too wide to tell most rows apart; remove "
+            "rows that are far away by mistake, or set the scale of the prior.", stacklevel=2,
+        )  # fmt: skip
+
+
 def _quantiles(sample: Array) -> Array:
-    """The 2.5%, 50% and 97.5% quantiles of every column without its holes; zeros where nothing is left."""
-    found = np.quantile(np.nan_to_num(sample), [0.025, 0.5, 0.975], axis=0)
+    """The quantiles QUANTILES of every column without its holes; zeros where nothing is left."""
+    found = np.quantile(np.nan_to_num(sample), QUANTILES, axis=0)
     for column in np.flatnonzero(np.isnan(sample).any(0)):
         seen = sample[~np.isnan(sample[:, column]), column]
-        found[:, column] = np.quantile(seen, [0.025, 0.5, 0.975]) if len(seen) else 0.0
+        found[:, column] = np.quantile(seen, QUANTILES) if len(seen) else 0.0
     return found

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, fields, is_dataclass
@@ -580,7 +581,9 @@ class ChainEstimator(BaseEstimator):
     def _checked(self, X: Data) -> Data:
         """New rows, fit for the likelihood of the fit."""
         X = self._check_array(X, reset=False)
-        self._bind(X, training=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # they are about priors, and new rows have none
+            self._bind(X, training=False)
         for rows in row_blocks(X):
             self._likelihood.check(X[rows])
         return X

@@ -106,7 +106,9 @@ def _changes(text: str) -> Iterator[tuple[int, int, str, str]]:
         elif isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in ORDER:
             yield from _operator(lines, node.left, node.comparators[0], ORDER[type(node.ops[0])])
         elif isinstance(node, ast.Constant) and type(node.value) is int and 0 <= node.value <= 2:
-            yield node.lineno, node.col_offset, str(node.value), str(node.value + 1)
+            old = _encoded(lines[node.lineno - 1], node.col_offset, node.end_col_offset or 0)
+            if old == str(node.value):  # older Pythons say wrong places in strings with values
+                yield node.lineno, node.col_offset, old, str(node.value + 1)
 
 
 def _operator(lines: list[str], left: ast.expr, right: ast.expr, new: str) -> Iterator[tuple[int, int, str, str]]:

@@ -63,7 +63,7 @@ MUTANTS = [
     ),
     Mutant(
         "standard deviations divided by all rows, holes included", "column sd",
-        "sd = unit * np.sqrt(square / n)", "tests/sources/test_sources.py::test_holes_are_not_among_what_is_described",
+        "sd = unit * np.sqrt(square / X.shape[0])", "tests/sources/test_sources.py::test_holes_are_not_among_what_is_described",
     ),
     Mutant(
         "shares of new groups without gamma", "fold in shares",
@@ -610,7 +610,7 @@ MUTANTS = [
     ),
     Mutant(
         "features: rows are added up in single precision", "sums in double",
-        "X[r, j] = np.float32(data[start + r, j])",
+        "X[r, j] = np.float32(data[start + r, j] - spec.centre[j])",
         "tests/models/features/test_shards_together.py",
     ),
     Mutant(
@@ -1114,6 +1114,26 @@ MUTANTS = [
         "one far row makes up the scale", "far rows",
         "far = np.zeros(len(sd), bool)",
         "tests/models/mixtures/test_mixture_input.py::test_one_far_row_hides_no_clusters",
+    ),
+    Mutant(
+        "a few far rows among few make up the scale", "few far rows",
+        "if False:",
+        "tests/models/mixtures/test_mixture_input.py::test_few_far_rows_hide_no_clusters",
+    ),
+    Mutant(
+        "nothing is said of a scale that may be too wide", "wide said",
+        "wide = np.zeros(len(sd), bool)",
+        "tests/models/mixtures/test_mixture_input.py::test_a_standard_deviation_that_few_rows_decide_is_warned_of",
+    ),
+    Mutant(
+        "narrow columns far from zero are constant", "constant",
+        "return ~(self.sd > np.maximum(1e-12 * np.abs(self.mean), 1e-300))",
+        "tests/models/mixtures/test_mixture_input.py::test_narrow_columns_far_from_zero",
+    ),
+    Mutant(
+        "means of narrow columns as they were added up", "column mean",
+        "return mean, unit * np.sqrt(square / seen)",
+        "tests/models/mixtures/test_mixture_input.py::test_a_narrow_column_has_the_mean_of_its_digits",
     ),
     Mutant(
         "what is held out is fitted, too", "held out",

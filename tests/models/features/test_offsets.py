@@ -61,6 +61,50 @@ def test_what_was_added_to_the_data_does_not_matter(offset, kind, options):
     assert np.abs(rebuilt - USED[:50] @ PARTS).mean() < 0.15
 
 
+@pytest.mark.parametrize("kind", [BetaBernoulliFeatures, GammaPoissonFeatures])
+@pytest.mark.parametrize(("noise", "offset"), [(1e-4, 1e8), (1e-5, 1e6), (0.0, 1e6)])
+def test_small_noise_far_from_zero(noise, offset, kind):
+    """Sums of rows as they are would have fewer digits than the noise needs."""
+    fit = features(USED @ PARTS + noise * NOISE + offset, kind)
+    apart, sampled = found(fit)
+    assert apart < 1e-3
+    assert sampled == pytest.approx(noise, rel=0.15, abs=1e-5 if noise == 0.0 else 0.0)
+
+
+def test_an_offset_of_a_trillion():
+    """Thousands of steps between numbers are left of the noise."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".* so far from zero")
+        apart, noise = found(features(X + 1e12))
+    assert apart < 0.2
+    assert noise == pytest.approx(0.3, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("rows", "counts"),
+    [(X + 1e16, True), ((X + 1e7).astype(np.float32), False)],
+    ids=["double", "single"],
+)
+def test_few_digits_are_said(rows, counts):
+    with pytest.warns(UserWarning, match="so far from zero that few digits are left") as caught:
+        columns = describe(rows)
+    assert ("counts as constant" in str(caught[0].message)) == counts == columns.constant[0]
+
+
+@pytest.mark.parametrize("size", [1e90, 1e-150, 1e-300])
+def test_values_that_have_no_products_are_refused(size):
+    with pytest.raises(ValueError, match=r"the largest value is \de.*: multiply the data by a number that brings them"):
+        features(X * size)
+
+
+@pytest.mark.parametrize("size", [1e34, 1e-34])
+def test_values_that_have_products_are_not(size):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        fit = features(X * size)
+    assert fit.posterior_["sigma_x"].mean() / size == pytest.approx(0.3, rel=0.1)
+
+
 def test_rows_without_features_may_be_zero():
     likelihood = LinearGaussian(intercept=False)
     fit = features(X, likelihood=likelihood)

@@ -17,7 +17,7 @@ ROWS, COLUMNS, SIZE = passes.CHUNK + 400, 5, 4
 def odds(k: int, base: int, stay: int, rng: np.random.Generator) -> Odds:
     patterns = np.indices((base,) * k).reshape(k, base**k).T.astype(float)
     slopes, pull = rng.normal(size=(k, COLUMNS)), 0.3 * rng.normal(size=(stay, k))
-    return Odds(slopes, rng.normal(size=k), pull, patterns, rng.normal(size=base**k))
+    return Odds(slopes, pull, patterns, rng.normal(size=base**k))
 
 
 @pytest.mark.parametrize("measure", [BetaBernoulli(), GammaPoisson()], ids=["bits", "counts"])
@@ -51,7 +51,7 @@ def test_entries_beyond_those_of_the_patterns():
     """The largest entry of a pattern stands for all from there on, with the chances of a geometric law."""
     rng = np.random.default_rng(9)
     data, Z, more = rng.normal(size=(3_000, COLUMNS)), np.zeros((1, 3_000), np.int32), np.log(0.3)
-    columns = passes.PassRows(data, Z, np.empty(0, np.int64), np.array([0]), 0)
+    columns = passes.PassRows(data, np.zeros(COLUMNS), Z, np.empty(0, np.int64), np.array([0]), 0)
     old, new = (passes.packed_odds(odds(1, 3, 0, rng)) for _ in range(2))
     log_q = []
     for entry in (2, 3, 6):
@@ -69,5 +69,9 @@ def test_entries_beyond_those_of_the_patterns():
 def test_statistics():
     rng = np.random.default_rng(10)
     Z, data = rng.integers(0, 3, (4, 5_000)).astype(np.int32), rng.normal(size=(5_000, COLUMNS))
-    for compiled, plain in zip(passes.statistics(Z, data), passes.few_statistics(Z, data), strict=True):
+    centre = np.arange(COLUMNS) - 2.0
+    products, sums = passes.statistics(Z, data, centre)
+    np.testing.assert_array_equal(products, Z @ Z.T)
+    np.testing.assert_allclose(sums, Z @ (data - centre), rtol=1e-12, atol=1e-9)
+    for compiled, plain in zip((products, sums), passes.few_statistics(Z, data, centre), strict=True):
         np.testing.assert_allclose(compiled, plain, rtol=1e-12, atol=1e-9)

@@ -30,6 +30,7 @@ from unbounded import (
     Product,
     RunError,
 )
+from unbounded.columns import describe
 
 rng = np.random.default_rng(0)
 X = np.concatenate([rng.normal(size=(20, 2)), rng.normal(size=(20, 2)) + 8.0])
@@ -499,7 +500,7 @@ def test_labels_of_any_kind_to_start_from():
 
 
 @pytest.mark.parametrize("likelihood", ["gaussian", "diagonal_gaussian"])
-@pytest.mark.parametrize("far", [1e2, 1e4, 1e6])
+@pytest.mark.parametrize("far", [1e2, 4e2, 1e4, 1e6])
 def test_one_far_row_hides_no_clusters(likelihood, far):
     rng = np.random.default_rng(1)
     truth = rng.integers(0, 4, 200)
@@ -508,6 +509,65 @@ def test_one_far_row_hides_no_clusters(likelihood, far):
     labels = DirichletProcessMixture(likelihood, n_chains=1, n_warmup=20, n_draws=20, random_state=0).fit(X).labels_
     assert np.sum(labels == labels[7]) == 1
     assert adjusted_rand_score(np.delete(truth, 7), np.delete(labels, 7)) > 0.95
+
+
+CORNERS = 15.0 * np.array([[-1.0, -1.0], [-1.0, 1.0], [1.0, -1.0], [1.0, 1.0]])
+
+
+def corners(n, far, rng):
+    """(n rows in four clusters, and a few that are far away; their clusters)."""
+    truth = np.arange(n + far) % 4
+    truth[n:] = 4
+    return np.concatenate([CORNERS[truth[:n]], np.full((far, 2), 1e4)]) + rng.normal(size=(n + far, 2)), truth
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", "diagonal_gaussian"])
+@pytest.mark.parametrize(("n", "far"), [(24, 1), (32, 1), (36, 1), (39, 1), (50, 2), (100, 3), (400, 12)])
+def test_few_far_rows_hide_no_clusters(likelihood, n, far):
+    """Few among few rows, and more than a few hundredths of the rows on one side."""
+    X, truth = corners(n, far, np.random.default_rng(n))
+    model = DirichletProcessMixture(likelihood, n_chains=1, n_warmup=20, n_draws=20, random_state=0).fit(X)
+    assert adjusted_rand_score(truth, model.labels_) > 0.95
+
+
+def test_rows_that_are_a_cluster_are_not_far():
+    """A tenth of the rows, or heavy tails, are in the prior, whose bits are those of mean and standard deviation."""
+    rng = np.random.default_rng(3)
+    cluster = rng.normal(size=(200, 2)) + 20.0 * (np.arange(200) % 10 == 0)[:, None]
+    for X in (cluster, cluster[:20], cluster[:30], rng.standard_t(3, size=(200, 2)), rng.exponential(size=(30, 2))):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            columns = describe(X)
+        np.testing.assert_array_equal(columns.centre, columns.mean)
+        np.testing.assert_allclose(columns.sd, X.std(0), rtol=1e-12)
+
+
+def test_a_standard_deviation_that_few_rows_decide_is_warned_of():
+    X, _ = corners(90, 10, np.random.default_rng(4))
+    with pytest.warns(UserWarning, match="of column 0 is .* times as large as the width of its middle half"):
+        describe(X)
+
+
+@pytest.mark.parametrize("offset", [1e8, 1e9])
+@pytest.mark.parametrize("likelihood", ["gaussian", "diagonal_gaussian"])
+def test_narrow_columns_far_from_zero(likelihood, offset):
+    """Standard deviations of a hundred steps between numbers, in clusters: columns are not constant."""
+    X, truth = corners(200, 0, np.random.default_rng(5))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".* so far from zero")
+        model = DirichletProcessMixture(likelihood, n_chains=1, n_warmup=20, n_draws=20, random_state=0)
+        model.fit(1e-5 * X + offset)
+    assert adjusted_rand_score(truth, model.labels_) > 0.95
+
+
+def test_a_narrow_column_has_the_mean_of_its_digits():
+    """A mean that was added up has not; and the largest number of equal rows is still one constant."""
+    rng = np.random.default_rng(6)
+    X = np.column_stack([rng.integers(0, 8, 100_000) * 2.0**-20 + 1e7 / 3.0, np.full(100_000, 0.1)])
+    columns = describe(X)
+    assert columns.sd[0] == pytest.approx((X[:, 0] - X[0, 0]).std(), rel=1e-9)
+    assert columns.constant.tolist() == [False, True]
+    assert columns.spread()[1] == 1.0
 
 
 def test_a_row_out_of_sight_is_warned_of():

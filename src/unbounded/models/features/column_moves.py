@@ -28,10 +28,9 @@ _CHUNK = 4096  # rows
 
 
 class Odds(NamedTuple):
-    """The log odds of patterns of entries in a row, by a launch: linear in the row and in its other entries."""
+    """The log odds of patterns of entries in a row, by a launch: linear in the centred row and in its other entries."""
 
     slopes: Array  # [k, D]
-    offset: Array  # [k]
     pull: Array  # [kept columns, k] subtracted where a row uses these
     patterns: Array  # [J, k] entries
     cost: Array  # [J] added to each pattern
@@ -105,7 +104,7 @@ class HostMoves:
         members, gone = found.drawn.sum(axis=1, dtype=np.int64), shard.columns(sources[launches.gone])
         return Summary({
             "members": members, "products": found.products, "cross": found.cross,
-            "sums": found.sums - members[:, None] * shard.centre, "log_q": found.log_q,
+            "sums": found.sums, "log_q": found.log_q,
             "entries": np.array([self.setup.measure.log_entries(part) for part in (gone, found.drawn)]),
         }, {})  # fmt: skip
 
@@ -128,7 +127,7 @@ def with_fixed(likelihood: FeatureBound, Z: Array) -> Array:
 def candidate_summary(setup: FeatureSetup, shard: FeatureShard, Z: Array) -> Summary:
     """What a shard would report of this Z, all columns shared, where loadings are integrated out."""
     few = shard.data.size <= passes.FEW_CELLS
-    products, sums = (passes.few_statistics if few else passes.statistics)(Z, shard.data)
+    products, sums = (passes.few_statistics if few else passes.statistics)(Z, shard.data, shard.centre)
     return summary(setup, shard, Z, len(Z), Sums(products, sums, np.zeros(shard.data.shape[1])))
 
 
@@ -169,7 +168,7 @@ def drawn_columns(setup: FeatureSetup, shard: FeatureShard, launches: Launches, 
         log_q += log_chances
         products += entries @ entries.T
         cross += others @ entries.T
-        sums += entries @ shard.data[where]
+        sums += entries @ (shard.data[where] - shard.centre)
     return passes.DrawnColumns(drawn, log_q, products, cross, sums)
 
 
@@ -182,10 +181,10 @@ def _drawn_blocks(
     digits = limits.old ** np.arange(len(gone))[::-1]
     for start in range(0, Z.shape[1], _CHUNK):
         where = slice(start, start + _CHUNK)
-        rows, others = shard.data[where], kept[:, where].astype(float)
+        rows, others = shard.data[where] - shard.centre, kept[:, where].astype(float)
         i = np.arange(len(rows))
         old, new = (
-            normalised(odds.slopes @ rows.T - odds.offset[:, None] - odds.pull.T @ others, odds.patterns, odds.cost)[0]
+            normalised(odds.slopes @ rows.T - odds.pull.T @ others, odds.patterns, odds.cost)[0]
             for odds in (launches.old, launches.new)
         )
         now = np.minimum(gone[:, where], limits.old - 1)

@@ -141,7 +141,7 @@ def launch(
     cross = np.outer(kept.members, np.exp(log_prior) @ patterns)
     for step in range(STEPS):
         others = likelihood.expected(state.scales, kept._replace(sums=kept.sums - cross @ own.loadings))
-        odds = Odds(slopes, slopes @ likelihood.centre, others @ slopes.T, patterns, cost)
+        odds = Odds(slopes, others @ slopes.T, patterns, cost)
         rest = pool.rows - pool.Z.T @ others
         log_chances, log_total = normalised(slopes @ rest.T, patterns, cost)
         if step < STEPS - 1:
@@ -205,6 +205,7 @@ class _Fit:
         kept, rest = len(pool.Z), known.rest
         self.patterns = np.indices((2,) * size).reshape(size, 2**size).T.astype(float)
         scatter = rest.T @ rest / len(rest)
+        scatter = np.ldexp(scatter, -np.frexp(scatter.max(initial=0.0))[1])  # no unit is too large for what follows
         directions = rng.standard_normal((size, rest.shape[1])) @ scatter @ scatter
         scores = rest @ directions.T
         self.inside = expit(2.0 * scores / np.maximum(scores.std(axis=0), 1e-300))

@@ -39,7 +39,7 @@ class FeatureBound(ABC):
     """A feature likelihood with its prior, bound to columns."""
 
     columns: Columns
-    centre: Array  # [D] subtracted from the data in sums and squares
+    centre: Array  # [D] subtracted from rows before all products and sums
     counts: ClassVar[bool] = False  # data are counts
 
     @cached_property

@@ -25,6 +25,7 @@ from unbounded.priors import InverseGamma
 FLOAT32_TOLERANCE = 0.02  # nats
 FINEST = 1e-4  # of the data's spread: the default prior of the noise counts as one cell with this error
 EVEN = 0.01  # of the data's spread: the same for the spread of the intercept over columns
+LARGEST = 1e35  # values are not larger than this, and not all of them smaller than its inverse
 WIDE = 10.0  # prior standard deviation of the intercept's level, in units of the data's size
 
 
@@ -102,11 +103,13 @@ class LinearGaussian:
         >>> ub.LinearGaussian().bind(describe(np.eye(4))).columns.size
         4
         """
+        _check_size(columns)
         _warn_of_constant_columns(columns)
         _warn_of_far_rows(columns)
         centre = np.zeros(columns.size) if self.intercept is False else columns.mean
-        spread, reach = (float(np.sqrt(np.mean(columns.sd**2 + (columns.mean - c) ** 2))) for c in (centre, 0.0))
-        spread = spread if spread > max(1e-300, 1e-12 * reach) else max(reach, 1.0)
+        sd = np.where(columns.constant, 0.0, columns.sd)
+        spread, reach = (float(np.sqrt(np.mean(sd**2 + (columns.mean - c) ** 2))) for c in (centre, 0.0))
+        spread = spread if spread > 0.0 else max(reach, 1.0)
         noise = InverseGamma(0.5, 0.5 * (FINEST * spread) ** 2) if self.noise is None else self.noise
         loading = InverseGamma(1.0, 0.5 * spread**2) if self.loading is None else self.loading
         own: Intercept | float = float(self.intercept) ** 2
@@ -123,9 +126,19 @@ class LinearGaussianAtZero(LinearGaussian):
     name: ClassVar[str] = "linear_gaussian_at_zero"
 
 
+def _check_size(columns: Columns) -> None:
+    """Refuse values that are zero or infinite in single precision, or when they are multiplied several times."""
+    largest = columns.largest[np.isfinite(columns.largest)].max(initial=0.0)
+    if largest > LARGEST or 0.0 < largest < 1.0 / LARGEST:
+        raise ValueError(
+            f"linear_gaussian: the largest value is {largest:.1g}, and values must be between {1.0 / LARGEST:g} and "
+            f"{LARGEST:g}: multiply the data by a number that brings them near 1."
+        )
+
+
 def _warn_of_constant_columns(columns: Columns) -> None:
     """Columns share the variance of the noise, and a constant one has none."""
-    constant = np.flatnonzero((columns.low == columns.high) & (columns.n_rows - columns.holes > 1))
+    constant = np.flatnonzero(columns.constant & (columns.n_rows - columns.holes > 1))
     if len(constant) and len(constant) < columns.size:
         some = ", ".join(str(c) for c in constant[:8]) + ", ..." * (len(constant) > 8)
         warnings.warn(
@@ -160,7 +173,7 @@ def _solved(lower: Array, right: Array, transposed: bool = False) -> Array:
 @dataclass(frozen=True)
 class BoundLinearGaussian(FeatureBound):
     columns: Columns
-    centre: Array  # of the arithmetic, not of a prior: subtracted in sums, and before a cast to float32
+    centre: Array  # of the arithmetic, not of a prior: subtracted before products, sums and casts to float32
     noise: float | InverseGamma
     loading: float | InverseGamma
     intercept: Intercept | float  # a number: variance of the always-on atom's loadings, around zero; 0: none
@@ -288,8 +301,7 @@ class BoundLinearGaussian(FeatureBound):
         scaled = A[:usable] / scales.noise
         return LinearGaussianSpec(
             self.centre, A, norms, (scaled.T if usable <= NARROW else scaled).astype(kind).ravel(),
-            (scaled @ self.centre).astype(kind), np.ascontiguousarray(products[:usable], dtype=kind), scales.noise,
-            scales.loading,
+            np.ascontiguousarray(products[:usable], dtype=kind), scales.noise, scales.loading,
         )  # fmt: skip
 
     def _float32_error(self, scales: Scales, A: Array, products: Array) -> float:

@@ -44,7 +44,6 @@ class LinearGaussianSpec(NamedTuple):
     loadings: Array  # [shared, D]
     norms: Array  # [shared] squared lengths
     scaled: Array  # flat: usable x D, or D x usable where they are few: loadings / noise, in the precision of lanes
-    offset: Array  # [usable] scaled . centre
     gram: Array  # [usable, shared] products of loadings / noise, zero where an atom meets itself
     noise: float
     loading: float
@@ -71,28 +70,22 @@ def _mobile_waits(spec):
 
 
 def _block(data: Any, start: int, size: int, centre: Any, scratch: Any) -> Any:
-    """Rows of the data in the precision of the vectorised part: as they are, or as `_copy_block` copied them."""
+    """Centred rows in the precision of the vectorised part: as `_copy_block` copied them, or as they are."""
 
 
 def _copy_block(data: Any, start: int, size: int, centre: Any, scratch: Any) -> Any:
-    """Make a centred copy, where one is needed.
+    """Make a centred copy, where rows are not what is needed as they are.
 
-    Data are centred before they are cast to single precision, which would keep too few digits of them far from zero.
+    Rows far from zero would lose too many digits in products and sums: in single precision all of them.
     """
 
 
-def _centred(data: Any, centre: Any, scratch: Any) -> Any:
-    """Whether a block is a centred copy."""
+def _copied(data: Any, centre: Any, scratch: Any) -> Any:
+    """Whether a block is a copy."""
 
 
-def _whole(data: Any, scratch: Any) -> bool:
-    return bool(data.dtype == scratch.dtype and data.dtype.bitwidth == 64)
-
-
-@overload(_centred, **OVERLOAD)
-def _choose_centred(data: Any, centre: Any, scratch: Any) -> Any:
-    if _whole(data, scratch):
-        return lambda data, centre, scratch: False
+@overload(_copied, **OVERLOAD)
+def _choose_copied(data: Any, centre: Any, scratch: Any) -> Any:
     if data.dtype != scratch.dtype:
         return lambda data, centre, scratch: True
     return lambda data, centre, scratch: _any(centre)
@@ -100,24 +93,19 @@ def _choose_centred(data: Any, centre: Any, scratch: Any) -> Any:
 
 @overload(_copy_block, **OVERLOAD)
 def _choose_copy(data: Any, start: int, size: int, centre: Any, scratch: Any) -> Any:
-    if _whole(data, scratch):
-        return lambda data, start, size, centre, scratch: None
-
-    def copied(data, start, size, centre, scratch):
-        if _centred(data, centre, scratch):
+    def copy(data, start, size, centre, scratch):
+        if _copied(data, centre, scratch):
             d = data.shape[1]
             block = scratch[: size * d].reshape(size, d)
             for r in range(size):
                 for j in range(d):
                     block[r, j] = data[start + r, j] - centre[j]
 
-    return copied
+    return copy
 
 
 @overload(_block, **OVERLOAD)
 def _choose_block(data: Any, start: int, size: int, centre: Any, scratch: Any) -> Any:
-    if _whole(data, scratch):
-        return lambda data, start, size, centre, scratch: data[start : start + size]
     if data.dtype != scratch.dtype:
         return lambda data, start, size, centre, scratch: scratch[: size * data.shape[1]].reshape(size, data.shape[1])
 
@@ -142,28 +130,22 @@ def _any(values):
 
 @implements(prepare, LinearGaussianSpec)
 def _prepare(spec, tail, rows, usable, work):
-    """pull[k, r] = A_k . (x_r - what frozen columns explain) / noise."""
+    """pull[k, r] = A_k . (x_r - centre - what frozen columns explain) / noise."""
     z = rows.z
     size, d = z.shape[1], rows.data.shape[1]
     _copy_block(rows.data, rows.start, size, spec.centre, tail.block)
     if usable == 0:
         return
     block = _block(rows.data, rows.start, size, spec.centre, tail.block)
-    centred = _centred(rows.data, spec.centre, tail.block)
     pull = work.pull[: usable * size].reshape(usable, size)
     if usable <= NARROW:
         products = work.scratch[: size * usable].reshape(size, usable)
         multiply(block, spec.scaled.reshape(d, usable), products)
         for k in range(usable):
-            offset = pull.dtype.type(0.0) if centred else spec.offset[k]
             for r in range(size):
-                pull[k, r] = products[r, k] - offset
+                pull[k, r] = products[r, k]
     else:
         multiply(spec.scaled.reshape(usable, d), block.T, pull)
-        for k in range(usable):
-            offset = pull.dtype.type(0.0) if centred else spec.offset[k]
-            for r in range(size):
-                pull[k, r] -= offset
     for k in range(usable):
         for j in range(usable, spec.loadings.shape[0]):
             g = spec.gram[k, j]
@@ -449,8 +431,8 @@ def _collect(spec, tail, rows, key, sums, work):
 
 
 def _add_rows(spec: Any, tail: Any, rows: Any, z: Any, out: Any, work: Any) -> None:
-    """Rows times entries, in double precision even where lanes are in single precision: the error of a sum of a million
-    rows would cost nats of their density."""
+    """Centred rows times entries, in double precision even where lanes are in single precision: the error of a sum of a
+    million rows would cost nats of their density."""
 
 
 @overload(_add_rows, **OVERLOAD)
@@ -458,12 +440,6 @@ def _choose_add_rows(spec: Any, tail: Any, rows: Any, z: Any, out: Any, work: An
     def product(spec, tail, rows, z, out, work):
         multiply(z, _block(rows.data, rows.start, z.shape[1], spec.centre, tail.block), work.scratch)
         _add_up(work.scratch, out)
-        if _centred(rows.data, spec.centre, tail.block):
-            for k in range(z.shape[0]):
-                total = 0.0
-                for r in range(z.shape[1]):
-                    total += z[k, r]
-                _add(out[k], total, spec.centre)
 
     def widened(spec, tail, rows, z, out, work):
         data, start, (columns, size), d = rows.data, rows.start, z.shape, out.shape[1]
@@ -473,7 +449,7 @@ def _choose_add_rows(spec: Any, tail: Any, rows: Any, z: Any, out: Any, work: An
         product = tail.wide[cells + entries :]
         for r in range(size):
             for j in range(d):
-                X[r, j] = data[start + r, j]  # mutant: sums in double
+                X[r, j] = data[start + r, j] - spec.centre[j]  # mutant: sums in double
         for k in range(columns):
             for r in range(size):
                 Z[k, r] = z[k, r]

@@ -57,7 +57,7 @@ class Sums(NamedTuple):
     """Statistics, accumulated block by block."""
 
     products: Array  # [columns, columns] or [columns, 0]
-    sums: Array  # [columns, D]
+    sums: Array  # [columns, D] of the rows less their centre
     rest: Array  # [D]
 
 

@@ -22,6 +22,7 @@ class PassRows(NamedTuple):
     """A shard's rows, and which columns of its Z a pass is about."""
 
     data: Array  # [n, D], read-only
+    centre: Array  # [D] subtracted before all products and sums, read-only
     Z: Array  # [columns, n]
     stay: Array  # columns that are kept; -1: zeros, ALWAYS: ones
     gone: Array  # columns to remove; -1: zeros
@@ -32,7 +33,6 @@ class PackedOdds(NamedTuple):
     """`column_moves.Odds`, as compiled code takes them."""
 
     slopes: Array
-    offset: Array
     pull: Array
     patterns: Array
     cost: Array
@@ -91,9 +91,15 @@ def draw_columns(given: PassRows, old: PackedOdds, new: PackedOdds, key: Any, li
 
 def pass_rows(shard: Any, stay: Array, gone: Array) -> PassRows:
     """The rows of a shard, always with the same types, so that passes are compiled once."""
-    data = shard.data.view()
-    data.flags.writeable = False
-    return PassRows(data, np.ascontiguousarray(shard.Z), stay, gone, shard.first)
+    return PassRows(
+        read_only(shard.data), read_only(shard.centre), np.ascontiguousarray(shard.Z), stay, gone, shard.first
+    )
+
+
+def read_only(array: Array) -> Array:
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 def packed_odds(odds: Any) -> PackedOdds:
@@ -101,24 +107,23 @@ def packed_odds(odds: Any) -> PackedOdds:
     return PackedOdds(*(np.ascontiguousarray(part, float) for part in odds))
 
 
-def statistics(Z: Array, data: Array) -> tuple[Array, Array]:
-    """Z Z' and Z data, for the columns of Z [columns, n]."""
+def statistics(Z: Array, data: Array, centre: Array) -> tuple[Array, Array]:
+    """Z Z' and Z (data - centre), for the columns of Z [columns, n]."""
     (size, n), d = Z.shape, data.shape[1]
-    rows, data = min(CHUNK, n), data.view()
-    data.flags.writeable = False
+    rows = min(CHUNK, n)
     products, sums = np.zeros((size, size)), np.zeros((size, d))
     scratch = np.empty(rows * d), np.empty(size * rows), np.empty(max(size * size, size * d))
-    add_up(np.ascontiguousarray(Z), data, scratch, products, sums)
+    add_up(np.ascontiguousarray(Z), read_only(data), read_only(centre), scratch, products, sums)
     return products, sums
 
 
-def few_statistics(Z: Array, data: Array) -> tuple[Array, Array]:
+def few_statistics(Z: Array, data: Array, centre: Array) -> tuple[Array, Array]:
     """The same in NumPy."""
     products, sums = np.zeros((len(Z), len(Z))), np.zeros((len(Z), data.shape[1]))
     for start in range(0, len(data), CHUNK):
         part = Z[:, start : start + CHUNK].astype(float)
         products += part @ part.T
-        sums += part @ data[start : start + CHUNK]
+        sums += part @ (data[start : start + CHUNK] - centre)
     return products, sums
 
 
@@ -126,12 +131,12 @@ def few_statistics(Z: Array, data: Array) -> tuple[Array, Array]:
 
 
 @jit
-def add_up(Z, data, scratch, products, sums):
+def add_up(Z, data, centre, scratch, products, sums):
     n, d, size = data.shape[0], data.shape[1], Z.shape[0]
     for start in range(0, n, CHUNK):
         rows = min(CHUNK, n - start)
         block, z = scratch[0][: rows * d].reshape(rows, d), scratch[1][: size * rows].reshape(size, rows)
-        _load(data, start, block)
+        _load(data, centre, start, block)
         for k in range(size):
             for r in range(rows):
                 z[k, r] = Z[k, start + r]
@@ -141,13 +146,13 @@ def add_up(Z, data, scratch, products, sums):
 
 @jit
 def draw_rows(given, old, new, key, limits, scratch, found):
-    data, Z, stay, gone, first = given
+    data, centre, Z, stay, gone, first = given
     n, d, k = data.shape[0], data.shape[1], new.slopes.shape[0]
     for start in range(0, n, CHUNK):
         rows = min(CHUNK, n - start)
         block, others = scratch.block[: rows * d].reshape(rows, d), scratch.others[: stay.size * rows]
         others, entries = others.reshape(stay.size, rows), scratch.entries[: k * rows].reshape(k, rows)
-        _load(data, start, block)
+        _load(data, centre, start, block)
         for j in range(stay.size):
             for r in range(rows):
                 others[j, r] = 1.0 if stay[j] == ALWAYS else 0.0  # mutant: pass always
@@ -165,10 +170,10 @@ def draw_rows(given, old, new, key, limits, scratch, found):
 
 
 @inline
-def _load(data, start, block):
+def _load(data, centre, start, block):
     for r in range(block.shape[0]):
         for j in range(block.shape[1]):
-            block[r, j] = data[start + r, j]
+            block[r, j] = data[start + r, j] - centre[j]
 
 
 @jit
@@ -188,7 +193,7 @@ def _linear(odds, block, others, scratch):
     multiply(odds.slopes, block.T, scratch.product)
     for c in range(k):
         for r in range(rows):
-            linear[c, r] = scratch.product[c * rows + r] - odds.offset[c]
+            linear[c, r] = scratch.product[c * rows + r]
         for j in range(others.shape[0]):
             pull = odds.pull[j, c]
             for r in range(rows):

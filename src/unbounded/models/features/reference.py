@@ -225,7 +225,7 @@ class GaussianRows:
 
     def sums(self, Z: Array, key: int) -> Sums:
         z = Z.astype(float)
-        return Sums(z @ z.T, z @ self.data, np.zeros(self.data.shape[1]))
+        return Sums(z @ z.T, z @ (self.data - self.centre), np.zeros(self.data.shape[1]))
 
 
 class PoissonRows:

@@ -233,19 +233,18 @@ def summary(setup: FeatureSetup, shard: FeatureShard, Z: Array, n_shared: int, s
     """What a shard reports of a Z with these statistics."""
     measure, gram, products = setup.measure, setup.likelihood.gram, sums.products
     members = np.diagonal(products).astype(np.int64) if gram and measure.binary else Z.sum(axis=1, dtype=np.int64)
-    centred = sums.sums - members[:, None] * shard.centre
     present = (members[:n_shared] > 0).astype(np.int64)
     s, own = slice(0, n_shared), slice(n_shared, len(Z))
     entries = 0.0 if measure.binary else measure.log_entries(Z)
     shared = {
         "members": members[s], "products": products[upper_triangle(n_shared)] if gram else products[s],
-        "sums": centred[s],
+        "sums": sums.sums[s],
         "rest": sums.rest, "square": np.array(shard.square), "entries": np.array(entries),
         "shards": present, "owner": present * shard.index,
     }  # fmt: skip
     private = {
         "members": members[own], "cross": products[s, own] if gram else products[s],
-        "products": products[own, own] if gram else products[own], "sums": centred[own],
+        "products": products[own, own] if gram else products[own], "sums": sums.sums[own],
     }  # fmt: skip
     return Summary(shared, private)
 

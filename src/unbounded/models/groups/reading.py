@@ -17,9 +17,6 @@ from unbounded.categories import columns_of_strings
 from unbounded.models.groups.words.documents import check_total, lengths_of
 from unbounded.randomness import generator
 from unbounded.sources import Source
-from unbounded.sources.words import check_total, lengths_of
-
-_MOST_IN_MEMORY = 2**31 - 1  # words, four bytes each
 
 _MOST_IN_MEMORY = 2**31 - 1  # words, four bytes each
 
