@@ -14,8 +14,6 @@ from unbounded.sources import Source
 
 LONGEST, MOST = 2**28, 2**40  # words of a document, and of a corpus
 
-LONGEST, MOST = 2**28, 2**40  # words of a document, and of a corpus
-
 
 def lengths(documents: Source) -> Array:
     """The number of words of each document, in one pass."""
