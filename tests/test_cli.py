@@ -856,7 +856,7 @@ def test_ctrl_c_twice(data, tmp_path, monkeypatch):
         patch.setattr(Mixture, "gather", watched)
         said = run("fit", "dp", data / "x.npy", "--out", tmp_path / "run", *BRIEF, "--init", "one")
     assert said.exit_code == 130
-    assert said.stderr.endswith(f"are kept; go on with: unbounded resume {tmp_path / 'run'}\n")
+    assert said.stderr.endswith(f"and will be made again; go on with: unbounded resume {tmp_path / 'run'}\n")
     ok("resume", tmp_path / "run", "--quiet")
 
 

@@ -115,9 +115,13 @@ def test_before_the_first_draw_and_after_a_death(tmp_path, monkeypatch):
     (tmp_path / FILE).write_text(json.dumps(said | {"phase": "stopped"}))
     page = live.render(tmp_path)
     assert all(f"<code>unbounded {command} {tmp_path}</code>" in page for command in ("resume", "report"))
+    store.chain(0).prepare()
     (store.chain(0).path / "trace.jsonl").write_text("nonsense\n")
     with served(tmp_path) as server:
-        assert "is damaged" in ask(server, "/now")[2]  # a sentence, not a crash
+        assert "is missing, although there are draws" in ask(server, "/now")[2]  # a sentence, not a crash
+        (tmp_path / FILE).write_text(json.dumps(said))
+    with served(tmp_path) as server:
+        assert "is damaged" in ask(server, "/now")[2]
     (store.chain(0).path / "trace.jsonl").unlink()
     (tmp_path / FILE).write_text(json.dumps(said | {"done": "<many>"}))
     with served(tmp_path) as server:
@@ -138,7 +142,8 @@ def test_nothing_is_obeyed(tmp_path):
         }
     )
     lines = [json.dumps({"draw": d, "n_clusters": d, hostile: d}) for d in range(10)]
-    (RunStore(tmp_path).chain(0).path / "trace.jsonl").write_text("\n".join(lines) + "\n")
+    RunStore(tmp_path).chain(0).prepare()
+    (tmp_path / "chain-0" / "trace.jsonl").write_text("\n".join(lines) + "\n")
     said = {
         "phase": hostile, "text": hostile, "atoms": hostile, "unit": hostile, "at": time.time(), "seconds": 1.0,
         "rows_per_second": 3.0, "scalars": {f"n_{hostile}": 3.0, "above_1%": 2.0},

@@ -176,9 +176,10 @@ def _edit(path, **changes):
     path.write_text(json.dumps(content | changes))
 
 
-def _older(path):
-    """The checkpoint as older versions wrote it: it knows of no other file."""
-    write_arrays(path, {name: value for name, value in read_arrays(path).items() if name not in ("files", "exact")})
+def _older(path, **other):
+    """The checkpoint as older versions wrote it: it knows of no other file. other: what is to be in it."""
+    arrays = {name: value for name, value in read_arrays(path).items() if name not in ("files", "exact")}
+    write_arrays(path, arrays | other)
 
 
 def test_interrupted_runs(runs, copy):
@@ -187,7 +188,7 @@ def test_interrupted_runs(runs, copy):
     assert "From 2 x 22 draws" in text
 
     def barely(run):  # the second chain has hardly begun
-        _older(run / "chain-1" / "checkpoint.ub")
+        _older(run / "chain-1" / "checkpoint.ub", n_draws=np.array(3))
         trace = run / "chain-1" / "trace.jsonl"
         trace.write_text("".join(trace.read_text().splitlines(keepends=True)[:3]) + '{"n_clus')
 
@@ -248,7 +249,7 @@ def test_python_and_command_line(runs, tmp_path):
 def _begun(path):
     store = RunStore(path)
     store.prepare({"model": "DirichletProcessMixture"})
-    store.chain(0)
+    store.chain(0).prepare()
     return path
 
 

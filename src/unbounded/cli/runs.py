@@ -7,7 +7,7 @@ import shlex
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
@@ -152,8 +152,11 @@ def what_is_left(run: Path) -> str:
     """For somebody who has interrupted a fit."""
     if not RunStore(run).exists():
         return "nothing was drawn yet"
-    drawn = any(path.stat().st_size for path in run.glob("chain-*/trace.jsonl"))
-    so_far = "the draws up to the last checkpoint are kept" if drawn else "nothing was drawn yet"
+    so_far = "nothing was drawn yet"
+    if any(path.stat().st_size for path in run.glob("chain-*/trace.jsonl")):
+        so_far = "the draws so far were not saved and will be made again"
+    with suppress(RunError):  # whatever is wrong is said when it is resumed
+        so_far = "the draws up to the last checkpoint are kept" if RunStore(run).n_draws() else so_far
     return f"{so_far}; go on with: {way_on(run)}"
 
 
