@@ -364,7 +364,7 @@ def _last(words: str) -> str:
 
 def _expected(trial: Trial) -> bool:
     """A job whose rank or driver was killed says so at length; a stop before the first draw is a KeyboardInterrupt."""
-    usual = ("interrupted before the first draw", "node timed out during startup")  # the latter: Ray, on a busy machine
+    usual = ("stopped before the first draw", "node timed out during startup")  # the latter: Ray, on a busy machine
     return trial.engine == "mpi" or any(words in trial.words for words in usual) or trial.fault == "both"
 
 
