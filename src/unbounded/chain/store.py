@@ -269,7 +269,7 @@ class RunStore:
 
     def own_chains(self) -> list[ChainStore]:
         """The chains that there are; an error where there are more than the run was asked for."""
-        asked = self.config().get("n_chains", 1)
+        asked = self.config().get("n_chains")
         for index in self.chains():
             # mutant: strange chains
             if isinstance(asked, int) and index >= asked:
