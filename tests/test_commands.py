@@ -32,7 +32,7 @@ def typed(page: str) -> Iterator[tuple[str, bool]]:
     """Lines of code that is not Python, and code within sentences; and whether it is a whole line."""
     for language, block in FENCE.findall(page):
         if language not in ("python", "py", "r"):
-            yield from ((line.strip(), True) for line in block.splitlines())
+            yield from ((line.strip(), True) for line in block.replace("\\\n", "").splitlines())
     prose = FENCE.sub("", page)
     yield from ((line.strip(), True) for line in re.findall(r"^ {4,}(?![-*] )(\S.*)", prose, re.M))
     yield from ((" ".join(code.split()), False) for code in re.findall(r"`([^`]+)`", prose))

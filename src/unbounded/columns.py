@@ -190,12 +190,12 @@ def _width_of_most(values: Array) -> float:
     """The width of the narrowest interval with all values but a few; infinite if there are too few to leave any out."""
     ordered = np.sort(values[~np.isnan(values)])
     n = len(ordered)
-    few = max(int(FEW * n), min(LEAST, (n - 1) // 10))  # a cluster of a tenth of the rows is never far
+    few = max(int(FEW * n), min(LEAST, (n - 1) // 10))  # a tenth of the rows is never far
     return float((ordered[n - 1 - few :] - ordered[: few + 1]).min()) if few > 0 else np.inf
 
 
 def _warn_of_wide_columns(sd: Array, half: Array) -> None:
-    """More rows are far away than may be left out, or they are a cluster: nobody but the user knows."""
+    """More rows are far away than may be left out, or they belong there: nobody but the user knows."""
     wide = (half > 0) & (sd > WIDE * half)  # mutant: wide said
     if wide.any():
         column = int(np.flatnonzero(wide)[0])

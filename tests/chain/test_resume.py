@@ -277,7 +277,7 @@ def test_every_model_that_was_extended_says_what_one_of_its_length_says(tmp_path
 @pytest.mark.parametrize("fewer", [{"n_draws": DRAWS - 1}, {"n_draws": "auto", "max_draws": 5}])
 def test_fewer_draws_than_a_run_has_are_refused(tmp_path, undisturbed, fewer):
     model(tmp_path).fit(X)
-    with pytest.raises(RunError, match=rf"holds {DRAWS} draws, more than \w+=\d; ask for as many"):
+    with pytest.raises(RunError, match=rf"holds {DRAWS} draws, more than .*; ask for "):
         model(tmp_path, **fewer).fit(X)
     assert everything(model(tmp_path).fit(X)) == undisturbed
 

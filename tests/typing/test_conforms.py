@@ -67,8 +67,7 @@ def test_all_starts(proof):
 
 
 def test_all_contents_of_groups(proof):
-    assert list(contents.CONTENTS.values()) == [proof.WORDS]
-    assert contents.content_of(None).__class__ is proof.ROWS
+    assert list(contents.CONTENTS) == [proof.WORDS, proof.ROWS] == list(proof.HELD)
 
 
 def test_all_formats_of_files(proof):

@@ -148,8 +148,9 @@ def _per_round(value: float, rounds: int) -> str:
 
 
 def settings(run: View) -> str:
-    kept = {name: value for name, value in run.config.items() if name != "pieces"}  # a checksum for each of many
-    asked, phrases = run.family.in_words(kept), _ASKED | dict(run.family.phrases)
+    asked, phrases = dict(run.family.in_words(run.config)), _ASKED | dict(run.family.phrases)
+    asked.pop("pieces", None)  # a checksum for each of many
+    asked |= {name: run.about.get(name, "unknown") for name in ("engine", "n_workers")}
     listed = {
         phrases.get(name, name): parts.NOTHING if value is None else named(name, value, phrases)
         for name, value in asked.items()

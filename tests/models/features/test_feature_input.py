@@ -276,7 +276,7 @@ def test_damaged_and_foreign_checkpoints(begun, tmp_path):
     path.write_bytes(whole[:-2] + b"xx")
     assert "damaged" in sentence(said(again, begun, error=RunError))
     path.write_bytes(b"nonsense")
-    assert "not written by this program" in sentence(said(again, begun, error=RunError))
+    assert "does not begin as files of a run do" in sentence(said(again, begun, error=RunError))
     bb(checkpoint=tmp_path / "other", keep_assignments=True, random_state=1).fit(X)
     path.write_bytes((tmp_path / "other" / "chain-0" / "checkpoint.ub").read_bytes())
     assert "another run" in sentence(said(again, begun, error=RunError))
