@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 SCRIPT = r"""
-import mmap, os, pathlib, select, signal, socket, sys, time, warnings
+import contextlib, mmap, os, pathlib, select, signal, socket, sys, time, warnings
 import numpy, pandas, scipy.stats, sklearn, numba, llvmlite, xarray, matplotlib.pyplot, arviz  # theirs may stay
 import asyncio, multiprocessing, subprocess, http.server, importlib.metadata, typer, rich.console
 
@@ -38,11 +38,15 @@ for owner, names in {
 os.supports_fd = os.supports_dir_fd = os.supports_follow_symlinks = set()
 
 
+def open_files():
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):  # another thread has closed it meanwhile
+            yield os.readlink(f"/proc/self/fd/{name}")
+
+
 def is_open(path):
     where = os.path.abspath(path)
-    files = {os.readlink(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd") if
-             os.path.lexists(f"/proc/self/fd/{name}")}
-    return where in files or f" {where}\n" in open("/proc/self/maps", encoding="utf-8").read()
+    return where in open_files() or f" {where}\n" in open("/proc/self/maps", encoding="utf-8").read()
 
 
 def careful(function):

@@ -101,7 +101,7 @@ class ChainEstimator(BaseEstimator):
         On how many workers; None: all cores. It does not change the result.
     engine_options : dict or None, default None
         The engine's own: {"timeout": 60} is for how many seconds a process may show no sign of life; with Ray, for how
-        many an actor may wait for a CPU, and {"address": "auto"} is the Ray of this machine.
+        many an actor may wait for a CPU, and {"address": "auto"} is the Ray that runs here.
     sampler : str, default "hybrid"
         "hybrid", or another one that has been published (docs/rivals.md).
     sampler_options : dict or None, default None
