@@ -33,7 +33,7 @@ from unbounded.chain.lock import only_writer
 from unbounded.chain.outlets import announce_if_slow, follow
 from unbounded.chain.progress import Callback, Size
 from unbounded.chain.run import Chain, Length, Observer, has_estimate, run
-from unbounded.chain.several import AUTO, MAX_DRAWS, agree, least_limit, run_all, stages
+from unbounded.chain.several import AUTO, MAX_DRAWS, Turns, agree, least_limit, run_all, stages
 from unbounded.chain.store import EXTENSIBLE, ChainStore, RunError, RunStore
 from unbounded.chain.versions import versions
 from unbounded.columns import describe
@@ -64,6 +64,7 @@ _LEAST = {
     "n_snapshots": 1,
 }  # fmt: skip
 _SMALL = 2**22  # cells; of data with fewer, every chain may have shards of its own
+_TINY = 2**15  # cells; of data with fewer, handing work to another thread takes longer than doing it
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -252,16 +253,25 @@ class ChainEstimator(BaseEstimator):
             for length in lengths:
                 if tracker is not None:
                     tracker.extend(length.n_rounds)
-                chains = run_all(run_one, length, self.n_chains, at_once, tracker)
+                turns = Turns() if at_once > 1 and _cells(X) < _TINY else None
+                chains = run_all(run_one, length, self.n_chains, at_once, tracker, turns)
                 if _stopped(chains, self.n_chains, length) or length is lengths[-1] or agree(chains, length.n_draws):
                     break
         return chains, length
 
     def _at_once(self, X: Data) -> int:
         """Chains that run side by side: as many as there are cores, where all of them can have the rows in memory."""
-        if self.engine != "threads" or source_of(X) is not None or (X.nnz if is_csr(X) else X.size) > _SMALL:
+        if self.engine != "threads" or source_of(X) is not None or _cells(X) > _SMALL:
             return 1
         return min(self.n_chains, self._n_cores())
+
+    def _workers(self, X: Data) -> int | None:
+        """Workers of each chain; None: as many as the engine finds."""
+        at_once = self._at_once(X)
+        if at_once > 1:
+            return max(1, self._n_cores() // at_once)
+        few = self.engine == "threads" and source_of(X) is None and _cells(X) < _TINY
+        return self.n_workers or (1 if few else None)
 
     # ---- what was asked for, as it is run
 
@@ -317,9 +327,7 @@ class ChainEstimator(BaseEstimator):
         observer: Observer,
     ) -> Chain:
         model = model.reseeded(int(key(model.seed, "chain", index) >> np.uint64(2)))  # mutant: chain seed
-        at_once = self._at_once(X)
-        workers = self.n_workers if at_once == 1 else max(1, self._n_cores() // at_once)
-        engine = engines.build(self.engine, model.recipe(X), workers, **self.engine_options or {})
+        engine = engines.build(self.engine, model.recipe(X), self._workers(X), **self.engine_options or {})
         extra: Callable[[Any], dict[str, float]] | None = None
         if heldout is not None:
             extra = lambda state: {"holdout": self._score(model, engine, heldout, state)}  # noqa: E731
@@ -767,6 +775,10 @@ class ChainEstimator(BaseEstimator):
         tags.input_tags.allow_nan = not self._sparse_ok()
         tags.input_tags.sparse = self._sparse_ok()
         return tags
+
+
+def _cells(X: Data) -> int:
+    return int(X.nnz if is_csr(X) else X.size)
 
 
 def _stopped(chains: Sequence[Chain], n_chains: int, length: Length) -> bool:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 import pytest
 from runs import CHAINS, THIN, WARMUP, at_round, cut_the_power, everything, model, press_ctrl_c, rows
 
-from unbounded import RunError
+from unbounded import RunError, estimator
 from unbounded.chain import several
 from unbounded.chain.several import complete, stages
 from unbounded.report import view
@@ -111,13 +114,41 @@ def pairs(monkeypatch):
     return seen
 
 
-def test_side_by_side_or_in_turn(pairs):
+def test_side_by_side_or_in_turn(pairs, monkeypatch):
+    """Chains of few rows take turns; those of more do not wait for each other."""
     both = everything(model(n_workers=2).fit(X))
+    with monkeypatch.context() as patch:
+        patch.setattr(estimator, "_TINY", 0)
+        assert everything(model(n_workers=2).fit(X)) == both
     assert all(name.startswith("unbounded-chain") for name in pairs)
     pairs.clear()
     assert everything(model(n_workers=1).fit(X)) == both
     assert everything(model(engine="serial", n_workers=None).fit(X)) == both
     assert set(pairs) == {"MainThread"}
+
+
+def test_threads_take_turns(monkeypatch):
+    """One at a time, everybody as often, and nobody for longer than a turn where somebody waits."""
+    monkeypatch.setattr(several, "TURN", 0.0)
+    turns, inside, order = several.Turns(), [], []
+
+    def work(name):
+        with turns:
+            for _ in range(50):
+                inside.append(name)
+                order.append(name)
+                time.sleep(0.0005)
+                assert inside == [name]
+                inside.pop()
+                turns.offer()
+
+    with ThreadPoolExecutor(3) as pool:
+        for done in [pool.submit(work, name) for name in "abc"]:
+            done.result()
+    middle = order[30:-30]
+    assert {middle[i] for i in range(3)} == {"a", "b", "c"}
+    assert all(one != other for one, other in pairwise(middle))
+    turns.offer()  # nobody waits: nothing happens
 
 
 @pytest.mark.parametrize("n_chains", [2, 3])

@@ -69,6 +69,10 @@ def has_estimate(n_whole: int, is_complete: bool) -> bool:
     return n_whole > 1 or (n_whole == 1 and is_complete)
 
 
+def no_pause() -> None:
+    """What happens between two rounds of a chain that nobody waits for."""
+
+
 @dataclass(frozen=True)
 class Observer:
     """What a chain calls, and looks at, while it runs."""
@@ -76,6 +80,7 @@ class Observer:
     at_round: AtRound | None = None
     starting: Notify = ignore_progress  # called with the progress of the first state
     stopped: threading.Event | None = None  # set by whoever wants the chain to stop; None: by Ctrl-C
+    between: Callable[[], None] = no_pause  # called between rounds
 
 
 NULL_OBSERVER = Observer()
@@ -127,6 +132,7 @@ def run(
                 saved = time.monotonic()
             if chain.interrupted:
                 break
+            observer.between()
     return chain
 
 

@@ -237,16 +237,16 @@ class Serial:
 
 
 class Threads(Serial):
-    """Shards on a pool of threads; no copies. A thread that is free takes the next shard."""
+    """Shards on a pool of threads, of which the caller is one; no copies. Whoever is free takes the next shard."""
 
     def __init__(self, recipe: Recipe, n_workers: int | None = None):
         super().__init__(recipe)
         cores = n_workers or available_cores()
-        self._n = min(recipe.n_shards, cores)
-        self._pool, self.parallel = ThreadPoolExecutor(self._n, thread_name_prefix="unbounded"), Helpers(cores)
+        self._n, self.parallel = min(recipe.n_shards, cores), Helpers(cores)
+        self._pool = ThreadPoolExecutor(max(self._n - 1, 1), thread_name_prefix="unbounded")
 
     def _share(self, work: Callable[[range], None], most: int) -> None:
-        """One task for each thread, not for each shard: handing out a task takes longer than taking a number."""
+        """One task for each other thread, not for each shard: handing out a task takes longer than taking a number."""
         few = at_a_time(len(self._shards), self._n, most)
         # `next` of such an iterator is one step of the interpreter: no two threads are given the same shards.
         starts = iter(range(0, len(self._shards), few))
@@ -255,8 +255,9 @@ class Threads(Serial):
             for start in starts:
                 work(range(start, min(start + few, len(self._shards))))
 
-        tasks = [self._pool.submit(take) for _ in range(self._n)]
+        tasks = [self._pool.submit(take) for _ in range(self._n - 1)]
         try:
+            take()
             for task in tasks:
                 task.result()
         except BaseException:
