@@ -28,9 +28,11 @@ import signal
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -260,12 +262,20 @@ def _failed_tests(tests: list[str]) -> list[str]:
 # ---- in the calling process
 
 
+@cache
+def marked(source: Path) -> dict[str, list[tuple[Path, int, str]]]:
+    """By the name of a place: the lines that are marked so."""
+    found = defaultdict(list)
+    for path in sorted(source.rglob("*.py")):
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            if MARK in line:
+                found[line.split(MARK)[1].strip()].append((path, number, line))
+    return found
+
+
 def place_of(mutant: Mutant, source: Path = SOURCE) -> tuple[Path, int]:
     """The file, and the line on which the marked statement begins; the marker must be there exactly once."""
-    found = [
-        (path, number, line) for path in sorted(source.rglob("*.py"))
-        for number, line in enumerate(path.read_text().splitlines(), 1) if line.rstrip().endswith(MARK + mutant.place)
-    ]  # fmt: skip
+    found = marked(source).get(mutant.place, [])
     if len(found) != 1:
         raise ValueError(f"{mutant.name}: the marker {mutant.place!r} occurs {len(found)} times.")
     ((path, number, line),) = found

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 import builtins
 import symtable
+from functools import cache
 
 import pytest
 from mutant_generator import TESTED_BY, generated
-from mutants import MARK, MUTANTS, ROOT, SOURCE, TESTS, WHOLE, as_it_should, battery, edited, hunt, planted, show
+from mutants import MUTANTS, ROOT, SOURCE, TESTS, WHOLE, as_it_should, battery, edited, hunt, marked, planted, show
 
 
 def undefined(text):
@@ -20,27 +21,32 @@ def undefined(text):
     return {one.get_name() for table in tables for one in table.get_symbols() if one.is_global()} - known
 
 
+@cache
+def meaning(path):
+    return ast.dump(ast.parse(path.read_text()))
+
+
+known_checks = cache(battery)
+
+
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_mutant_fits_the_sources(mutant):
     path, text = edited(mutant)
     compile(text, path, "exec")
     assert undefined(text) <= undefined(path.read_text()), "it speaks of names that the code does not have any more"
-    assert ast.dump(ast.parse(text)) != ast.dump(ast.parse(path.read_text())), "the mutant is what it replaces"
+    assert ast.dump(ast.parse(text)) != meaning(path), "the mutant is what it replaces"
     for check in mutant.checks.split():
         if check.startswith(TESTS):
             file, *names = check.split("::")
             assert (ROOT / file).exists()
             assert all(f" {name}" in (ROOT / file).read_text() for name in names), check
         else:
-            assert check in battery()
+            assert check in known_checks()
 
 
 def test_every_marker_has_a_mutant():
-    marked = [
-        line.split(MARK)[1].strip() for path in SOURCE.rglob("*.py") for line in path.read_text().splitlines()
-        if MARK in line
-    ]  # fmt: skip
-    assert sorted(marked) == sorted({mutant.place for mutant in MUTANTS})
+    assert marked(SOURCE).keys() == {mutant.place for mutant in MUTANTS}
+    assert all(len(places) == 1 for places in marked(SOURCE).values())
 
 
 @pytest.mark.long

@@ -205,10 +205,10 @@ if __name__ == "__main__":
 
 
 def grows_by_less(most, folder, model, sizes, paths):
-    """Whether each further row costs the driver so few bytes: what all sizes cost is not among them. The median of three
-    processes counts (the third one is needed where two disagree): the watch may miss a peak where other programs have
-    the cores, and some of what is freed is held for a while. (Most is given back; otherwise glibc keeps ever larger
-    blocks, and how many depends on which thread came first.)"""
+    """Whether each further row costs the driver so few bytes: what all sizes cost is not among them. The median of
+    three processes counts (the third one is needed where two disagree): the watch may miss a peak where other programs
+    have the cores, and some of what is freed is held for a while. (Most is given back; otherwise glibc keeps ever
+    larger blocks, and how many depends on which thread came first.)"""
     (folder / "growth.py").write_text(GROWTH)
     command = [sys.executable, "-W", "ignore", folder / "growth.py", model, *paths]
     env = os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}

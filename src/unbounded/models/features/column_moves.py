@@ -145,11 +145,14 @@ def entry_limits(measure: FeatureMeasure, launches: Launches) -> passes.EntryLim
 
 
 def normalised(linear: Array, patterns: Array, cost: Array) -> tuple[Array, Array]:
-    """(log probabilities [patterns, rows], the log normaliser of each row); linear: [k, rows]."""
-    logits = patterns @ linear + cost[:, None]
-    highest = logits.max(axis=0)
-    log_total = highest + np.log(np.exp(logits - highest).sum(axis=0))
-    return logits - log_total, log_total
+    """(log probabilities [patterns, rows], the log normaliser of each row); linear: [k, rows], cost: [patterns].
+
+    Or several of these at once, along a first axis.
+    """
+    logits = patterns @ linear + cost[..., None]
+    highest = logits.max(axis=-2)
+    log_total = highest + np.log(np.exp(logits - highest[..., None, :]).sum(axis=-2))
+    return logits - log_total[..., None, :], log_total
 
 
 def drawn_columns(setup: FeatureSetup, shard: FeatureShard, launches: Launches, sources: Array) -> passes.DrawnColumns:

@@ -170,12 +170,11 @@ def _patterns(model: Features, state: FeatureState, weights: Array) -> tuple[Arr
 
 def fit(model: Features, state: FeatureState, pool: Pool, size: int, rng: np.random.Generator) -> Guide:
     """Fit `size` more 0/1 columns to the pool by EM, beside those that it has; the best of several tries."""
-    known = _known(state.scales, pool)
-    found = max((_Fit(state.scales, pool, known, size, rng) for _ in range(TRIES)), key=lambda one: one.score)
-    m = len(pool.rows)
-    amounts = np.clip(found.inside.sum(axis=0), 0.5, m - 0.5)
+    tries = _Tries(state.scales, pool, _known(state.scales, pool), size, rng)
+    best, m = int(np.argmax(tries.scores)), len(pool.rows)
+    amounts = np.clip(tries.inside[best].sum(axis=0), 0.5, m - 0.5)
     variances = state.scales.noise / np.minimum(amounts, m - amounts)
-    return Guide(found.loadings, variances, model.measure.weight_shapes(state.hyper, amounts, float(m)))
+    return Guide(tries.loadings[best], variances, model.measure.weight_shapes(state.hyper, amounts, float(m)))
 
 
 class _Known(NamedTuple):
@@ -192,13 +191,17 @@ def _known(scales: Any, pool: Pool) -> _Known:
 
 
 def _solved(scales: Any, products: Array, sums: Array) -> Array:
-    """Ridge estimate of loadings from products of columns, which are overwritten, and sums of rows."""
-    products.ravel()[:: len(products) + 1] += scales.noise / scales.loading  # the diagonal
+    """Ridge estimate of loadings from products of columns, which are overwritten, and sums of rows; of one regression,
+    or of several at once."""
+    np.einsum("...kk->...k", products)[...] += scales.noise / scales.loading  # the diagonal
     return np.asarray(np.linalg.solve(products, sums))
 
 
-class _Fit:
-    """EM for new 0/1 columns and the loadings of all columns: from random directions, with decreasing noise."""
+class _Tries:
+    """EM for new 0/1 columns and the loadings of all columns: from random directions, with decreasing noise.
+
+    All tries at once: the first axis of every array is theirs.
+    """
 
     def __init__(self, scales: Any, pool: Pool, known: _Known, size: int, rng: np.random.Generator):
         self.pool, self.known, self.scales = pool, known, scales
@@ -206,41 +209,44 @@ class _Fit:
         self.patterns = np.indices((2,) * size).reshape(size, 2**size).T.astype(float)
         scatter = rest.T @ rest / len(rest)
         scatter = np.ldexp(scatter, -np.frexp(scatter.max(initial=0.0))[1])  # no unit is too large for what follows
-        directions = rng.standard_normal((size, rest.shape[1])) @ scatter @ scatter
-        scores = rest @ directions.T
-        self.inside = expit(2.0 * scores / np.maximum(scores.std(axis=0), 1e-300))
-        second = self.inside.T @ self.inside
-        np.fill_diagonal(second, self.inside.sum(axis=0))
+        directions = rng.standard_normal((TRIES, size, rest.shape[1])) @ scatter @ scatter
+        scores = rest @ directions.swapaxes(1, 2)
+        self.inside = expit(2.0 * scores / np.maximum(scores.std(axis=1, keepdims=True), 1e-300))
+        second = self.inside.swapaxes(1, 2) @ self.inside
+        np.einsum("tkk->tk", second)[...] = self.inside.sum(axis=1)
         for step in range(FITTING):
             loadings = self._regress(second)
-            self.loadings = loadings[kept:]
+            self.loadings = loadings[:, kept:]
             hot = max(1.0, HOT * 0.75**step)
-            noise, rest = hot * scales.noise, pool.rows - pool.Z.T @ loadings[:kept]
+            noise, rest = hot * scales.noise, pool.rows - pool.Z.T @ loadings[:, :kept]
             log_chances, log_total = self._expect(rest, noise)
             chances = np.exp(log_chances)
-            self.inside, second = chances.T @ self.patterns, (self.patterns.T * chances.sum(axis=1)) @ self.patterns
-        self.score = float(
-            log_total.sum() - 0.5 * np.sum(rest**2) / noise
-        )  # log likelihood with the noise of the last step
+            self.inside = chances.swapaxes(1, 2) @ self.patterns
+            second = (self.patterns.T * chances.sum(axis=2)[:, None]) @ self.patterns
+        # Log likelihoods with the noise of the last step.
+        self.scores = log_total.sum(axis=1) - 0.5 * np.sum(rest**2, axis=(1, 2)) / noise
 
     def _regress(self, second: Array) -> Array:
         """Loadings of the pool's columns and of the new ones; second: expected products of the new columns."""
-        Z, inside, known = self.pool.Z, self.inside, self.known
-        kept, size = Z.shape[0], len(Z) + inside.shape[1]
-        products = np.empty((size, size))
-        products[:kept, :kept] = known.products
-        products[:kept, kept:] = cross = Z @ inside
-        products[kept:, :kept] = cross.T
-        products[kept:, kept:] = second
-        return _solved(self.scales, products, np.concatenate([known.sums, inside.T @ self.pool.rows]))
+        Z, rows, inside, known = self.pool.Z, self.pool.rows, self.inside, self.known
+        kept, size = len(Z), len(Z) + inside.shape[2]
+        products, sums = np.empty((TRIES, size, size)), np.empty((TRIES, size, rows.shape[1]))
+        products[:, :kept, :kept] = known.products
+        products[:, :kept, kept:] = cross = Z @ inside
+        products[:, kept:, :kept] = cross.swapaxes(1, 2)
+        products[:, kept:, kept:] = second
+        sums[:, :kept] = known.sums
+        sums[:, kept:] = inside.swapaxes(1, 2) @ rows
+        return _solved(self.scales, products, sums)
 
     def _expect(self, rest: Array, noise: float) -> tuple[Array, Array]:
         """(log probabilities of patterns, the log normaliser of each row)."""
-        slopes, share = self.loadings / noise, self.inside.sum(axis=0) / len(self.inside)
+        slopes, share = self.loadings / noise, self.inside.mean(axis=1)
         share = np.minimum(np.maximum(share, 1e-3), 1.0 - 1e-3)
-        cost = self.patterns @ np.log(share / (1.0 - share)) + np.log1p(-share).sum()
-        cost = cost - 0.5 * np.einsum("jk,kl,jl->j", self.patterns, slopes @ self.loadings.T, self.patterns)
-        return normalised(slopes @ rest.T, self.patterns, cost)
+        cost = np.log(share / (1.0 - share)) @ self.patterns.T + np.log1p(-share).sum(axis=1, keepdims=True)
+        squares = slopes @ self.loadings.swapaxes(1, 2)
+        cost = cost - 0.5 * np.sum((self.patterns @ squares) * self.patterns, axis=2)
+        return normalised(slopes @ rest.swapaxes(1, 2), self.patterns, cost)
 
 
 # ---- on a shard
