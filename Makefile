@@ -11,7 +11,7 @@ SEED ?= 0
 SOURCES := setup.py src tests benchmarks examples experiments docs/skeletons tools
 export OPENBLAS_NUM_THREADS = 1
 
-.PHONY: demo docs docs-draft docs-picture test test-pythons tests types-and-engines lint style types hooks walk long exactness faults gpu-test gpu-bench soak soak-writes mutants mutants-generated bench bench-speed bench-features bench-peers bench-million bench-scale bench-topics bench-topic-peers bench-topic-quality bench-engines bench-compile bench-travel bench-travel-features bench-mixing paper paper-quick paper-docs clean
+.PHONY: demo docs docs-draft docs-picture test test-pythons tests lint style types hooks walk long exactness faults gpu-test gpu-bench soak soak-writes mutants mutants-generated bench bench-speed bench-features bench-peers bench-million bench-scale bench-topics bench-topic-peers bench-topic-quality bench-engines bench-compile bench-travel bench-travel-features bench-mixing paper paper-quick paper-docs clean
 
 demo: .setup-done
 	$(BIN)/python examples/demo.py
@@ -28,16 +28,13 @@ docs-draft: .setup-done
 docs-picture: docs
 	$(BIN)/python tools/site/beside.py build/pages/docs-index/1-*.png docs/first-model.png
 
-# Two workers have most of the tests. Beside them, types are checked, and then come the tests of engines, which wait for
-# other processes most of their time.
+# Three workers keep two cores busy: one of them begins with the tests of engines, which wait for other processes most of
+# their time. Types are checked beside them.
 test: style
-	$(MAKE) --no-print-directory -j 2 tests types-and-engines
+	$(MAKE) --no-print-directory -j 2 tests types
 
 tests: .setup-done
-	$(BIN)/python -m pytest -m "not long" -n 2 --dist loadscope --ignore tests/engines
-
-types-and-engines: types
-	$(BIN)/python -m pytest -m "not long" tests/engines
+	$(BIN)/python -m pytest -m "not long" -n 3 --dist loadscope
 
 # The wheel in clean environments, with every Python that it promises and that can be had (or PYTHONS="...").
 test-pythons: .setup-done

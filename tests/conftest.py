@@ -21,10 +21,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a job in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-# What to begin with, where tests are spread over workers: long groups, in such an order that two workers compile
-# different kernels first, and find those of the other one in the cache when they need them. Then what takes half a
-# minute, so that groups of a few seconds are left for the end, when workers should be done at the same time.
+# What to begin with, where tests are spread over workers: long groups, in such an order that workers compile different
+# kernels first, and find those of the others in the cache when they need them. Then what takes half a minute, so that
+# groups of a few seconds are left for the end, when workers should be done at the same time.
 FIRST = (
+    "engines",
     "features",
     "test_enumeration",
     "test_likelihoods",
