@@ -19,19 +19,19 @@ from unbounded.models.mixtures.model import RowRecipe
 from unbounded.round import rounds
 from unbounded.setup import Setup
 
-# Every likelihood, measure, P, L, T, rule, engine and precision at least once, and most pairs of them. What processes
-# give is compared bit for bit with the chain of the serial engine, below: that is sharper than any statistics.
+# Every likelihood, measure, P, L, T, rule and precision at least once, and most pairs of them. What threads and
+# processes give is compared bit for bit with the chain of the serial engine, below: sharper than any statistics.
 SHORT = [
     ("gaussian-1", "dp", 5, Run(Ghosts(0))),
     ("gaussian-1", "py-negative", 5, Run(Ghosts(), 3, 3)),
     ("gaussian-1", "py", 5, Run(Ghosts(50), 5, dtype="float32")),
     ("gaussian-2", "py", 5, Run(Ghosts(1), 2)),
     ("gaussian-2", "dp", 4, Run(OneOpen(), 2, 3)),
-    ("gaussian-2", "py-negative", 6, Run(Ghosts(), 3, engine="threads")),
+    ("gaussian-2", "py-negative", 6, Run(Ghosts(), 3)),
     ("gaussian-6", "dp", 5, Run(OneOpen(), 3)),
     ("gaussian-hole", "py", 5, Run(Ghosts(), 2)),
     ("bernoulli", "py", 5, Run(Ghosts(), 5)),
-    ("bernoulli", "dp", 6, Run(Ghosts(60, spread=30.0), 3, engine="threads")),
+    ("bernoulli", "dp", 6, Run(Ghosts(60, spread=30.0), 3)),
     ("bernoulli", "py-negative", 5, Run(OneOpen(1), 3, 3)),
     ("bernoulli", "py-sampled", 5, Run(Ghosts(), 2)),
     ("bernoulli", "dp-sampled", 4, Run(OneOpen(4), 2)),
@@ -40,7 +40,7 @@ SHORT = [
     ("sharp", "dp", 5, Run(Ghosts(0), 1, 2)),
     ("sharp", "dp", 5, Run(Ghosts(), 3)),
     ("mixed-holes", "py", 5, Run(Ghosts(), 2)),
-    ("mixed", "dp", 4, Run(OneOpen(4), 4, engine="threads")),
+    ("mixed", "dp", 4, Run(OneOpen(4), 4)),
     ("sharp", "py", 5, Run(Ghosts(), 2, chains=24, rounds=60, device="reference")),
     ("gaussian-hole", "dp", 4, Run(Ghosts(2), 2, 2, chains=24, rounds=40, device="reference")),
     ("multinomial-csr", "py-negative", 4, Run(OneOpen(), 2, chains=24, rounds=60, device="reference")),

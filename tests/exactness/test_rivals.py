@@ -36,8 +36,8 @@ from unbounded.setup import Setup
 EXACT = {"hybrid", "collapsed", "algorithm8", "auxiliary", "slice"}
 
 
-def ran(sampler: str, n_shards: int = 1, sweeps: int = 1, engine: str = "serial", **options: object) -> Run:
-    return Run(Ghosts(), n_shards, sweeps, engine, sampler=sampler, options=tuple(options.items()))
+def ran(sampler: str, n_shards: int = 1, sweeps: int = 1, **options: object) -> Run:
+    return Run(Ghosts(), n_shards, sweeps, sampler=sampler, options=tuple(options.items()))
 
 
 def names(parameters: tuple) -> str:
@@ -54,11 +54,11 @@ SHORT = [
     ("gaussian-hole", "dp", 4, ran("algorithm8")),
     ("multinomial-csr", "py-negative", 5, ran("algorithm8")),
     ("bernoulli", "dp", 5, ran("slice", 3)),
-    ("bernoulli-holes", "py", 5, ran("slice", 2, engine="threads")),
+    ("bernoulli-holes", "py", 5, ran("slice", 2)),
     ("gaussian-hole", "py-negative", 4, ran("slice", 2)),
     ("bernoulli", "dp-sampled", 5, ran("slice")),
     ("bernoulli", "dp", 5, ran("auxiliary", 3)),
-    ("bernoulli", "py", 5, ran("auxiliary", 2, engine="threads")),
+    ("bernoulli", "py", 5, ran("auxiliary", 2)),
     ("sharp", "py-high", 5, ran("auxiliary", 3, 2)),
     ("multinomial-csr", "dp", 5, ran("auxiliary", 2)),
     ("bernoulli", "py-sampled", 5, ran("auxiliary", 2)),
