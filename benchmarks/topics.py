@@ -20,10 +20,10 @@ from speed import Row, cpu_seconds
 from unbounded import datasets, engines
 from unbounded.columns import describe
 from unbounded.compiled.jit import jit
-from unbounded.models.groups.hybrid import HybridGroups
-from unbounded.models.groups.model import HierarchicalMeasure
+from unbounded.models.groups.measure import HierarchicalMeasure, Law
+from unbounded.models.groups.model import HybridGroups
 from unbounded.models.groups.rows import GroupRows, SweepKeys, Tail
-from unbounded.models.groups.shard import GroupRecipe, Law
+from unbounded.models.groups.shard import GroupRecipe
 from unbounded.models.groups.words import kernel
 from unbounded.models.groups.words.likelihood import Tokens, by_word
 from unbounded.randomness import key

@@ -7,8 +7,9 @@ import pytest
 from scipy import integrate
 
 from unbounded.instantiation import MEMBERS
+from unbounded.models.groups.measure import TopTables
 from unbounded.models.groups.measures import MEASURES
-from unbounded.models.groups.shard import ContentHyper, GroupHyper, TopTables
+from unbounded.models.groups.shard import ContentHyper, GroupHyper
 
 SIZES = np.array([3, 0, 5])
 TABLES = np.array([4.0, 1.0, 3.0])

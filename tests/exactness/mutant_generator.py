@@ -61,7 +61,7 @@ TESTED_BY = {
     "models/mixtures/rivals/": "tests/exactness/test_rivals.py tests/exactness/test_approximate.py",
     "models/groups/": "tests/models/groups tests/exactness/test_franchise.py",
     "models/groups/jump.py": "tests/exactness/test_group_jumps.py",
-    "models/groups/model.py": "tests/conformance/test_group_measures.py tests/models/groups/test_group_measure.py "
+    "models/groups/measure.py": "tests/conformance/test_group_measures.py tests/models/groups/test_group_measure.py "
     "tests/exactness/test_franchise.py",
     "models/features/": "tests/models/features tests/conformance/test_feature_likelihoods.py "
     "tests/conformance/test_feature_measures.py tests/conformance/test_feature_kernels.py "

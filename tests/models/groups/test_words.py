@@ -9,8 +9,9 @@ from scipy import sparse, stats
 from unbounded.columns import describe
 from unbounded.contracts import in_this_thread
 from unbounded.engines.local import Helpers
+from unbounded.models.groups.measure import Law
 from unbounded.models.groups.rows import GroupRows, SweepKeys, Tail
-from unbounded.models.groups.shard import ContentHyper, Law
+from unbounded.models.groups.shard import ContentHyper
 from unbounded.models.groups.words import kernel, topics
 from unbounded.models.groups.words.likelihood import Tokens
 from unbounded.randomness import key

@@ -29,7 +29,8 @@ from unbounded.models.groups import reading, simulate
 from unbounded.models.groups import start as hierarchical_start
 from unbounded.models.groups.jump import DEFAULT_JUMPS
 from unbounded.models.groups.kernels import KERNELS
-from unbounded.models.groups.model import FORMS, Groups, GroupsState, HierarchicalMeasure
+from unbounded.models.groups.measure import HierarchicalMeasure
+from unbounded.models.groups.model import FORMS, Groups, GroupsState
 from unbounded.models.groups.predictive import Draw, completion, fold_in
 from unbounded.models.groups.reading import GroupedRows
 from unbounded.models.groups.samplers import HIERARCHICAL

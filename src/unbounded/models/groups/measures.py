@@ -1,9 +1,54 @@
-"""Measures of groups. A new one is one file and one line here."""
+"""Measures of groups. A new one is one file and one line here; `GroupMeasure` is what is asked of it."""
 
 from __future__ import annotations
 
-from unbounded.models.groups.model import HierarchicalMeasure
-from unbounded.models.groups.shard import GroupMeasure
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+from unbounded.arrays import Array
+from unbounded.contracts import Measure, Plan
+from unbounded.models.groups.measure import HierarchicalMeasure, Law, TopTables, TopWeights
+from unbounded.models.mixtures.measures import PartitionMeasure
+
+
+class GroupMeasure(Measure[Any, Array], Protocol):
+    """A measure for every group, over one that they share; counts are those of tables, extents the sizes of groups."""
+
+    described_as: ClassVar[str]  # in the description of a run
+    hyper_type: ClassVar[Any]  # of its hyper-parameters: a named tuple of numbers
+
+    @property
+    def top(self) -> PartitionMeasure:
+        """The process of the tables, as a mixture has one of its rows: moves of whole atoms ask it."""
+
+    def top_hyper(self, hyper: Any) -> Any:
+        """Its hyper-parameters."""
+
+    def default_ghosts(self, extent: Array) -> int:
+        """The number of ghost tables unless the rule sets one."""
+
+    def weights(self, hyper: Any, plan: Plan, tables: TopTables, seated: bool, rng: np.random.Generator) -> TopWeights:
+        """Top weights given tables; seated: the tail of a shard has one weight for all of its atoms."""
+
+    def sticks(self, hyper: Any, tables: Array, rng: np.random.Generator) -> tuple[Array, float]:
+        """(log top weights of atoms with these tables and, last, of all others; the concentration of the latter)."""
+
+    def masses(self, hyper: Any, beta: Array) -> Array:
+        """What atoms with these top weights weigh in a group, apart from its rows."""
+
+    def expected_masses(self, hyper: Any, tables: Array) -> Array:
+        """The same in expectation, of atoms with these tables and (last) of all others."""
+
+    def log_cut(self, hyper: Any, share: Array) -> Array:
+        """Log prior density gained when an atom becomes two, with this share of its top weight and with the rest."""
+
+    def law(self, hyper: Any, masses: Array, share: float) -> Law:
+        """What a shard knows of the measure in a round."""
+
+    def unknown(self, hyper: Any, mass: float) -> Any:
+        """Hyper-parameters of what groups have besides known atoms, which weighs `mass` in each: for `simulate`."""
+
 
 MEASURES: tuple[type[GroupMeasure], ...] = (HierarchicalMeasure,)
 

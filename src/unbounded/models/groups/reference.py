@@ -17,7 +17,8 @@ from scipy import sparse
 
 from unbounded.arrays import Array, is_csr
 from unbounded.contracts import Summary
-from unbounded.models.groups.shard import Content, GroupPart, GroupShard, Law, summarise, without_empty
+from unbounded.models.groups.measure import Law
+from unbounded.models.groups.shard import Content, GroupPart, GroupShard, summarise, without_empty
 from unbounded.models.labelled.labels import Atoms
 from unbounded.randomness import uniforms
 

@@ -23,6 +23,7 @@ from unbounded.contracts import Parallel, Summary
 from unbounded.instantiation import Roles
 from unbounded.likelihoods.base import Bound, Parameters
 from unbounded.likelihoods.operations import Block, clear, logits, refresh, update
+from unbounded.models.groups.measure import Law
 from unbounded.models.groups.shard import (
     Content,
     ContentHyper,
@@ -31,7 +32,6 @@ from unbounded.models.groups.shard import (
     GroupPart,
     GroupShard,
     Instantiated,
-    Law,
     Predictives,
     report_direct,
     with_more_slots,

@@ -15,7 +15,8 @@ from scipy.special import logsumexp
 
 from unbounded.arrays import Array
 from unbounded.models.groups.contents import content_of
-from unbounded.models.groups.shard import Draw, GroupMeasure, group_blocks
+from unbounded.models.groups.measures import GroupMeasure
+from unbounded.models.groups.shard import Draw, group_blocks
 from unbounded.randomness import log_gamma_draws
 
 _BLOCK = 2**14

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy.special import betaln, entr, expit
@@ -19,11 +19,13 @@ from unbounded.arrays import Array
 from unbounded.compiled.draws import uniform
 from unbounded.compiled.jit import jit
 from unbounded.contracts import Engine, Message, Summary
-from unbounded.models.groups.model import Groups, GroupsState
 from unbounded.models.groups.shard import GroupShard, cut
 from unbounded.models.groups.words.topics import log_marginals
 from unbounded.models.mixtures.jump import Jumps
 from unbounded.randomness import RoundSeed
+
+if TYPE_CHECKING:  # the hybrid sampler is there, too, and cuts
+    from unbounded.models.groups.model import Groups, GroupsState
 
 EVERY = 3  # jumps, of which one is of tokens
 TRIES = 3  # of a launch

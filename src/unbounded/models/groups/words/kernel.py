@@ -20,6 +20,7 @@ from unbounded.compiled.draws import uniform
 from unbounded.compiled.jit import inline, jit
 from unbounded.compiled.lanes import prefetch
 from unbounded.contracts import Summary
+from unbounded.models.groups.measure import Law
 from unbounded.models.groups.rows import (
     FREE,
     GroupRows,
@@ -30,7 +31,7 @@ from unbounded.models.groups.rows import (
     log_sum,
     with_rows_elsewhere,
 )
-from unbounded.models.groups.shard import GroupPart, GroupShard, Law, report_direct, with_more_slots
+from unbounded.models.groups.shard import GroupPart, GroupShard, report_direct, with_more_slots
 from unbounded.models.groups.words.likelihood import WordContent, by_word
 from unbounded.models.groups.words.topics import CHUNK, Topics
 from unbounded.models.labelled.labels import Atoms
