@@ -18,28 +18,54 @@ import numpy as np
 from scipy.special import gammaln
 
 from unbounded.arrays import Array
+from unbounded.compiled.draws import log_beta, stream, uniform
+from unbounded.compiled.jit import inline, jit
 from unbounded.contracts import Plan
 from unbounded.models.mixtures.measure import PartitionHyper, PitmanYor
 from unbounded.priors import Gamma, slice_within
 from unbounded.randomness import log_gamma_draws
 
 
-class Law(NamedTuple):
-    """What a shard knows of the measure. Apart from its rows, an atom weighs gamma times its top weight in a group.
+class Urn(NamedTuple):
+    """The tail of a shard: its private atoms, and what is left for new ones.
 
-    A new atom takes Beta(1, share) of what is left of the shard's tail, and weighs birth / share times what is left.
-    In the franchise the tail is an urn: of (tables + share), every table weighs one and a new atom `birth`.
+    Of (tables + share), an atom with t tables has t - discount; the concentration of what is left beside k atoms is
+    share + k discount. For a new atom what is left counts birth / share times: it might be born on any open shard.
     """
+
+    share: float  # the concentration of the tail without any atom
+    birth: float
+    discount: float = 0.0
+
+
+class Law(NamedTuple):
+    """What a shard knows of the measure. Apart from its rows, an atom weighs gamma times its top weight in a group."""
 
     masses: Any  # [n_shared]: gamma beta_k of shared atoms
     gamma: float
     log_gamma: float
-    birth: float
-    share: float  # the concentration of the tail
+    urn: Urn
 
     def with_private(self, log_weights: Array) -> Array:
         """gamma beta of shared atoms and of private ones, whose log beta are given."""
         return np.append(self.masses, self.gamma * np.exp(log_weights))
+
+
+@inline
+def birth_mass(urn, n_atoms):
+    """What a new atom has of (tables + share), beside so many others."""
+    return urn.birth + n_atoms * urn.discount * (urn.birth / urn.share)  # mutant: birth mass
+
+
+@jit
+def log_left(urn, n_atoms, key, counter):
+    """Log share of what was left of the tail that is left after one more atom has come to so many others."""
+    if urn.discount == 0.0:  # mutant: left of a tail
+        return math.log(uniform(key, counter)) / urn.share
+    concentration = urn.share + (n_atoms + 1) * urn.discount
+    if concentration <= 0.0:  # there can be no other
+        return -np.inf
+    return log_beta(concentration, 1.0 - urn.discount, stream(key, counter))
 
 
 class TopTables(NamedTuple):
@@ -53,8 +79,8 @@ class TopTables(NamedTuple):
 class TopWeights(NamedTuple):
     """A draw of the top weights beta."""
 
-    share: float  # concentration of a shard's tail
     masses: Array  # gamma beta of shared atoms
+    urns: list[Urn]  # the tail of every shard
     sticks: list[Array]  # of every shard: log beta of private atoms (direct assignment), and of the rest of its tail
 
 
@@ -154,11 +180,12 @@ class HierarchicalMeasure:
         sticks = [np.append(own[owner == p] if len(own) else own, -np.inf) for p in range(len(plan.open))]
         for j, p in enumerate(shards):
             sticks[p][-1] = left[0 if plan.published else j]
-        return TopWeights(share, hyper.gamma * np.exp(logs), sticks)  # mutant: weights result 2
+        urns = [Urn(share, hyper.alpha)] * len(plan.open)
+        return TopWeights(hyper.gamma * np.exp(logs), urns, sticks)  # mutant: weights result 2
 
-    def sticks(self, hyper: HierarchicalHyper, tables: Array, rng: np.random.Generator) -> tuple[Array, float]:
-        """(log beta of atoms with these tables and, last, of all others; the concentration of the latter)."""
-        return _normalised(np.append(tables, hyper.alpha), rng), hyper.alpha
+    def sticks(self, hyper: HierarchicalHyper, tables: Array, rng: np.random.Generator) -> tuple[Array, Urn]:
+        """(log beta of atoms with these tables and, last, of all others; all of them as one tail)."""
+        return _normalised(np.append(tables, hyper.alpha), rng), Urn(hyper.alpha, hyper.alpha)
 
     def masses(self, hyper: HierarchicalHyper, beta: Array) -> Array:
         """gamma beta: what atoms with these top weights weigh in a group, apart from its rows."""
@@ -168,17 +195,17 @@ class HierarchicalMeasure:
         """The same in expectation, of atoms with these tables and (last) of all others."""
         return hyper.gamma * np.append(tables, hyper.alpha) / (tables.sum() + hyper.alpha)
 
-    def log_cut(self, hyper: HierarchicalHyper, share: Array) -> Array:
-        """Log prior density gained when an atom becomes two, with this share of its top weight and with the rest."""
+    def log_cut(self, hyper: HierarchicalHyper, share: Any, whole: float, rest: float, n_atoms: int) -> Any:
+        """Log prior density gained when an atom becomes two, which have this share of its top weight and the rest."""
         return math.log(hyper.alpha) - np.log(share) - np.log1p(-share)  # mutant: tokens beta
 
-    def law(self, hyper: HierarchicalHyper, masses: Array, share: float) -> Law:
-        return Law(masses, hyper.gamma, float(np.log(hyper.gamma)), hyper.alpha, share)
+    def law(self, hyper: HierarchicalHyper, masses: Array, urn: Urn) -> Law:
+        return Law(masses, hyper.gamma, float(np.log(hyper.gamma)), urn)
 
     # ---- predictions
 
-    def unknown(self, hyper: HierarchicalHyper, mass: float) -> HierarchicalHyper:
-        """Hyper-parameters of what groups have besides known atoms, which weighs `mass` in each of them."""
+    def unknown(self, hyper: HierarchicalHyper, n_known: int, mass: float) -> HierarchicalHyper:
+        """Hyper-parameters of what groups have besides so many known atoms, which weighs `mass` in each of them."""
         return HierarchicalHyper(hyper.alpha, mass)
 
     def simulate(self, hyper: HierarchicalHyper, extent: Array, rng: np.random.Generator) -> Array:

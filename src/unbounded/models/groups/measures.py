@@ -8,7 +8,7 @@ import numpy as np
 
 from unbounded.arrays import Array
 from unbounded.contracts import Measure, Plan
-from unbounded.models.groups.measure import HierarchicalMeasure, Law, TopTables, TopWeights
+from unbounded.models.groups.measure import HierarchicalMeasure, Law, TopTables, TopWeights, Urn
 from unbounded.models.mixtures.measures import PartitionMeasure
 
 
@@ -31,8 +31,8 @@ class GroupMeasure(Measure[Any, Array], Protocol):
     def weights(self, hyper: Any, plan: Plan, tables: TopTables, seated: bool, rng: np.random.Generator) -> TopWeights:
         """Top weights given tables; seated: the tail of a shard has one weight for all of its atoms."""
 
-    def sticks(self, hyper: Any, tables: Array, rng: np.random.Generator) -> tuple[Array, float]:
-        """(log top weights of atoms with these tables and, last, of all others; the concentration of the latter)."""
+    def sticks(self, hyper: Any, tables: Array, rng: np.random.Generator) -> tuple[Array, Urn]:
+        """(log top weights of atoms with these tables and, last, of all others; all of them as one tail)."""
 
     def masses(self, hyper: Any, beta: Array) -> Array:
         """What atoms with these top weights weigh in a group, apart from its rows."""
@@ -40,14 +40,18 @@ class GroupMeasure(Measure[Any, Array], Protocol):
     def expected_masses(self, hyper: Any, tables: Array) -> Array:
         """The same in expectation, of atoms with these tables and (last) of all others."""
 
-    def log_cut(self, hyper: Any, share: Array) -> Array:
-        """Log prior density gained when an atom becomes two, with this share of its top weight and with the rest."""
+    def log_cut(self, hyper: Any, share: Any, whole: float, rest: float, n_atoms: int) -> Any:
+        """Log prior density gained when one of n_atoms atoms becomes two.
 
-    def law(self, hyper: Any, masses: Array, share: float) -> Law:
+        `whole` is its top weight, of which one half has this share; `rest`, that of all other atoms to come, stays as
+        it is. Where that is impossible, not a number: such atoms are neither cut nor joined.
+        """
+
+    def law(self, hyper: Any, masses: Array, urn: Urn) -> Law:
         """What a shard knows of the measure in a round."""
 
-    def unknown(self, hyper: Any, mass: float) -> Any:
-        """Hyper-parameters of what groups have besides known atoms, which weighs `mass` in each: for `simulate`."""
+    def unknown(self, hyper: Any, n_known: int, mass: float) -> Any:
+        """Hyper-parameters of what groups have besides n_known atoms, which weighs `mass` in each: for `simulate`."""
 
 
 MEASURES: tuple[type[GroupMeasure], ...] = (HierarchicalMeasure,)

@@ -174,7 +174,7 @@ class Groups(Built[GroupMeasure, Bound, Array]):
             usable=own.usable,
             n_shared=shared.n_shared,
             n_private=own.n_private,
-            law=self.measure.law(shared.hyper.measure, shared.masses, own.share),
+            law=self.measure.law(shared.hyper.measure, shared.masses, own.urn),
             sticks=own.sticks,
             seed=RoundSeed(self.seed, shared.round),
         )
@@ -291,7 +291,7 @@ class HybridGroups(Groups):
         for p, (mine, codes) in enumerate(new_codes(state, roles, state.table.owner[roles.private])):
             usable = roles.n_shared if plan.lone == p else roles.n_mobile  # mutant: global step n own 2
             own = None if parameters is None else {name: value[mine] for name, value in parameters.items()}
-            shares.append(GroupShare(codes, usable, len(mine), weights.share, weights.sticks[p], own))
+            shares.append(GroupShare(codes, usable, len(mine), weights.urns[p], weights.sticks[p], own))
         return shares
 
 

@@ -23,7 +23,7 @@ from unbounded.contracts import Parallel, Summary
 from unbounded.instantiation import Roles
 from unbounded.likelihoods.base import Bound, Parameters
 from unbounded.likelihoods.operations import Block, clear, logits, refresh, update
-from unbounded.models.groups.measure import Law
+from unbounded.models.groups.measure import Law, log_left
 from unbounded.models.groups.shard import (
     Content,
     ContentHyper,
@@ -307,6 +307,15 @@ def free_slot(members):
 
 
 @inline
+def n_occupied(members):
+    """Private atoms that have rows."""
+    total = 0
+    for slot in range(members.size):
+        total += members[slot] > 0
+    return total
+
+
+@inline
 def group_of(offsets, row):
     """The group of a row."""
     low, high = 0, offsets.size
@@ -354,7 +363,7 @@ def assign(specs, rows, begin, finite, tail, keys, work):
             if z == shared + members.size:
                 z = shared + free
                 clear(specs, tail.collapsed, free)
-                break_stick(tail.sticks, free, finite.law.share, uniform(keys.stick, first + i))
+                break_stick(finite.law.urn, tail.sticks, free, n_occupied(members), keys.stick, first + i)
             if z >= shared:
                 members[z - shared] += 1
                 update(specs, tail.collapsed, z - shared, block, r, 1)
@@ -439,7 +448,7 @@ def _weigh_private(specs, block, r, finite, tail, work):
                 refresh(specs, tail.collapsed, slot, block, r, end, columns, fresh)
             log_beta = law.log_gamma + sticks[slot]
             if slot == slots:
-                log_beta += math.log(law.birth / law.share)  # mutant: move log beta
+                log_beta += math.log(law.urn.birth / law.urn.share)  # mutant: move log beta
             elif work.counts[finite.shared + slot] > 0:
                 log_beta = math.log(work.counts[finite.shared + slot] + math.exp(log_beta))
             weights[slot] = columns[slot, r] + log_beta
@@ -448,9 +457,9 @@ def _weigh_private(specs, block, r, finite, tail, work):
 
 
 @inline
-def break_stick(sticks, slot, share, v):
-    """A new atom takes Beta(1, share) of what is left of the tail."""
-    left = math.log(v) / share
+def break_stick(urn, sticks, slot, n_atoms, key, row):
+    """A new atom takes its part of what is left of the tail, beside so many atoms."""
+    left = log_left(urn, n_atoms, key, row)
     rest = sticks[sticks.size - 1]
     sticks[slot] = rest + math.log(-math.expm1(left))
     sticks[sticks.size - 1] = rest + left  # mutant: break stick sticks

@@ -23,7 +23,7 @@ from unbounded.compiled.jit import jit
 from unbounded.contracts import Kernel, Parallel, Summary
 from unbounded.instantiation import Roles, relabel
 from unbounded.likelihoods.base import Bound, Parameters
-from unbounded.models.groups.measure import Law
+from unbounded.models.groups.measure import Law, Urn
 from unbounded.models.groups.measures import GroupMeasure
 from unbounded.models.labelled.labels import Atoms, LabelShard, packed_labels
 from unbounded.randomness import RoundSeed
@@ -226,7 +226,7 @@ class GroupShare(NamedTuple):
     codes: Array  # new code of each of the shard's old codes
     usable: int
     n_private: int
-    share: float  # the concentration of the shard's tail
+    urn: Urn  # the shard's tail
     sticks: Array  # log beta of its private atoms (direct assignment), and of the rest of its tail
     parameters: Parameters | None
 

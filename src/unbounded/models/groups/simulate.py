@@ -51,7 +51,7 @@ def new_rows(measure: GroupMeasure, likelihood: Any, draw: Draw, groups: Members
         labels.append(drawn[np.lexsort([rng.random(len(drawn)), group])])  # mutant: order of new rows
         rest.append(times[:, -1])
     atoms = np.concatenate(labels)
-    unknown = measure.unknown(draw.hyper.measure, max(float(masses[-1]), _SMALLEST))
+    unknown = measure.unknown(draw.hyper.measure, n_atoms, max(float(masses[-1]), _SMALLEST))
     atoms[atoms == n_atoms] += measure.simulate(unknown, np.concatenate(rest), rng)  # mutant: rows of new atoms
     bound = content_of(likelihood).at(draw.hyper.content)
     extra = max(0, int(atoms.max(initial=-1)) + 1 - n_atoms)
