@@ -12,7 +12,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -28,6 +28,7 @@ from unbounded import datasets, engines
 from unbounded.arrays import Array, Data, checked_csr, is_csr
 from unbounded.categories import TIMES, Categories, columns_of_strings, decoded, encoded, what_it_holds
 from unbounded.chain import convergence, export
+from unbounded.chain.description import as_written_now, check_pieces, check_same, described, plain
 from unbounded.chain.inference_data import KeptDraws, inference_data
 from unbounded.chain.lock import only_writer
 from unbounded.chain.outlets import announce_if_slow, follow
@@ -109,6 +110,9 @@ class ChainEstimator(BaseEstimator):
     instantiate : str or rule, default "ghosts"
         "ghosts", "one_open", "published-cold", "published-warm", "published-decreasing", "published-hot", or an object
         such as `Ghosts(spread=16)`.
+    jumps : bool, object or None, default None
+        Moves of whole atoms. None: those that the sampler has; a run that was begun without any goes on without. True
+        is refused where there are none.
     n_snapshots : int, default 32
         Whole draws that are kept for prediction and point estimates, at most (over all chains): evenly spaced ones, at
         least half as many.
@@ -158,6 +162,7 @@ class ChainEstimator(BaseEstimator):
     sampler: str = "hybrid"
     sampler_options: Mapping[str, Any] | None = None
     instantiate: str | Rule = "ghosts"
+    jumps: object = None
     n_snapshots: int = 32
     keep_assignments: bool = False
     checkpoint: str | os.PathLike[str] | None = None
@@ -178,8 +183,12 @@ class ChainEstimator(BaseEstimator):
         raise NotImplementedError
 
     def _moves(self) -> dict[str, Any]:
-        """Options of the sampler that only this model has."""
-        return {}
+        """Options of the sampler that not all models have."""
+        return self._chosen_jumps()
+
+    def _usual_jumps(self) -> Any:
+        """Moves of whole atoms, as they are tried by default; None: there are none with this likelihood."""
+        raise NotImplementedError
 
     def _check_init(self, init: Init, n_rows: int) -> None:
         raise NotImplementedError
@@ -269,10 +278,20 @@ class ChainEstimator(BaseEstimator):
     def _chosen_sampler(self) -> Sampler:
         return self._choices.samplers[self.sampler]
 
-    @property
-    def _takes_jumps(self) -> bool:
-        """Whether the sampler moves whole atoms: not under a rule that is not exact."""
-        return self._chosen_sampler.takes_jumps and resolve_rule(self.instantiate).exact
+    def _chosen_jumps(self) -> dict[str, Any]:
+        """The option `jumps` of a sampler that has it."""
+        usual, asked = self._usual_jumps(), self.jumps
+        able = self._chosen_sampler.takes_jumps and resolve_rule(self.instantiate).exact and usual is not None
+        if asked is None:
+            saved = self._saved()  # a run directory goes on with its own: without any, if it was begun without
+            asked = able and not (saved and not saved.get("jumps"))
+        chosen = (usual if asked else None) if isinstance(asked, bool | np.bool_) else asked
+        if asked and not able:
+            raise ValueError(
+                f"jumps={asked!r}, but sampler {self.sampler!r} has none with this rule and likelihood: they belong to "
+                "sampler='hybrid' with an exact rule; leave jumps out."
+            )
+        return {"jumps": chosen} if self._chosen_sampler.takes_jumps else {}
 
     @property
     def _kernels(self) -> Mapping[str, Any]:
@@ -694,14 +713,11 @@ class ChainEstimator(BaseEstimator):
         with announce_if_slow("looking at the rows", self.progress):
             config = self._config(X, heldout, model.seed)
         if store.exists():
-            saved, asked = ({"device": "cpu"} | one for one in (self._as_run(store.config()), config))
-            _check_pieces(X, saved, asked, store.path)
-            free = EXTENSIBLE if model.exact else ()  # published schedules depend on the length of the run
-            differs = [name for name in asked if saved.get(name) != asked[name] and name not in free]
-            if differs:
-                raise RunError(
-                    f"{store.path} holds a run with other {', '.join(differs)}; use the same or another directory."
-                )
+            has_jumps = self._usual_jumps() is not None
+            saved = as_written_now(store, self._choices, self._chosen_sampler, has_jumps, config["init"])
+            check_pieces(X, saved, config, store.path)
+            # published schedules depend on the length of the run
+            check_same(store.path, saved, {"device": "cpu"} | config, EXTENSIBLE if model.exact else ())
             store.own_chains()
             self._check_length(store)
             store.grow(config)
@@ -720,14 +736,6 @@ class ChainEstimator(BaseEstimator):
             more = f"ask for max_draws={least_limit(there)} or n_draws={there}"
         raise RunError(f"{store.path} holds {there} draws, more than {asked}; {more}, or use another directory.")
 
-    def _as_run(self, saved: dict[str, Any]) -> dict[str, Any]:
-        """The configuration of a run directory. Older versions wrote down what was asked for where it had no effect."""
-        if self._chosen_sampler.one_shard and "n_shards" in saved:
-            saved["n_shards"] = 1
-        if self._chosen_sampler.dtypes == DOUBLE and "dtype" in saved:
-            saved["dtype"] = DOUBLE[0]
-        return saved
-
     def _about(self, X: Data, model: Model[Any]) -> dict[str, Any]:
         """What no chain depends on, for readers of the run directory."""
         return {
@@ -740,15 +748,15 @@ class ChainEstimator(BaseEstimator):
         source = source_of(X)
         return {
             "model": type(self).__name__,
-            "likelihood": _describe(resolve_likelihood(self._chosen_likelihood(), self._choices.likelihoods)),
-            "measure": _describe(self._measure()),
-            "instantiate": _describe(resolve_rule(self.instantiate)),
+            "likelihood": described(resolve_likelihood(self._chosen_likelihood(), self._choices.likelihoods)),
+            "measure": described(self._measure()),
+            "instantiate": described(resolve_rule(self.instantiate)),
             "sampler": {"name": self.sampler, **(self.sampler_options or {})},
             "init": self._described_starts(),
             "dtype": self._dtype,
             **({} if self._device == "cpu" else {"device": self._device}),  # older runs do not have it
             "seed": seed,
-            **{name: _plain(value) for name, value in self._moves().items() if value is not None},
+            **{name: plain(value) for name, value in self._moves().items() if value is not None},
             **{name: int(getattr(self, name)) for name in (*_LEAST, "keep_assignments") if name not in EXTENSIBLE},
             "n_shards": self._shards,
             **({"n_draws": AUTO, "max_draws": self.max_draws} if self.n_draws == AUTO else {"n_draws": self.n_draws}),
@@ -773,20 +781,6 @@ def _stopped(chains: Sequence[Chain], n_chains: int, length: Length) -> bool:
     return len(chains) < n_chains or any(len(chain.draws) < length.n_draws for chain in chains)
 
 
-def _check_pieces(X: Data, saved: dict[str, Any], asked: dict[str, Any], path: Path) -> None:
-    """Name a piece that has changed since the run began; runs of older versions recorded no pieces."""
-    source, now = source_of(X), asked.get("pieces", [])
-    before = saved.setdefault("pieces", now) if now else []
-    if len(before) != len(now):  # other data altogether
-        return
-    for piece, one, other in zip(source.pieces if source and now else (), before, now, strict=True):
-        # mutant: piece of a run
-        if one != other:
-            raise RunError(
-                f"{piece.path} is not what it was when the run in {path} began; restore it or use another directory."
-            )
-
-
 def checked_seed(seed: Any) -> int:
     if isinstance(seed, bool | np.bool_) or not 0 <= seed < 2**63:
         raise ValueError(f"random_state must be a whole number from 0 to 2^63 - 1, a generator or None, got {seed!r}.")
@@ -800,20 +794,3 @@ def drawn_seed(state: Randomness) -> int:
     if isinstance(state, int | np.integer | np.bool_) and checked_seed(state) >= 2**32:  # which NumPy's would refuse
         return int(state)
     return int(check_random_state(state).randint(2**31 - 1))
-
-
-def _plain(value: Any) -> Any:
-    return _describe(value) if is_dataclass(value) else value
-
-
-def _describe(thing: object) -> dict[str, Any]:
-    """A JSON-able description of a (nested) dataclass, by the name that it has on disk.
-
-    Options that came later are left out while they have their default: runs from before them resume.
-    """
-    name = getattr(thing, "described_as", type(thing).__name__)
-    known = asdict(thing) if is_dataclass(thing) and not isinstance(thing, type) else {}
-    late = {f.name for f in fields(thing) if "late" in f.metadata and known[f.name] == f.default} if known else set()  # type: ignore[arg-type]
-    return {"name": name} | {
-        k: np.asarray(v).tolist() if isinstance(v, np.ndarray) else repr(v) for k, v in known.items() if k not in late
-    }

@@ -24,6 +24,7 @@ from unbounded.instantiation import Ghosts, OneOpen
 from unbounded.models.groups import jump
 from unbounded.models.groups.measures import GroupMeasure
 from unbounded.models.groups.model import HybridGroups
+from unbounded.models.groups.words import cuts
 from unbounded.models.mixtures.jump import Jumps
 
 
@@ -87,6 +88,20 @@ def test_cuts_of_tokens_agree_with_enumeration(monkeypatch):
         finite("words", FiniteGroups(4, 4.0, 1.5)), GroupedRun("direct", Ghosts(), options=OFTEN, rounds=60)
     )
     assert verdict.passed, verdict
+
+
+def test_cuts_of_tokens_are_judged_one_after_another():
+    """By how many topics there are by then; of two that are joined, by how many there are afterwards."""
+    asked, beta = [], np.full(4, 0.2)
+    sets = cuts.TokenSets([(0,), (1,), (2, 3)], np.zeros(3, int), np.array([0.2, 0.2, 0.4]))
+
+    def log_prior(share, whole, rest, n_topics):
+        asked.append((whole, n_topics))
+        return 0.0
+
+    taken = cuts._accepted(sets, np.full(3, 0.5), beta, np.array([1.0, -1.0, -1.0]), log_prior, np.full(3, -0.5))
+    assert taken.tolist() == [True, False, True]
+    assert asked == [(0.2, 4), (0.2, 5), (0.4, 4)]
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -8,7 +8,7 @@ import pickle
 import numpy as np
 import pytest
 
-from unbounded.estimator import _describe
+from unbounded.chain.description import described
 from unbounded.instantiation import MEMBERS, AsPublished, Ghosts, as_published, classify, resolve
 
 SIZES = [(10, 1), (10, 2), (1000, 7), (3, 64)]  # rows, shards
@@ -105,5 +105,5 @@ def test_the_published_tail_has_the_mass_of_its_rows():
 
 
 def test_runs_from_before_an_option_describe_it_as_they_did():
-    assert _describe(AsPublished("warm")) == {"name": "AsPublished", "schedule": "'warm'"}
-    assert "j" in _describe(AsPublished("warm", 3))
+    assert described(AsPublished("warm")) == {"name": "AsPublished", "schedule": "'warm'"}
+    assert "j" in described(AsPublished("warm", 3))

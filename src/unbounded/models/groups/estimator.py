@@ -41,7 +41,7 @@ from unbounded.models.groups.words.likelihood import Tokens
 from unbounded.models.labelled.labels import n_labelled
 from unbounded.models.labelled.losses import uncertainty
 from unbounded.models.labelled.packing import unpacked
-from unbounded.models.mixtures.jump import Jumps, chosen_jumps
+from unbounded.models.mixtures.jump import Jumps, check_jumps
 from unbounded.priors import Gamma
 from unbounded.randomness import key
 from unbounded.rows import fingerprint
@@ -91,8 +91,9 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         mixture. "few": of documents, few topics on a pilot; of rows, one atom. A number: so many random topics. "one".
         Or the topic of every token (document after document, words in the order of their columns) or row. A tuple has
         the starts of chains in turn: chains that agree although they come from both sides have mixed.
-    jumps : bool or Jumps, default True
-        Moves of whole topics in the hybrid sampler: how much of them is tried, and how often (docs/jumps.md).
+    jumps : bool, Jumps or None, default None
+        Moves of whole topics: how much of them is tried, and how often (docs/jumps.md). None: as is usual, where the
+        sampler has any (the hybrid one, with an exact rule); a run that was begun without any goes on without.
     tokenizer : function of a string, CountVectorizer or None, default None
         What makes words of documents that are strings. A function returns a list of words; a vectorizer, such as
         `CountVectorizer(stop_words="english")`, counts them. None: all words of two letters or more, in lower case.
@@ -138,7 +139,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
     group_concentration: float | Gamma | None = None
     form: str = "direct"
     init: str | int | ArrayLike | tuple[Any, ...] = ("grown", "few")
-    jumps: bool | Jumps = True
+    jumps: bool | Jumps | None = None
     tokenizer: Callable[[str], Sequence[str]] | BaseEstimator | None = None
 
     _choices: ClassVar[Choices] = CHOICES
@@ -150,9 +151,12 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         alpha, gamma = (Gamma() if v is None else v for v in (self.concentration, self.group_concentration))
         return HierarchicalMeasure(alpha, gamma)
 
+    def _usual_jumps(self) -> Jumps:
+        check_jumps(self.jumps)
+        return DEFAULT_JUMPS
+
     def _moves(self) -> dict[str, Any]:
-        jumps = chosen_jumps(self.jumps, DEFAULT_JUMPS, self._takes_jumps)
-        return {"form": self.form} | ({"jumps": jumps} if self._chosen_sampler.takes_jumps else {})
+        return {"form": self.form} | self._chosen_jumps()
 
     def _extent(self, X: Data) -> Array:
         return self._sizes
