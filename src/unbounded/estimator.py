@@ -106,7 +106,7 @@ class ChainEstimator(BaseEstimator):
     sampler : str, default "hybrid"
         "hybrid", or another one that has been published (docs/rivals.md).
     sampler_options : dict or None, default None
-        The sampler's own options.
+        Options that only this sampler has.
     instantiate : str or rule, default "ghosts"
         "ghosts", "one_open", "published-cold", "published-warm", "published-decreasing", "published-hot", or an object
         such as `Ghosts(spread=16)`.
@@ -295,7 +295,7 @@ class ChainEstimator(BaseEstimator):
 
     @property
     def _kernels(self) -> Mapping[str, Any]:
-        """By device, those of the sampler or of the model."""
+        """Kernels by device: the sampler's own, if it has any, or the model's."""
         return self._choices.kernels if self._chosen_sampler.kernels is None else self._chosen_sampler.kernels
 
     @property
@@ -462,7 +462,7 @@ class ChainEstimator(BaseEstimator):
         )
 
     def _log_likelihood(self, s: int, X: Data, rng: np.random.Generator) -> Array:
-        """Of the rows under a whole draw, their assignments summed out."""
+        """Log likelihood of the rows under a whole draw, with their assignments summed out."""
         raise NotImplementedError
 
     def _new_rows(self, s: int, n: int, rng: np.random.Generator) -> Array:
@@ -516,8 +516,8 @@ class ChainEstimator(BaseEstimator):
         return False
 
     def _given(self, X: Data) -> Data:
-        """Rows of a file, of a data set by its name, or of an object of another library; all else as it is. Of a file,
-        only the columns that the likelihood names."""
+        """Rows from a file, from a data set by its name, or from an object of another library; anything else as it is.
+        From a file, only the columns that the likelihood names."""
         named = named_columns(self._chosen_likelihood()) if isinstance(X, str | os.PathLike) else None
         return datasets.load(X, named, words=True)
 
@@ -560,7 +560,7 @@ class ChainEstimator(BaseEstimator):
         return X
 
     def _check_source(self, X: Source, reset: bool, least: int) -> Source:
-        """A source by its header; its values are looked at when its columns are described."""
+        """Check a source by its header; its values are checked when its columns are described."""
         if X.sparse and not self._sparse_ok():
             raise ValueError(
                 f"the rows of the source are sparse, which {self._chosen_likelihood()!r} does not take; "
@@ -598,7 +598,7 @@ class ChainEstimator(BaseEstimator):
         return bound
 
     def _checked(self, X: Data) -> Data:
-        """New rows, fit for the likelihood of the fit."""
+        """New rows, after a check that the fitted likelihood takes them."""
         X = self._check_array(X, reset=False)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # they are about priors, and new rows have none
@@ -654,7 +654,7 @@ class ChainEstimator(BaseEstimator):
             raise ValueError(f"n_shards={self._shards} is more than the {n_rows} rows; use at most one shard per row.")
 
     def _check_device(self) -> None:
-        """The device and the precision, which not all samplers and kernels have."""
+        """Refuse a device or a precision that the sampler or its kernel does not have."""
         if self.dtype not in DTYPES:
             raise ValueError(f"dtype must be {' or '.join(map(repr, DTYPES))}, got {self.dtype!r}.")
         check_device(self._device, self._choices.kernels)
@@ -726,7 +726,7 @@ class ChainEstimator(BaseEstimator):
         store.note(self._about(X, model))
 
     def _check_length(self, store: RunStore) -> None:
-        """A run is not made shorter."""
+        """Refuse to make a run shorter."""
         there, most = store.n_draws(), stages(self.n_draws, self.max_draws)[-1]
         if there <= most:
             return
@@ -737,7 +737,7 @@ class ChainEstimator(BaseEstimator):
         raise RunError(f"{store.path} holds {there} draws, more than {asked}; {more}, or use another directory.")
 
     def _about(self, X: Data, model: Model[Any]) -> dict[str, Any]:
-        """What no chain depends on, for readers of the run directory."""
+        """What readers of the run directory may want to know, and no chain depends on."""
         return {
             "exact": bool(model.exact), "rows": int(X.shape[0]), "columns": int(self.n_features_in_),
             "engine": self.engine, "n_workers": self.n_workers, "versions": versions(),

@@ -331,7 +331,7 @@ def _hide(X: Data, holdout: ArrayLike) -> tuple[Array, Cells]:
 @joined
 @dataclass(eq=False, repr=False, kw_only=True)
 class BetaBernoulliFeatures(FeatureEstimator):
-    """Beta-Bernoulli process (Indian buffet process): a row has a feature or not; how many there are, the data decide.
+    """Beta-Bernoulli process (Indian buffet process): a row has a feature or not; the data decide how many there are.
 
     Parameters
     ----------

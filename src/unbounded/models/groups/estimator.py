@@ -347,7 +347,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         return float(np.mean(self.score_samples(X, groups)))
 
     def perplexity(self, X: Rows, groups: ArrayLike | None = None) -> float:
-        """exp(-score): how many words are as good as equally likely.
+        """exp(-score): as if each word were one of so many that are equally likely.
 
         Examples
         --------
@@ -570,7 +570,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         hierarchical_start.check(init, n_rows)
 
     def _check_shards(self, n_rows: int) -> None:
-        """Shards without groups are fine."""
+        """Any number of shards will do: some may have no group."""
 
     def _check_settings(self, n_rows: int) -> None:
         super()._check_settings(n_rows)

@@ -73,7 +73,7 @@ def count_heads(seats, offsets):
 
 @jit
 def count_tables(dishes, heads, codes):
-    """Tables of every code."""
+    """The number of tables of every code."""
     tables = np.zeros(codes, np.int64)
     for t in range(heads.size):
         if heads[t] > 0:

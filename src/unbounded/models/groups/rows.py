@@ -265,7 +265,7 @@ def collapsed(content: Content, shard: GroupShard, part: GroupPart, slots: int, 
 def with_rows_elsewhere(
     content: Content, shard: GroupShard, part: GroupPart, slots: int, lanes: int
 ) -> tuple[Any, Array]:
-    """The same when all atoms are private and other shards have rows of them, too."""
+    """`collapsed` when all atoms are private and other shards have rows of them, too."""
     own, others = content.count(shard, slots + 1), Version(*part.elsewhere or ())
     counts, statistics = summed([Version(own.counts, content.stacked([own.statistics])), others])
     return part.likelihood.pack(counts.astype(float), statistics, lanes), counts[:-1].copy()
@@ -375,7 +375,7 @@ def assign(specs, rows, begin, finite, tail, keys, work):
 
 @jit
 def _count_group(labels, offsets, g, counts):
-    """Rows of a group by code, and where the group ends."""
+    """Count the rows of a group by code; returns where the group ends."""
     counts[:] = 0
     for q in range(offsets[g], offsets[g + 1]):
         counts[labels[q]] += 1

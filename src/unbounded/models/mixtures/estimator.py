@@ -360,7 +360,7 @@ class DirichletProcessMixture(MixtureEstimator):
 @joined
 @dataclass(eq=False, repr=False, kw_only=True)
 class PitmanYorMixture(MixtureEstimator):
-    """Pitman-Yor mixture: like the Dirichlet process mixture, with a power law of cluster sizes.
+    """Pitman-Yor mixture: like the Dirichlet process mixture, but cluster sizes follow a power law.
 
     Parameters
     ----------

@@ -60,7 +60,7 @@ class TokenHalves(NamedTuple):
 
 
 class TokenSets(NamedTuple):
-    """Of every set its topics, one or two, the first with the anchor; that anchor; and beta as a whole."""
+    """The topics of every set, one or two, the first with the anchor; that anchor; and their beta added up."""
 
     topics: list[tuple[int, ...]]
     anchors: Array

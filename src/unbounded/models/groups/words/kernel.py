@@ -303,7 +303,7 @@ def _search(row, parts, masses, usable, aim):
 
 @inline
 def _within(row, masses, k, usable, aim):
-    """The same from atom k on, within its chunk."""
+    """`_search` from atom k on, within its chunk."""
     last = min(k + CHUNK, usable) - 1
     while k < last:
         aim -= masses[k] * row[k]
