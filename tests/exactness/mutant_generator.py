@@ -41,6 +41,8 @@ TESTED_BY = {
     "disk.py": "tests/chain/test_store.py tests/chain/test_lock.py tests/chain/test_integrity.py",
     "round.py": "tests/chain/test_resume.py tests/exactness/test_enumeration.py",
     "estimator.py": "tests/models/mixtures/test_mixtures.py tests/chain",
+    "inputs.py": "tests/models/mixtures/test_mixture_input.py tests/models/features/test_feature_input.py",
+    "outputs.py": "tests/models/mixtures/test_mixtures.py tests/test_conventions.py",
     "report/": "tests/report/test_page.py tests/report/test_plots.py",
     "report/view.py": "tests/chain/test_integrity.py tests/report/test_page.py",
     "report/live.py": "tests/report/test_live.py tests/chain/test_integrity.py",

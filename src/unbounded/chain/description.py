@@ -16,34 +16,39 @@ import numpy as np
 from unbounded.arrays import Data
 from unbounded.chain.store import RunError, RunStore
 from unbounded.family import DOUBLE, Choices, Sampler
+from unbounded.options import BEFORE
 from unbounded.sources import source_of
 
 
 def described(thing: object) -> dict[str, Any]:
-    """A JSON-able description of a (nested) dataclass, by the name that it has on disk.
-
-    Options that came later are left out while they have their default: runs from before them resume.
-    """
+    """A JSON-able description of a (nested) dataclass, by the name that it has on disk."""
     name = getattr(thing, "described_as", type(thing).__name__)
     known = asdict(thing) if is_dataclass(thing) and not isinstance(thing, type) else {}
-    late = {f.name for f in fields(thing) if "late" in f.metadata and known[f.name] == f.default} if known else set()  # type: ignore[arg-type]
-    return {"name": name} | {
-        k: np.asarray(v).tolist() if isinstance(v, np.ndarray) else repr(v) for k, v in known.items() if k not in late
-    }
+    values = {k: np.asarray(v).tolist() if isinstance(v, np.ndarray) else repr(v) for k, v in known.items()}
+    return {"name": name} | values
+
+
+def _before(thing: object) -> dict[str, str]:
+    """What runs had that were begun before there were these options."""
+    later = [one for one in fields(thing) if BEFORE in one.metadata] if is_dataclass(thing) else []
+    return {one.name: repr(one.metadata[BEFORE]) for one in later}
 
 
 def plain(value: Any) -> Any:
     return described(value) if is_dataclass(value) else value
 
 
-def as_written_now(store: RunStore, choices: Choices, sampler: Sampler, has_jumps: bool, init: Any) -> dict[str, Any]:
-    """What the run directory says, in the words of this version.
+def as_written_now(
+    store: RunStore, parts: Mapping[str, object], choices: Choices, sampler: Sampler, has_jumps: bool, init: Any
+) -> dict[str, Any]:
+    """What the run directory says, in the words of this version; parts: what was asked for, by name.
 
-    Older ones wrote down what was asked for where it had no effect: shards of a sampler that has one, a precision that
-    it does not have, jumps where there are none. And a start that is no more matters no more once all chains have a
-    state: it stands for `init`.
+    Options of the parts that came later are filled in as they were before. Older versions wrote down what was asked for
+    where it had no effect: shards of a sampler that has one, a precision that it does not have, jumps where there are
+    none. And a start that is no more matters no more once all chains have a state: it stands for `init`.
     """
     saved = {"device": "cpu"} | store.config()
+    saved |= {name: _before(part) | saved[name] for name, part in parts.items() if isinstance(saved.get(name), dict)}
     if sampler.one_shard:
         saved["n_shards"] = 1
     if sampler.dtypes == DOUBLE:

@@ -17,8 +17,9 @@ from unbounded.arrays import ENTRIES, Array, Data, n_rows_of_entries
 from unbounded.chain.run import Chain
 from unbounded.contracts import Engine, Likelihood
 from unbounded.docstrings import joined
-from unbounded.estimator import ChainEstimator, Randomness
+from unbounded.estimator import ChainEstimator
 from unbounded.family import Choices, Init
+from unbounded.inputs import Randomness
 from unbounded.models.features import predictive as feature_predictive
 from unbounded.models.features import start as feature_start
 from unbounded.models.features.beta_bernoulli import BetaBernoulli

@@ -21,8 +21,9 @@ from unbounded.chain.run import Chain
 from unbounded.contracts import Engine, Likelihood
 from unbounded.disk import allocate
 from unbounded.docstrings import joined
-from unbounded.estimator import ChainEstimator, Heldout, Randomness
+from unbounded.estimator import ChainEstimator, Heldout
 from unbounded.family import Choices, Init
+from unbounded.inputs import Randomness
 from unbounded.likelihoods import Bound, Gaussian
 from unbounded.models.groups import point_estimate as topics
 from unbounded.models.groups import reading, simulate

@@ -19,8 +19,9 @@ from unbounded.arrays import Array, Data
 from unbounded.chain.run import Chain
 from unbounded.contracts import Engine, Likelihood
 from unbounded.docstrings import joined
-from unbounded.estimator import ChainEstimator, Heldout, Randomness
+from unbounded.estimator import ChainEstimator, Heldout
 from unbounded.family import Choices, Init
+from unbounded.inputs import Randomness
 from unbounded.likelihoods import Bound
 from unbounded.models.labelled import partition
 from unbounded.models.labelled.labels import n_labelled

@@ -384,7 +384,7 @@ def log_openings(tables: float, counts: Array, n_words: int, eta: float) -> floa
 
 
 def base_tables(words: Array, times: Array, pseudo: Array, key: np.uint64) -> Array:
-    """For each word, the number of tables that serve it, of all atoms: the j-th token of a word in an atom opens one with
+    """How many tables serve each word, in all atoms together: the j-th token of a word in an atom opens one with
     probability pseudo / (pseudo + j). Few do: from the eighth on, those are found by leaps."""
     tables = np.zeros(len(pseudo))
     _base_tables(words, times, pseudo, key, tables)
