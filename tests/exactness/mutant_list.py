@@ -62,6 +62,11 @@ MUTANTS = [
         "tests/models/mixtures/test_mixtures.py::test_log_joint_is_the_joint_density",
     ),
     Mutant(
+        "a run goes on without what nobody asks for any more", "other settings",
+        "differs = [name for name in asked if saved.get(name) != asked.get(name) and name not in free]",
+        "tests/chain/test_integrity.py::test_a_run_with_jumps_does_not_go_on_without",
+    ),
+    Mutant(
         "standard deviations divided by all rows, holes included", "column sd",
         "sd = unit * np.sqrt(square / X.shape[0])", "tests/sources/test_sources.py::test_holes_are_not_among_what_is_described",
     ),

@@ -55,13 +55,15 @@ def as_written_now(
         saved["dtype"] = DOUBLE[0]
     if not has_jumps or saved.get("jumps") is False:
         saved.pop("jumps", None)
-    if saved.get("init") in choices.former_starts and all(map(store.has_chain, range(saved["n_chains"]))):
+    n_chains = saved.get("n_chains")
+    if saved.get("init") in choices.former_starts and n_chains == sum(map(store.has_chain, store.chains())):
         saved["init"] = init
     return saved
 
 
 def check_same(path: Path, saved: Mapping[str, Any], asked: Mapping[str, Any], free: Collection[str]) -> None:
     """Refuse to go on with another run; `free` are settings that may change."""
+    # mutant: other settings
     differs = [name for name in {**asked, **saved} if saved.get(name) != asked.get(name) and name not in free]
     if differs:
         raise RunError(f"{path} holds a run with other {', '.join(differs)}; use the same or another directory.")
