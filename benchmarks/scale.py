@@ -41,8 +41,8 @@ from unbounded.likelihoods import Gaussian
 from unbounded.models.features.hybrid import HybridFeatures
 from unbounded.models.features.linear_gaussian import LinearGaussian
 from unbounded.models.features.measures import BetaBernoulli
-from unbounded.models.groups.hybrid import HybridGroups
-from unbounded.models.groups.model import HierarchicalMeasure
+from unbounded.models.groups.measure import HierarchicalMeasure
+from unbounded.models.groups.model import HybridGroups
 from unbounded.models.groups.words.likelihood import Tokens
 from unbounded.models.mixtures.hybrid import HybridMixture
 from unbounded.models.mixtures.measure import DirichletProcess

@@ -23,7 +23,7 @@ from scipy.special import logsumexp
 
 from topic_measures import HELD_OUT, Corpus, perplexity, split, tokens
 from unbounded import HierarchicalDirichletProcess, datasets, engines
-from unbounded.models.groups.hybrid import HybridGroups
+from unbounded.models.groups.model import HybridGroups
 from unbounded.models.groups.predictive import Gibbs, Newcomers, completion, gibbs
 from unbounded.models.groups.shard import GroupRecipe
 from unbounded.randomness import key

@@ -44,8 +44,8 @@ from topic_measures import Coherence, Corpus, report, split, tokens
 from unbounded import datasets, engines
 from unbounded.columns import describe
 from unbounded.models.groups import point_estimate
-from unbounded.models.groups.hybrid import HybridGroups
-from unbounded.models.groups.model import HierarchicalMeasure
+from unbounded.models.groups.measure import HierarchicalMeasure
+from unbounded.models.groups.model import HybridGroups
 from unbounded.models.groups.predictive import Gibbs, Newcomers, gibbs, predictives
 from unbounded.models.groups.words.likelihood import Tokens
 from unbounded.models.groups.words.start import grown

@@ -20,10 +20,10 @@ from speed import Row, cpu_seconds
 from unbounded import datasets, engines
 from unbounded.columns import describe
 from unbounded.compiled.jit import jit
-from unbounded.models.groups.hybrid import HybridGroups
-from unbounded.models.groups.model import HierarchicalMeasure
+from unbounded.models.groups.measure import HierarchicalMeasure, Law, Urn
+from unbounded.models.groups.model import HybridGroups
 from unbounded.models.groups.rows import GroupRows, SweepKeys, Tail
-from unbounded.models.groups.shard import GroupRecipe, Law
+from unbounded.models.groups.shard import GroupRecipe
 from unbounded.models.groups.words import kernel
 from unbounded.models.groups.words.likelihood import Tokens, by_word
 from unbounded.randomness import key
@@ -92,7 +92,7 @@ class Bench:
 
     def sweep(self, tables: bool = True) -> None:
         self.turn += 1
-        law = Law(self.shared.masses, 1.0, 0.0, 1.0, 1.0)
+        law = Law(self.shared.masses, 1.0, 0.0, Urn(1.0, 1.0))
         finite = kernel.WordFinite(
             self.shared.finite, self.sums, self.aliases(tables), self.own.usable, self.shared.n_shared, law, self.eta
         )

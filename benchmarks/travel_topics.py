@@ -32,9 +32,9 @@ from unbounded import datasets
 from unbounded.columns import describe
 from unbounded.engines import build
 from unbounded.likelihoods import Gaussian
-from unbounded.models.groups.hybrid import HybridGroups
 from unbounded.models.groups.jump import DEFAULT_JUMPS
-from unbounded.models.groups.model import HierarchicalMeasure
+from unbounded.models.groups.measure import HierarchicalMeasure
+from unbounded.models.groups.model import HybridGroups
 from unbounded.models.groups.predictive import Draw, completion
 from unbounded.models.groups.start import begin
 from unbounded.models.groups.words.likelihood import Tokens

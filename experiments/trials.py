@@ -30,7 +30,7 @@ from unbounded.models.features.linear_gaussian import LinearGaussian
 from unbounded.models.features.measures import BetaBernoulli
 from unbounded.models.features.samplers import FEATURES
 from unbounded.models.groups import start as hierarchical_start
-from unbounded.models.groups.model import HierarchicalMeasure
+from unbounded.models.groups.measure import HierarchicalMeasure
 from unbounded.models.groups.samplers import HIERARCHICAL
 from unbounded.models.groups.words.likelihood import Tokens
 from unbounded.models.mixtures import start

@@ -22,7 +22,8 @@ LAYERS = (
     ("family", "instantiation", "likelihoods", "engines"),
     ("setup", "round", "holdout"),
     ("chain",),
-    ("report/phrases",),
+    ("report/phrases", "inputs"),
+    ("outputs",),
     ("report/svg", "report/plots", "estimator"),
     ("report/parts", "report/looks"),
     ("models/labelled",),
@@ -40,7 +41,7 @@ MODELS = ("models/mixtures", "models/features", "models/groups")
 
 ONLY = {"engines": {"contracts", "arrays", "disk", "options"}}
 EDGES_BETWEEN_MODELS = {("models/groups", "models/mixtures")}
-UPWARD = {("estimator", "report/page")}  # the method `report`, which imports the page when it is called
+UPWARD = {("outputs", "report/page")}  # the method `report`, which imports the page when it is called
 DOORS = {"models/families", "public", "__init__"}  # who may reach into the folders of models
 
 FILES = sorted(PACKAGE.rglob("*.py"))

@@ -25,7 +25,7 @@ What a model asks of its own parts beyond this page is said where the model is:
 | likelihood of mixtures and groups       | `Bound`            | likelihoods/base.py           |
 | measure of a mixture                    | `PartitionMeasure` | models/mixtures/measures.py   |
 | kernel of a mixture                     | `LabelKernel`      | models/mixtures/message.py    |
-| measure of groups                       | `GroupMeasure`     | models/groups/shard.py        |
+| measure of groups                       | `GroupMeasure`     | models/groups/measures.py     |
 | content of groups: words, or rows       | `Content`          | models/groups/shard.py        |
 | kernel of groups                        | `GroupKernel`      | models/groups/shard.py        |
 | measure of features                     | `FeatureMeasure`   | models/features/measure.py    |

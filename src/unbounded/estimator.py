@@ -9,26 +9,21 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
 
-from unbounded import datasets, engines
-from unbounded.arrays import Array, Data, checked_csr, is_csr
-from unbounded.categories import TIMES, Categories, columns_of_strings, decoded, encoded, what_it_holds
+from unbounded import engines
+from unbounded.arrays import Array, Data, is_csr
 from unbounded.chain import convergence, export
-from unbounded.chain.inference_data import KeptDraws, inference_data
+from unbounded.chain.description import as_written_now, check_pieces, check_same, described, plain
 from unbounded.chain.lock import only_writer
 from unbounded.chain.outlets import announce_if_slow, follow
 from unbounded.chain.progress import Callback, Size
@@ -36,29 +31,25 @@ from unbounded.chain.run import Chain, Length, Observer, has_estimate, run
 from unbounded.chain.several import AUTO, MAX_DRAWS, Turns, agree, least_limit, run_all, stages
 from unbounded.chain.store import EXTENSIBLE, ChainStore, RunError, RunStore
 from unbounded.chain.versions import versions
-from unbounded.columns import describe
 from unbounded.contracts import Engine, Likelihood, Measure, Model, Rule
 from unbounded.engines.local import available_cores
 from unbounded.family import DOUBLE, DTYPES, Choices, Init, Sampler
 from unbounded.gpu.device import check as check_device
 from unbounded.gpu.device import resolve as resolve_device
+from unbounded.inputs import Randomness, TakesRows, checked_seed, drawn_seed
 from unbounded.instantiation import resolve as resolve_rule
-from unbounded.likelihoods import Categorical, columns_for_strings, named_columns, placed
 from unbounded.likelihoods import resolve as resolve_likelihood
 from unbounded.options import check_options
-from unbounded.randomness import generator, key
-from unbounded.rows import fingerprint, row_blocks
+from unbounded.outputs import GivesResults
+from unbounded.randomness import key
+from unbounded.rows import fingerprint
 from unbounded.setup import Setup, build_sampler, check_local_step
-from unbounded.sources import Rows, Source, source_of
+from unbounded.sources import source_of
 
 if TYPE_CHECKING:
-    import pandas as pd
-    from arviz import InferenceData
-    from xarray import DataTree
+    pass
 
-LARGEST = 1e100
 Heldout = Any  # what a model scores and does not fit, of its own type
-Randomness = int | np.random.RandomState | np.random.Generator | None  # what `random_state` may be
 _LEAST = {
     "n_shards": 1, "sweeps_per_round": 1, "n_warmup": 0, "n_draws": 1, "max_draws": 1, "thin": 1, "n_chains": 1,
     "n_snapshots": 1,
@@ -68,7 +59,7 @@ _TINY = 2**15  # cells; of data with fewer, handing work to another thread takes
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class ChainEstimator(BaseEstimator):
+class ChainEstimator(TakesRows, GivesResults, BaseEstimator):
     """How chains run and where; a dataclass, so that scikit-learn finds every option in the constructor's signature.
 
     Every estimator has these options, and shows them as its own (docstrings.py).
@@ -106,10 +97,13 @@ class ChainEstimator(BaseEstimator):
     sampler : str, default "hybrid"
         "hybrid", or another one that has been published (docs/rivals.md).
     sampler_options : dict or None, default None
-        The sampler's own options.
+        Options that only this sampler has.
     instantiate : str or rule, default "ghosts"
         "ghosts", "one_open", "published-cold", "published-warm", "published-decreasing", "published-hot", or an object
         such as `Ghosts(spread=16)`.
+    jumps : bool, object or None, default None
+        Moves of whole atoms. None: those that the sampler has; a run that was begun without any goes on without. True
+        is refused where there are none.
     n_snapshots : int, default 32
         Whole draws that are kept for prediction and point estimates, at most (over all chains): evenly spaced ones, at
         least half as many.
@@ -159,6 +153,7 @@ class ChainEstimator(BaseEstimator):
     sampler: str = "hybrid"
     sampler_options: Mapping[str, Any] | None = None
     instantiate: str | Rule = "ghosts"
+    jumps: object = None
     n_snapshots: int = 32
     keep_assignments: bool = False
     checkpoint: str | os.PathLike[str] | None = None
@@ -171,16 +166,16 @@ class ChainEstimator(BaseEstimator):
 
     # ---- what each of them provides
 
-    def _chosen_likelihood(self) -> str | Likelihood | None:
-        """The likelihood, by its name or as an object."""
-        return self.likelihood
-
     def _measure(self) -> Measure[Any, Any]:
         raise NotImplementedError
 
     def _moves(self) -> dict[str, Any]:
-        """Options of the sampler that only this model has."""
-        return {}
+        """Options of the sampler that not all models have."""
+        return self._chosen_jumps()
+
+    def _usual_jumps(self) -> Any:
+        """Moves of whole atoms, as they are tried by default; None: there are none with this likelihood."""
+        raise NotImplementedError
 
     def _check_init(self, init: Init, n_rows: int) -> None:
         raise NotImplementedError
@@ -200,16 +195,8 @@ class ChainEstimator(BaseEstimator):
         """Point estimates from the snapshots."""
         raise NotImplementedError
 
-    def _unit(self) -> str:
-        """What rows are called, in the plural."""
-        return "rows"
-
     def _row_estimates(self) -> Array:
         """The point estimate for every row."""
-        raise NotImplementedError
-
-    def _atom_shares(self) -> Array:
-        """The share of the rows that has each atom of the point estimate."""
         raise NotImplementedError
 
     # ---- fitting
@@ -279,14 +266,24 @@ class ChainEstimator(BaseEstimator):
     def _chosen_sampler(self) -> Sampler:
         return self._choices.samplers[self.sampler]
 
-    @property
-    def _takes_jumps(self) -> bool:
-        """Whether the sampler moves whole atoms: not under a rule that is not exact."""
-        return self._chosen_sampler.takes_jumps and resolve_rule(self.instantiate).exact
+    def _chosen_jumps(self) -> dict[str, Any]:
+        """The option `jumps` of a sampler that has it."""
+        usual, asked = self._usual_jumps(), self.jumps
+        able = self._chosen_sampler.takes_jumps and resolve_rule(self.instantiate).exact and usual is not None
+        if asked is None:
+            saved = self._saved()  # a run directory goes on with its own: without any, if it was begun without
+            asked = able and not (saved and not saved.get("jumps"))
+        chosen = (usual if asked else None) if isinstance(asked, bool | np.bool_) else asked
+        if asked and not able:
+            raise ValueError(
+                f"jumps={asked!r}, but sampler {self.sampler!r} has none with this rule and likelihood: they belong to "
+                "sampler='hybrid' with an exact rule; leave jumps out."
+            )
+        return {"jumps": chosen} if self._chosen_sampler.takes_jumps else {}
 
     @property
     def _kernels(self) -> Mapping[str, Any]:
-        """By device, those of the sampler or of the model."""
+        """Kernels by device: the sampler's own, if it has any, or the model's."""
         return self._choices.kernels if self._chosen_sampler.kernels is None else self._chosen_sampler.kernels
 
     @property
@@ -369,236 +366,7 @@ class ChainEstimator(BaseEstimator):
     def _has_estimate(self) -> bool:
         return has_estimate(len(self._snapshots), not self.interrupted_)
 
-    # ---- results that need no model
-
-    def score(self, X: Rows, y: None = None) -> float:
-        """Mean log posterior predictive density of the rows.
-
-        Examples
-        --------
-        >>> type(model.score(X)).__name__
-        'float'
-        """
-        return float(np.mean(self.score_samples(X)))
-
-    def score_samples(self, X: Rows) -> Array:
-        raise NotImplementedError
-
-    def n_above(self, share: float) -> int:
-        """How many atoms of the point estimate have more than this share of the rows.
-
-        Examples
-        --------
-        >>> model.n_above(0.01) >= model.n_above(0.5)
-        True
-        """
-        check_is_fitted(self, "posterior_")
-        return int((self._atom_shares() > share).sum())
-
-    def summary(self) -> pd.DataFrame:
-        """Posterior means, intervals, effective sample sizes, R-hat and a verdict of every scalar, as a data frame.
-
-        `convergence_.message` says the same in words.
-
-        Examples
-        --------
-        >>> model.summary().columns[:2].tolist()
-        ['mean', 'sd']
-        """
-        check_is_fitted(self, "posterior_")
-        return export.table(self.posterior_, self.convergence_)
-
-    def to_arviz(
-        self,
-        X: Rows | None = None,
-        posterior_predictive: bool = False,
-        random_state: Randomness = None,
-    ) -> InferenceData | DataTree:
-        """The draws for ArviZ: an InferenceData, or a DataTree where ArviZ 1.x is installed.
-
-        X: the rows of the fit, whose log likelihood under each draw that was kept whole is added (for `az.loo`; more
-        of them with `n_snapshots`). posterior_predictive: as many new rows from each of those draws (`az.plot_ppc`).
-        Given either, the other groups have the same draws only.
-
-        Examples
-        --------
-        >>> model.to_arviz().posterior.sizes["draw"]
-        50
-        """
-        check_is_fitted(self, "posterior_")
-        data: Data = None if X is None else self._check_new(X)
-        if data is not None:
-            self._check_size(data.shape[0])
-        return self._for_arviz(data, posterior_predictive, random_state)
-
-    def _check_size(self, n_rows: int) -> None:
-        if n_rows != self._n_rows:
-            raise ValueError(f"X has {n_rows} {self._unit()}, but the fit had {self._n_rows}; give those of the fit.")
-
-    def _for_arviz(self, data: Data, posterior_predictive: bool, random_state: Randomness) -> Any:
-        """data: the rows of the fit, as it read them, or None."""
-        if data is None and not posterior_predictive:
-            return inference_data(self.posterior_)
-        rng, _ = self._sampling(1, random_state)
-        which, likelihood, predictive = range(len(self._snapshots)), None, None
-        if data is not None:
-            likelihood = np.stack([self._log_likelihood(s, data, rng) for s in which])
-        if posterior_predictive:
-            predictive = np.stack([self._new_rows(s, self._n_rows, rng) for s in which])
-        observed = data[:] if isinstance(data, Source) else data.toarray() if is_csr(data) else data
-        return inference_data(
-            self.posterior_, KeptDraws(self._kept, likelihood, predictive, observed, self._row_groups())
-        )
-
-    def _log_likelihood(self, s: int, X: Data, rng: np.random.Generator) -> Array:
-        """Of the rows under a whole draw, their assignments summed out."""
-        raise NotImplementedError
-
-    def _new_rows(self, s: int, n: int, rng: np.random.Generator) -> Array:
-        """n rows from the predictive distribution of a whole draw."""
-        raise NotImplementedError
-
-    def _in_words(self, rows: Array) -> Any:
-        """New rows, with words where those of the fit had words."""
-        names = getattr(self, "feature_names_in_", None)
-        return decoded(rows, getattr(self, "categories_", {}), None if names is None else names.tolist())
-
-    def _row_groups(self) -> Array | None:
-        """The group of each row, where rows have groups."""
-        return None
-
-    def report(self, path: str | os.PathLike[str] | None = None, X: Rows | None = None) -> Path:
-        """Write the run directory of the fit as one HTML page, by default to its report.html (docs/report.md).
-
-        X: the rows of the fit, which the run directory does not have.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> folder = tempfile.mkdtemp()
-        >>> model.set_params(checkpoint=folder).fit(X).report(X=X).name
-        'report.html'
-        """
-        return self._report(path, X)
-
-    def _report(self, path: str | os.PathLike[str] | None, X: Rows | None, **at_hand: object) -> Path:
-        """at_hand: what else the page can use of the fit, and its run directory does not have."""
-        from unbounded.report import page  # which knows all families, and so all estimators
-
-        check_is_fitted(self, "posterior_")
-        if self.checkpoint is None:
-            raise ValueError("a report is made from a run directory; fit with checkpoint=path.")
-        return page.report(self.checkpoint, path, X, at_hand)
-
-    def _sampling(self, n_samples: int, random_state: Randomness) -> tuple[np.random.Generator, Array]:
-        """A generator, and which snapshot each of n new rows comes from."""
-        check_is_fitted(self, "posterior_")
-        if isinstance(n_samples, bool) or not isinstance(n_samples, int | np.integer) or n_samples < 1:
-            raise ValueError(f"n_samples must be a whole number of at least 1, got {n_samples!r}.")
-        chosen = self.random_state if random_state is None else random_state
-        rng = generator(drawn_seed(chosen), "sample")
-        return rng, rng.integers(len(self._snapshots), size=n_samples)
-
-    # ---- checks
-
-    def _sparse_ok(self) -> bool:
-        return False
-
-    def _given(self, X: Data) -> Data:
-        """Rows of a file, of a data set by its name, or of an object of another library; all else as it is. Of a file,
-        only the columns that the likelihood names."""
-        named = named_columns(self._chosen_likelihood()) if isinstance(X, str | os.PathLike) else None
-        return datasets.load(X, named, words=True)
-
-    def _check_array(self, X: Data, reset: bool) -> Data:
-        X = self._given(X)
-        if isinstance(X, Source):
-            return self._check_source(X, reset, least=2 if reset else 1)
-        if issparse(X) and not self._sparse_ok():
-            raise TypeError(f"X is sparse, which {self._chosen_likelihood()!r} does not take; give X.toarray().")
-        X = self._encoded(X, reset)
-        X = validate_data(
-            self, X, reset=reset, accept_sparse="csr" if self._sparse_ok() else False, dtype=[np.float64, np.float32],
-            order="C", ensure_all_finite="allow-nan", ensure_min_samples=2 if reset else 1,
-        )  # fmt: skip
-        if is_csr(X):
-            X = checked_csr(X)
-            X = X.copy() if not X.has_canonical_format else X
-            X.sum_duplicates()
-        return X
-
-    def _encoded(self, X: Data, reset: bool) -> Data:
-        """Strings become codes in columns of the categorical likelihood; elsewhere they are refused."""
-        if reset and hasattr(self, "categories_"):  # of an earlier fit
-            del self.categories_
-        strings = columns_of_strings(X)
-        if not strings:
-            return X
-        names = [str(name) for name in X.columns] if hasattr(X, "columns") else None
-        able = columns_for_strings(resolve_likelihood(self._chosen_likelihood(), self._choices.likelihoods), names)
-        wrong = [j for j in strings if able is not None and j not in able]
-        if wrong:
-            name = str(wrong[0]) if names is None else repr(names[wrong[0]])
-            held = what_it_holds(X[:, wrong[0]] if names is None else X.iloc[:, wrong[0]])
-            can = "give it to Categorical, encode it," if Categorical in self._choices.likelihoods else "encode it"
-            can = "make numbers of them, such as days since the first," if held == TIMES else can
-            raise ValueError(f"column {name} holds {held}; {can} or drop it.")
-        X, found = encoded(X, strings, None if reset else getattr(self, "categories_", {}))
-        if reset:
-            self.categories_: Categories = found
-        return X
-
-    def _check_source(self, X: Source, reset: bool, least: int) -> Source:
-        """A source by its header; its values are looked at when its columns are described."""
-        if X.sparse and not self._sparse_ok():
-            raise ValueError(
-                f"the rows of the source are sparse, which {self._chosen_likelihood()!r} does not take; "
-                "store dense ones."
-            )
-        if X.n_rows < least:
-            raise ValueError(f"the source has n_rows={X.n_rows}, a minimum of {least} is required.")
-        if reset:
-            self.n_features_in_ = X.shape[1]
-            if hasattr(self, "feature_names_in_"):  # of an earlier fit
-                del self.feature_names_in_
-        elif X.shape[1] != self.n_features_in_:
-            name = type(self).__name__
-            raise ValueError(f"X has {X.shape[1]} features, but {name} is expecting {self.n_features_in_} features.")
-        return X
-
-    def _bind(self, X: Data, training: bool) -> Any:
-        """The likelihood bound to the rows' columns, which checks their values."""
-        with announce_if_slow("looking at the columns", self.progress):
-            columns = describe(X)
-        empty = columns.holes == X.shape[0]
-        if training and empty.any():
-            raise ValueError(f"column {int(np.flatnonzero(empty)[0])} has no observed value; drop it.")
-        reach = max(-columns.low.min(), columns.high.max())
-        if reach == np.inf:
-            raise ValueError("the rows have infinite values; NaN stands for a missing one.")
-        if reach > LARGEST:
-            raise ValueError(f"values beyond {LARGEST:g} in size overflow; rescale the columns.")
-        likelihood = resolve_likelihood(self._chosen_likelihood(), self._choices.likelihoods)
-        names = getattr(self, "feature_names_in_", None)
-        bound = placed(likelihood, None if names is None else names.tolist()).bind(columns)
-        if not isinstance(bound, self._choices.bound):
-            known = ", ".join(member.name for member in self._choices.likelihoods)
-            raise ValueError(f"{type(self).__name__} takes a likelihood such as {known}, got {self.likelihood!r}.")
-        return bound
-
-    def _checked(self, X: Data) -> Data:
-        """New rows, fit for the likelihood of the fit."""
-        X = self._check_array(X, reset=False)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # they are about priors, and new rows have none
-            self._bind(X, training=False)
-        for rows in row_blocks(X):
-            self._likelihood.check(X[rows])
-        return X
-
-    def _check_new(self, X: Data) -> Data:
-        check_is_fitted(self, "posterior_")
-        return self._checked(X)
+    # ---- checks of settings
 
     def _check_settings(self, n_rows: int) -> None:
         for name, low in _LEAST.items():
@@ -643,7 +411,7 @@ class ChainEstimator(BaseEstimator):
             raise ValueError(f"n_shards={self._shards} is more than the {n_rows} rows; use at most one shard per row.")
 
     def _check_device(self) -> None:
-        """The device and the precision, which not all samplers and kernels have."""
+        """Refuse a device or a precision that the sampler or its kernel does not have."""
         if self.dtype not in DTYPES:
             raise ValueError(f"dtype must be {' or '.join(map(repr, DTYPES))}, got {self.dtype!r}.")
         check_device(self._device, self._choices.kernels)
@@ -702,14 +470,12 @@ class ChainEstimator(BaseEstimator):
         with announce_if_slow("looking at the rows", self.progress):
             config = self._config(X, heldout, model.seed)
         if store.exists():
-            saved, asked = ({"device": "cpu"} | one for one in (self._as_run(store.config()), config))
-            _check_pieces(X, saved, asked, store.path)
-            free = EXTENSIBLE if model.exact else ()  # published schedules depend on the length of the run
-            differs = [name for name in asked if saved.get(name) != asked[name] and name not in free]
-            if differs:
-                raise RunError(
-                    f"{store.path} holds a run with other {', '.join(differs)}; use the same or another directory."
-                )
+            has_jumps = self._usual_jumps() is not None
+            choices, sampler = self._choices, self._chosen_sampler
+            saved = as_written_now(store, self._parts(), choices, sampler, has_jumps, config["init"])
+            check_pieces(X, saved, config, store.path)
+            # published schedules depend on the length of the run
+            check_same(store.path, saved, {"device": "cpu"} | config, EXTENSIBLE if model.exact else ())
             store.own_chains()
             self._check_length(store)
             store.grow(config)
@@ -718,7 +484,7 @@ class ChainEstimator(BaseEstimator):
         store.note(self._about(X, model))
 
     def _check_length(self, store: RunStore) -> None:
-        """A run is not made shorter."""
+        """Refuse to make a run shorter."""
         there, most = store.n_draws(), stages(self.n_draws, self.max_draws)[-1]
         if there <= most:
             return
@@ -728,16 +494,8 @@ class ChainEstimator(BaseEstimator):
             more = f"ask for max_draws={least_limit(there)} or n_draws={there}"
         raise RunError(f"{store.path} holds {there} draws, more than {asked}; {more}, or use another directory.")
 
-    def _as_run(self, saved: dict[str, Any]) -> dict[str, Any]:
-        """The configuration of a run directory. Older versions wrote down what was asked for where it had no effect."""
-        if self._chosen_sampler.one_shard and "n_shards" in saved:
-            saved["n_shards"] = 1
-        if self._chosen_sampler.dtypes == DOUBLE and "dtype" in saved:
-            saved["dtype"] = DOUBLE[0]
-        return saved
-
     def _about(self, X: Data, model: Model[Any]) -> dict[str, Any]:
-        """What no chain depends on, for readers of the run directory."""
+        """What readers of the run directory may want to know, and no chain depends on."""
         return {
             "exact": bool(model.exact), "rows": int(X.shape[0]), "columns": int(self.n_features_in_),
             "engine": self.engine, "n_workers": self.n_workers, "versions": versions(),
@@ -748,21 +506,27 @@ class ChainEstimator(BaseEstimator):
         source = source_of(X)
         return {
             "model": type(self).__name__,
-            "likelihood": _describe(resolve_likelihood(self._chosen_likelihood(), self._choices.likelihoods)),
-            "measure": _describe(self._measure()),
-            "instantiate": _describe(resolve_rule(self.instantiate)),
+            **{name: described(part) for name, part in self._parts().items()},
             "sampler": {"name": self.sampler, **(self.sampler_options or {})},
             "init": self._described_starts(),
             "dtype": self._dtype,
             **({} if self._device == "cpu" else {"device": self._device}),  # older runs do not have it
             "seed": seed,
-            **{name: _plain(value) for name, value in self._moves().items() if value is not None},
+            **{name: plain(value) for name, value in self._moves().items() if value is not None},
             **{name: int(getattr(self, name)) for name in (*_LEAST, "keep_assignments") if name not in EXTENSIBLE},
             "n_shards": self._shards,
             **({"n_draws": AUTO, "max_draws": self.max_draws} if self.n_draws == AUTO else {"n_draws": self.n_draws}),
             "data": fingerprint(X),
             **({"pieces": source.checksums()} if self.checkpoint and source else {}),
             "holdout": None if heldout is None else self._heldout_fingerprint(heldout),
+        }
+
+    def _parts(self) -> dict[str, object]:
+        """What a model is put together from, by its names in run.json."""
+        return {
+            "likelihood": resolve_likelihood(self._chosen_likelihood(), self._choices.likelihoods),
+            "measure": self._measure(),
+            "instantiate": resolve_rule(self.instantiate),
         }
 
     def _described_starts(self) -> Any:
@@ -783,49 +547,3 @@ def _cells(X: Data) -> int:
 
 def _stopped(chains: Sequence[Chain], n_chains: int, length: Length) -> bool:
     return len(chains) < n_chains or any(len(chain.draws) < length.n_draws for chain in chains)
-
-
-def _check_pieces(X: Data, saved: dict[str, Any], asked: dict[str, Any], path: Path) -> None:
-    """Name a piece that has changed since the run began; runs of older versions recorded no pieces."""
-    source, now = source_of(X), asked.get("pieces", [])
-    before = saved.setdefault("pieces", now) if now else []
-    if len(before) != len(now):  # other data altogether
-        return
-    for piece, one, other in zip(source.pieces if source and now else (), before, now, strict=True):
-        # mutant: piece of a run
-        if one != other:
-            raise RunError(
-                f"{piece.path} is not what it was when the run in {path} began; restore it or use another directory."
-            )
-
-
-def checked_seed(seed: Any) -> int:
-    if isinstance(seed, bool | np.bool_) or not 0 <= seed < 2**63:
-        raise ValueError(f"random_state must be a whole number from 0 to 2^63 - 1, a generator or None, got {seed!r}.")
-    return int(seed)
-
-
-def drawn_seed(state: Randomness) -> int:
-    """A seed from any `random_state` that scikit-learn takes, or from a NumPy generator."""
-    if isinstance(state, np.random.Generator):
-        return int(state.integers(2**31 - 1))
-    if isinstance(state, int | np.integer | np.bool_) and checked_seed(state) >= 2**32:  # which NumPy's would refuse
-        return int(state)
-    return int(check_random_state(state).randint(2**31 - 1))
-
-
-def _plain(value: Any) -> Any:
-    return _describe(value) if is_dataclass(value) else value
-
-
-def _describe(thing: object) -> dict[str, Any]:
-    """A JSON-able description of a (nested) dataclass, by the name that it has on disk.
-
-    Options that came later are left out while they have their default: runs from before them resume.
-    """
-    name = getattr(thing, "described_as", type(thing).__name__)
-    known = asdict(thing) if is_dataclass(thing) and not isinstance(thing, type) else {}
-    late = {f.name for f in fields(thing) if "late" in f.metadata and known[f.name] == f.default} if known else set()  # type: ignore[arg-type]
-    return {"name": name} | {
-        k: np.asarray(v).tolist() if isinstance(v, np.ndarray) else repr(v) for k, v in known.items() if k not in late
-    }

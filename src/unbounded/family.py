@@ -69,6 +69,7 @@ class Choices:
     kernels: Mapping[str, Any]  # by device
     double_only: tuple[str, ...]  # devices whose kernels compute in double precision, whatever they are asked for
     start: Start[Any, State]
+    former_starts: tuple[str, ...] = ()  # of older versions, by name
 
     def takes(self, sampler: Sampler, device: str) -> tuple[str, ...]:
         """The precisions that a sampler has on a device."""

@@ -16,6 +16,7 @@ import numpy as np
 from unbounded.arrays import Array
 from unbounded.compiled.jit import jit
 from unbounded.contracts import Plan, Rule
+from unbounded.options import BEFORE
 
 SEVERAL = "several"
 SCHEDULES = ("cold", "warm", "decreasing", "hot")
@@ -47,7 +48,7 @@ class Ghosts:
     """
 
     ghosts: int | None = None
-    spread: float = 1.0
+    spread: float = field(default=1.0, metadata={BEFORE: 1.0})
     exact: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -140,7 +141,7 @@ class AsPublished:
     """
 
     schedule: str = "cold"
-    j: int | str | None = field(default=None, metadata={"late": True})
+    j: int | str | None = field(default=None, metadata={BEFORE: None})
     exact: ClassVar[bool] = False
 
     def __post_init__(self) -> None:

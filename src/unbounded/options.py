@@ -1,9 +1,11 @@
-"""Options, given by name, of something that was itself chosen by name: an engine or a sampler."""
+"""Options: of something that was itself chosen by name (an engine or a sampler), and those that came later."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+BEFORE = "before"  # in the metadata of an option that came later: what runs had before there was one
 
 
 def check_options(what: str, known: Sequence[str], given: Mapping[str, Any] | None) -> None:

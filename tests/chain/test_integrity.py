@@ -288,6 +288,35 @@ def test_runs_of_version_1_go_on(tmp_path, kind):
     np.testing.assert_array_equal(later.score_samples(X), straight.score_samples(X))
 
 
+def as_before_jumps(run):
+    """As runs were when mixtures had no jumps and began with k-means: neither run.json nor checkpoints said more."""
+    config = json.loads((run / "run.json").read_text())
+    del config["format"], config["sha256"]
+    (run / "run.json").write_text(json.dumps(config | {"init": "kmeans++"}))
+    for path in run.rglob("checkpoint.ub"):
+        arrays = {k: v for k, v in read_arrays(path).items() if k not in ("files", "versions")}
+        write_arrays(path, arrays | {"run": RunStore(run).chain(0)._run})
+
+
+def test_runs_from_before_there_were_jumps_go_on_without(tmp_path):
+    brief = {"n_shards": 2, "n_warmup": 3, "n_chains": 1, "n_snapshots": 4, "n_workers": 1, "random_state": 9}
+    PitmanYorMixture(checkpoint=tmp_path, n_draws=6, jumps=False, **brief).fit(X)
+    as_before_jumps(tmp_path)
+    with pytest.raises(RunError, match="a run with other jumps"):
+        PitmanYorMixture(checkpoint=tmp_path, n_draws=12, jumps=True, **brief).fit(X)
+    later = PitmanYorMixture(checkpoint=tmp_path, n_draws=12, **brief).fit(X)
+    straight = PitmanYorMixture(jumps=False, n_draws=12, **brief).fit(X)
+    assert later.posterior_.to_dict() == straight.posterior_.to_dict()
+    shutil.rmtree(tmp_path / "chain-0")
+    with pytest.raises(RunError, match="a run with other init"):  # which would matter now
+        PitmanYorMixture(checkpoint=tmp_path, n_draws=12, **brief).fit(X)
+
+
+def test_a_run_with_jumps_does_not_go_on_without(run):
+    with pytest.raises(RunError, match="a run with other jumps"):
+        model(run, jumps=False).fit(X)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_schedulers_are_heard(tmp_path, monkeypatch, number):
     """What they send before they kill does what Ctrl-C does; an answer that somebody else has is left alone."""

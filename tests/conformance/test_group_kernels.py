@@ -14,7 +14,7 @@ from unbounded.instantiation import AsPublished, Ghosts, OneOpen
 from unbounded.likelihoods import MEMBERS, resolve
 from unbounded.models.groups.estimator import CHOICES
 from unbounded.models.groups.kernels import KERNELS
-from unbounded.models.groups.model import HierarchicalMeasure
+from unbounded.models.groups.measure import HierarchicalMeasure
 from unbounded.models.groups.samplers import HIERARCHICAL
 from unbounded.models.groups.words.likelihood import Tokens
 from unbounded.round import rounds

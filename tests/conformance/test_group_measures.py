@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from finite_groups import FiniteGroups
 from scipy import integrate
 
 from unbounded.instantiation import MEMBERS
+from unbounded.models.groups.measure import TopTables, birth_mass, log_left
 from unbounded.models.groups.measures import MEASURES
-from unbounded.models.groups.shard import ContentHyper, GroupHyper, TopTables
+from unbounded.models.groups.shard import ContentHyper, GroupHyper
 
 SIZES = np.array([3, 0, 5])
 TABLES = np.array([4.0, 1.0, 3.0])
 
 
-@pytest.fixture(params=MEASURES, ids=lambda kind: kind.__name__)
+@pytest.fixture(params=[*MEASURES, FiniteGroups], ids=lambda kind: kind.__name__)
 def measure(request):
     """With everything that it samples by default."""
     return request.param()
@@ -63,23 +65,41 @@ def test_a_round_deals_the_whole_weight(measure, hyper, rule, seated):
     left = np.exp(logs).sum() + (np.exp(max(tails)) if tails else 0.0)
     whole = measure.masses(hyper, np.ones(1))[0]
     assert weights.masses.sum() + whole * left == pytest.approx(whole)
-    law = measure.law(hyper, weights.masses, weights.share)
+    assert len(weights.urns) == 3
+    law = measure.law(hyper, weights.masses, weights.urns[0])
     assert law.masses is weights.masses
 
 
 def test_cuts_of_top_weights_undo_merges(measure, hyper):
-    """Summed over how the weight may be shared out, a cut gains what the merge of the tables loses."""
-    s = np.linspace(0.0, 1.0, 20_001)[1:-1]
-    density = np.exp(measure.log_cut(hyper, s)) * s**3 * (1.0 - s) ** 2
+    """Summed over how the weight may be shared out, a cut gains what the merge of the tables loses: on average over
+    the weights of an atom with these tables and of all others."""
+    s, rng = np.linspace(0.0, 1.0, 20_001)[1:-1], np.random.default_rng(5)
+    likelihood, gains = s**3 * (1.0 - s) ** 2, []
+    for whole, rest in np.exp([measure.sticks(hyper, np.array([5.0]), rng)[0] for _ in range(1000)]):
+        density = np.exp(measure.log_cut(hyper, s, whole, rest, 1)) * likelihood
+        gains.append(integrate.trapezoid(density, s))
     merge = measure.top.log_merge(measure.top_hyper(hyper), np.float64(3.0), np.float64(2.0), 2)
-    assert np.log(integrate.trapezoid(density, s)) == pytest.approx(-merge, abs=1e-3)
+    error = np.std(gains) / np.sqrt(len(gains)) / np.mean(gains)
+    assert np.log(np.mean(gains)) == pytest.approx(-merge, abs=1e-3 + 5.0 * error)
+
+
+def test_births_of_a_tail_add_up(measure, hyper):
+    """A tail without atoms is born anew, one after another, until nothing is left or it is not worth a look."""
+    urn = measure.sticks(hyper, np.empty(0), np.random.default_rng(6))[1]
+    left, n_atoms = 0.0, 0
+    assert birth_mass(urn, 0) == urn.birth
+    while left > np.log(1e-3):
+        left += log_left(urn, n_atoms, np.uint64(7), n_atoms)
+        n_atoms += 1
+    assert n_atoms > 0
+    assert (left == -np.inf) == (birth_mass(urn, n_atoms) <= 0.0)
 
 
 def test_labels_of_the_prior(measure, hyper):
     """As many as there are rows; where all that is unknown weighs nothing in a group, its rows are of one atom."""
     rng = np.random.default_rng(3)
     assert measure.simulate(hyper, SIZES, rng).shape == (8,)
-    unknown = measure.unknown(hyper, 1e-12)
+    unknown = measure.unknown(hyper, 2, 1e-12)
     assert measure.masses(unknown, np.ones(1))[0] == pytest.approx(1e-12)
     labels = measure.simulate(unknown, SIZES, rng)
     assert len(set(labels[:3])) == len(set(labels[3:])) == 1

@@ -8,8 +8,10 @@ import pickle
 import numpy as np
 import pytest
 
-from unbounded.estimator import _describe
+from unbounded.chain.description import as_written_now, described
+from unbounded.chain.store import RunStore
 from unbounded.instantiation import MEMBERS, AsPublished, Ghosts, as_published, classify, resolve
+from unbounded.models.mixtures.estimator import CHOICES
 
 SIZES = [(10, 1), (10, 2), (1000, 7), (3, 64)]  # rows, shards
 KNOWN = ("round_", "n_rounds", "n_rows", "n_shards", "rng")  # all that a rule may know
@@ -104,6 +106,11 @@ def test_the_published_tail_has_the_mass_of_its_rows():
     assert abs(np.mean(masses) - mean) < 5 * np.sqrt(mean * (1 - mean) / 11.5 / 4000)
 
 
-def test_runs_from_before_an_option_describe_it_as_they_did():
-    assert _describe(AsPublished("warm")) == {"name": "AsPublished", "schedule": "'warm'"}
-    assert "j" in _describe(AsPublished("warm", 3))
+@pytest.mark.parametrize("rule", [Ghosts(3), AsPublished("warm")], ids=str)
+def test_runs_from_before_an_option_had_what_is_its_default(rule, tmp_path):
+    now = described(rule)
+    older = {name: now[name] for name in ("name", "ghosts", "schedule") if name in now}
+    assert older != now
+    RunStore(tmp_path).prepare({"instantiate": older})
+    saved = as_written_now(RunStore(tmp_path), {"instantiate": rule}, CHOICES, CHOICES.samplers["hybrid"], True, "one")
+    assert saved["instantiate"] == now

@@ -21,8 +21,8 @@ from scipy.special import gammaincinv
 
 from unbounded.columns import describe
 from unbounded.engines import build
-from unbounded.models.groups.hybrid import HybridGroups
-from unbounded.models.groups.model import HierarchicalHyper, HierarchicalMeasure
+from unbounded.models.groups.measure import HierarchicalHyper, HierarchicalMeasure
+from unbounded.models.groups.model import HybridGroups
 from unbounded.models.groups.shard import ContentHyper, GroupHyper, GroupRecipe
 from unbounded.models.groups.words.likelihood import Tokens
 from unbounded.priors import Gamma

@@ -11,7 +11,7 @@ from scipy import sparse
 
 from unbounded.columns import describe
 from unbounded.likelihoods import Bernoulli
-from unbounded.models.groups.model import HierarchicalMeasure
+from unbounded.models.groups.measure import HierarchicalMeasure
 from unbounded.models.groups.words.likelihood import Tokens
 from unbounded.priors import Gamma
 

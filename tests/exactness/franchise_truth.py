@@ -18,7 +18,7 @@ from enumeration import Array, Run, Tally, Verdict, canonical, hole_nodes, judge
 from scipy import special
 
 from unbounded.engines import build
-from unbounded.models.groups.model import HierarchicalMeasure
+from unbounded.models.groups.measure import HierarchicalMeasure
 from unbounded.models.groups.samplers import HIERARCHICAL
 from unbounded.models.groups.shard import NO_BASE, ContentHyper, GroupHyper
 from unbounded.models.groups.words.likelihood import ETA_RANGE

@@ -41,6 +41,8 @@ TESTED_BY = {
     "disk.py": "tests/chain/test_store.py tests/chain/test_lock.py tests/chain/test_integrity.py",
     "round.py": "tests/chain/test_resume.py tests/exactness/test_enumeration.py",
     "estimator.py": "tests/models/mixtures/test_mixtures.py tests/chain",
+    "inputs.py": "tests/models/mixtures/test_mixture_input.py tests/models/features/test_feature_input.py",
+    "outputs.py": "tests/models/mixtures/test_mixtures.py tests/test_conventions.py",
     "report/": "tests/report/test_page.py tests/report/test_plots.py",
     "report/view.py": "tests/chain/test_integrity.py tests/report/test_page.py",
     "report/live.py": "tests/report/test_live.py tests/chain/test_integrity.py",
@@ -61,7 +63,7 @@ TESTED_BY = {
     "models/mixtures/rivals/": "tests/exactness/test_rivals.py tests/exactness/test_approximate.py",
     "models/groups/": "tests/models/groups tests/exactness/test_franchise.py",
     "models/groups/jump.py": "tests/exactness/test_group_jumps.py",
-    "models/groups/model.py": "tests/conformance/test_group_measures.py tests/models/groups/test_group_measure.py "
+    "models/groups/measure.py": "tests/conformance/test_group_measures.py tests/models/groups/test_group_measure.py "
     "tests/exactness/test_franchise.py",
     "models/features/": "tests/models/features tests/conformance/test_feature_likelihoods.py "
     "tests/conformance/test_feature_measures.py tests/conformance/test_feature_kernels.py "

@@ -62,6 +62,11 @@ MUTANTS = [
         "tests/models/mixtures/test_mixtures.py::test_log_joint_is_the_joint_density",
     ),
     Mutant(
+        "a run goes on without what nobody asks for any more", "other settings",
+        "differs = [name for name in asked if saved.get(name) != asked.get(name) and name not in free]",
+        "tests/chain/test_integrity.py::test_a_run_with_jumps_does_not_go_on_without",
+    ),
+    Mutant(
         "standard deviations divided by all rows, holes included", "column sd",
         "sd = unit * np.sqrt(square / X.shape[0])", "tests/sources/test_sources.py::test_holes_are_not_among_what_is_described",
     ),
@@ -263,7 +268,7 @@ MUTANTS = [
     ),
     Mutant(
         "the room for beta left out of cuts of tokens", "tokens beta",
-        "return np.full(len(share), math.log(hyper.alpha))", "tokens",
+        "return math.log(hyper.alpha)", "tokens",
     ),
     Mutant(
         "the chance of beta's cut counted twice", "tokens share",
@@ -659,7 +664,7 @@ MUTANTS = [
     ),
     Mutant(
         "hierarchical: new dishes at alpha / P", "dish weights mass",
-        "mass = np.float64(tail.tables[slot]) if slot < tail.tables.size else law.share", "franchise",
+        "mass = law.urn.share", "franchise",
     ),
     Mutant(
         "hierarchical: new atoms at alpha / P", "move log beta",
@@ -696,6 +701,18 @@ MUTANTS = [
     Mutant(
         "hierarchical: a dead private topic keeps its stick", "leave sticks",
         "pass", "words",
+    ),
+    Mutant(
+        "hierarchical: new dishes as if a tail had no others", "birth mass",
+        "return urn.birth", "tests/conformance/test_another_group_measure.py",
+    ),
+    Mutant(
+        "hierarchical: sticks of a finite process broken as those of a Dirichlet process", "left of a tail",
+        "if True:", "tests/conformance/test_another_group_measure.py",
+    ),
+    Mutant(
+        "hierarchical: cuts of tokens as if each were alone", "tokens counted",
+        "pass", "tests/conformance/test_another_group_measure.py",
     ),
     Mutant(
         "hierarchical: new atoms leave the rest of the tail as it is", "break stick sticks",
@@ -747,7 +764,7 @@ MUTANTS = [
     ),
     Mutant(
         "hierarchical: mobile weights sum to one", "weights result 2",
-        "return TopWeights(share, hyper.gamma * np.exp(logs - np.logaddexp.reduce(logs, initial=-np.inf)), sticks)", "franchise",
+        "return TopWeights(hyper.gamma * np.exp(logs - np.logaddexp.reduce(logs, initial=-np.inf)), urns, sticks)", "franchise",
     ),
     Mutant(
         "hierarchical: ghosts of rows, not of tables", "global step ghosts 2",
@@ -873,7 +890,7 @@ MUTANTS = [
     ),
     Mutant(
         "asynchronous: weights of topics by rows, not by tables", "global step logs",
-        "logs, share = self.measure.sticks(hyper.measure, table.counts[live].astype(float), seed.rng(\"weights\"))", "gossip-words",
+        "logs, urn = self.measure.sticks(hyper.measure, table.counts[live].astype(float), seed.rng(\"weights\"))", "gossip-words",
     ),
     Mutant(
         "asynchronous: words count themselves among their topic's", "leave slot, w]",

@@ -19,8 +19,8 @@ from unbounded.engines.local import Serial, restore, state_of
 from unbounded.instantiation import Ghosts, OneOpen
 from unbounded.likelihoods import Gaussian
 from unbounded.models.groups import jump
-from unbounded.models.groups.hybrid import HybridGroups
-from unbounded.models.groups.model import FORMS, HierarchicalMeasure
+from unbounded.models.groups.measure import HierarchicalMeasure
+from unbounded.models.groups.model import FORMS, HybridGroups
 from unbounded.models.groups.words import cuts
 from unbounded.models.groups.words.likelihood import Tokens
 from unbounded.models.mixtures.jump import Jumps

@@ -36,15 +36,15 @@ from unbounded.models.features.samplers import FEATURES
 from unbounded.models.features.state import FeatureSetup, FeatureState
 from unbounded.models.groups import start as groups_start
 from unbounded.models.groups.contents import CONTENTS as GROUP_CONTENTS
-from unbounded.models.groups.hybrid import HybridGroups
 from unbounded.models.groups.kernels import KERNELS as GROUP_KERNELS
 from unbounded.models.groups.measures import MEASURES as GROUP_MEASURES
-from unbounded.models.groups.model import Groups, GroupsState
+from unbounded.models.groups.measures import GroupMeasure
+from unbounded.models.groups.model import Groups, GroupsState, HybridGroups
 from unbounded.models.groups.rivals.asynchronous import AsynchronousGroups
 from unbounded.models.groups.rivals.collapsed import collapsed as groups_collapsed
 from unbounded.models.groups.rows import RowContent
 from unbounded.models.groups.samplers import HIERARCHICAL
-from unbounded.models.groups.shard import Content, GroupMeasure, GroupPart, GroupShard
+from unbounded.models.groups.shard import Content, GroupPart, GroupShard
 from unbounded.models.groups.words.likelihood import BoundTokens, Tokens, WordContent
 from unbounded.models.labelled.labels import Atoms, LabelShard
 from unbounded.models.mixtures import start as mixtures_start

@@ -268,7 +268,7 @@ class RunStore:
         return sorted(int(number) for number in found if number.isdecimal() and number == str(int(number)))
 
     def own_chains(self) -> list[ChainStore]:
-        """The chains that there are; an error where there are more than the run was asked for."""
+        """The chains that exist; an error if there are more than the run was asked for."""
         asked = self.config().get("n_chains")
         for index in self.chains():
             # mutant: strange chains
@@ -282,7 +282,7 @@ class RunStore:
         return (self.path / f"chain-{index}" / "checkpoint.ub").exists()
 
     def folders(self) -> list[Path]:
-        """Those that runs write to, as far as they are there."""
+        """The folders that runs write to, as far as they exist."""
         chains = [self.path / f"chain-{index}" for index in self.chains()]
         inside = [chain / name for chain in chains for name in ("snapshots", "assignments")]
         found = [self.path, *chains, *inside, *(self.path / name for name in SHARD_FOLDERS)]
@@ -536,7 +536,7 @@ class ChainStore:
         return self.path / folder / f"{draw:06d}.ub"
 
     def _all_numbered(self, folder: str) -> dict[int, Path]:
-        """Files by draw."""
+        """The files of a folder, by the number of their draw."""
         found = sorted(self.path.glob(f"{folder}/*.ub"))
         for path in found:
             if not path.stem.isdecimal():

@@ -140,7 +140,7 @@ class Zarr(Reader):
         return zlib.crc32(b"".join(np.ascontiguousarray(end).tobytes() for end in ends))
 
     def whole_checksum(self) -> int:
-        """Of the rows, since an array has many files, which depend on how it is stored."""
+        """A checksum of the rows: an array has many files, and they depend on how it is stored."""
         found, step = 0, block_rows(self.n_columns)
         for start in range(0, self.n_rows, step):
             found = zlib.crc32(self.rows(start, min(start + step, self.n_rows)).data, found)

@@ -12,8 +12,8 @@ from unbounded.columns import describe
 from unbounded.engines import build
 from unbounded.instantiation import Ghosts, OneOpen
 from unbounded.likelihoods import resolve
-from unbounded.models.groups.hybrid import HybridGroups
-from unbounded.models.groups.model import HierarchicalMeasure
+from unbounded.models.groups.measure import HierarchicalMeasure
+from unbounded.models.groups.model import HybridGroups
 from unbounded.models.groups.shard import GroupRecipe
 from unbounded.models.groups.words.likelihood import Tokens
 from unbounded.round import rounds

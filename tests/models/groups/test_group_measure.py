@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from unbounded.models.groups.model import HierarchicalHyper, HierarchicalMeasure
+from unbounded.models.groups.measure import HierarchicalHyper, HierarchicalMeasure
 from unbounded.priors import Gamma
 
 SIZES = np.array([3, 0, 5])

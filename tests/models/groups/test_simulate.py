@@ -12,7 +12,7 @@ from scipy import sparse
 from unbounded import HierarchicalDirichletProcess, Tokens
 from unbounded.columns import describe
 from unbounded.models.groups import simulate
-from unbounded.models.groups.model import HierarchicalHyper, HierarchicalMeasure
+from unbounded.models.groups.measure import HierarchicalHyper, HierarchicalMeasure
 from unbounded.models.groups.predictive import predictives
 from unbounded.models.groups.shard import ContentHyper, Draw, GroupHyper
 from unbounded.models.groups.simulate import Members

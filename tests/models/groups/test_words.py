@@ -9,8 +9,9 @@ from scipy import sparse, stats
 from unbounded.columns import describe
 from unbounded.contracts import in_this_thread
 from unbounded.engines.local import Helpers
+from unbounded.models.groups.measure import Law, Urn
 from unbounded.models.groups.rows import GroupRows, SweepKeys, Tail
-from unbounded.models.groups.shard import ContentHyper, Law
+from unbounded.models.groups.shard import ContentHyper
 from unbounded.models.groups.words import kernel, topics
 from unbounded.models.groups.words.likelihood import Tokens
 from unbounded.randomness import key
@@ -139,7 +140,7 @@ def test_tokens_alone_join_topics_by_their_masses(least, dtype):
     assert (aliases.row >= 0).tolist() == (np.bincount(rows) >= least).tolist()
     words_of_tail = Tokens(0.1).bind(describe(sparse.csr_matrix(np.ones((2, 3))))).tail(17, 8)[0]
     tail = Tail(words_of_tail, np.zeros(16, np.int64), np.full(17, -np.inf))
-    law = Law(masses, 1.0, 0.0, 1.0, 1.0)
+    law = Law(masses, 1.0, 0.0, Urn(1.0, 1.0))
     sums = np.column_stack([found.smooth[:, 1], np.ones(len(found.phi))])
     finite = kernel.WordFinite(found, sums, aliases, atoms, atoms, law, 0.1)
     keys = SweepKeys(key(1, "label"), key(1, "stick"))

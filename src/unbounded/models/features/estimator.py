@@ -17,8 +17,9 @@ from unbounded.arrays import ENTRIES, Array, Data, n_rows_of_entries
 from unbounded.chain.run import Chain
 from unbounded.contracts import Engine, Likelihood
 from unbounded.docstrings import joined
-from unbounded.estimator import ChainEstimator, Randomness
+from unbounded.estimator import ChainEstimator
 from unbounded.family import Choices, Init
+from unbounded.inputs import Randomness
 from unbounded.models.features import predictive as feature_predictive
 from unbounded.models.features import start as feature_start
 from unbounded.models.features.beta_bernoulli import BetaBernoulli
@@ -71,8 +72,9 @@ class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChainE
         How reluctantly rows share features. A number fixes it; a `Gamma` prior is sampled; None is Gamma(1, 1).
     init : str or array, default "grown"
         "grown", "one", "prior", or a matrix Z with a row for each row and a column for each feature.
-    jumps : bool, default True
-        Moves of whole features (linear Gaussian only; docs/features.md). The paper's rules have no such moves.
+    jumps : bool or None, default None
+        Moves of whole features (docs/features.md). None: where there are any (the hybrid sampler and the collapsed one,
+        with an exact rule and a linear Gaussian); a run that was begun without any goes on without.
     dtype : {"float64", "float32"}, default "float64"
         Precision of the vectorised part; rounds that would lose accuracy in float32 run in float64, and all rounds of
         counts do.
@@ -97,15 +99,14 @@ class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChainE
     mass: float | Gamma | None = None
     concentration: float | Gamma | None = None
     init: str | ArrayLike = "grown"
-    jumps: bool = True
+    jumps: bool | None = None
 
     _choices: ClassVar[Choices] = CHOICES
 
-    def _moves(self) -> dict[str, Jumps | None]:
-        if not isinstance(self.jumps, bool | np.bool_):
-            raise ValueError(f"jumps must be True or False, got {self.jumps!r}.")
-        able = self._chosen_sampler.takes_jumps
-        return {"jumps": Jumps() if self.jumps and self._likelihood.gram else None} if able else {}
+    def _usual_jumps(self) -> Jumps | None:
+        if not isinstance(self.jumps, bool | np.bool_ | None):
+            raise ValueError(f"jumps must be True or False, or None, got {self.jumps!r}.")
+        return Jumps() if self._likelihood.gram else None
 
     def _hyper_priors(self) -> tuple[float | Gamma, float | Gamma]:
         mass, concentration = (Gamma() if v is None else v for v in (self.mass, self.concentration))
@@ -331,7 +332,7 @@ def _hide(X: Data, holdout: ArrayLike) -> tuple[Array, Cells]:
 @joined
 @dataclass(eq=False, repr=False, kw_only=True)
 class BetaBernoulliFeatures(FeatureEstimator):
-    """Beta-Bernoulli process (Indian buffet process): a row has a feature or not; how many there are, the data decide.
+    """Beta-Bernoulli process (Indian buffet process): a row has a feature or not; the data decide how many there are.
 
     Parameters
     ----------

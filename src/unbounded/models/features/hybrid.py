@@ -31,7 +31,7 @@ class HybridFeatures(Features):
 
     def jump(self, state: FeatureState, engine: Engine) -> FeatureState:
         """Moves of whole columns, where loadings can be integrated out (docs/features.md, "Jumps")."""
-        if self.jumps is None or not self.likelihood.gram:
+        if self.jumps is None or not self.exact or not self.likelihood.gram:
             return state
         return jump(self, state, engine, self.jumps)
 

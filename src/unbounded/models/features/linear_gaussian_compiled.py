@@ -74,7 +74,7 @@ def _block(data: Any, start: int, size: int, centre: Any, scratch: Any) -> Any:
 
 
 def _copy_block(data: Any, start: int, size: int, centre: Any, scratch: Any) -> Any:
-    """Make a centred copy, where rows are not what is needed as they are.
+    """Make a centred copy, unless the rows can be used as they are.
 
     Rows far from zero would lose too many digits in products and sums: in single precision all of them.
     """
@@ -366,7 +366,7 @@ def _visit_mobile(spec, law, tail, rows, r, mobile, key, work):
 
 @implements(log_change, LinearGaussianSpec)
 def _log_change(spec, tail, r, column, step):
-    """For private columns only: mobile ones have `Quadratic`."""
+    """Used for private columns only: mobile ones have `Quadratic`."""
     if step == 0.0:
         return 0.0
     k = column - spec.loadings.shape[0]

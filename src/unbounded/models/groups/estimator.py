@@ -21,15 +21,17 @@ from unbounded.chain.run import Chain
 from unbounded.contracts import Engine, Likelihood
 from unbounded.disk import allocate
 from unbounded.docstrings import joined
-from unbounded.estimator import ChainEstimator, Heldout, Randomness
+from unbounded.estimator import ChainEstimator, Heldout
 from unbounded.family import Choices, Init
+from unbounded.inputs import Randomness
 from unbounded.likelihoods import Bound, Gaussian
 from unbounded.models.groups import point_estimate as topics
 from unbounded.models.groups import reading, simulate
 from unbounded.models.groups import start as hierarchical_start
 from unbounded.models.groups.jump import DEFAULT_JUMPS
 from unbounded.models.groups.kernels import KERNELS
-from unbounded.models.groups.model import FORMS, Groups, GroupsState, HierarchicalMeasure
+from unbounded.models.groups.measure import HierarchicalMeasure
+from unbounded.models.groups.model import FORMS, Groups, GroupsState
 from unbounded.models.groups.predictive import Draw, completion, fold_in
 from unbounded.models.groups.reading import GroupedRows
 from unbounded.models.groups.samplers import HIERARCHICAL
@@ -40,7 +42,7 @@ from unbounded.models.groups.words.likelihood import Tokens
 from unbounded.models.labelled.labels import n_labelled
 from unbounded.models.labelled.losses import uncertainty
 from unbounded.models.labelled.packing import unpacked
-from unbounded.models.mixtures.jump import Jumps, chosen_jumps
+from unbounded.models.mixtures.jump import Jumps, check_jumps
 from unbounded.priors import Gamma
 from unbounded.randomness import key
 from unbounded.rows import fingerprint
@@ -90,8 +92,9 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         mixture. "few": of documents, few topics on a pilot; of rows, one atom. A number: so many random topics. "one".
         Or the topic of every token (document after document, words in the order of their columns) or row. A tuple has
         the starts of chains in turn: chains that agree although they come from both sides have mixed.
-    jumps : bool or Jumps, default True
-        Moves of whole topics in the hybrid sampler: how much of them is tried, and how often (docs/jumps.md).
+    jumps : bool, Jumps or None, default None
+        Moves of whole topics: how much of them is tried, and how often (docs/jumps.md). None: as is usual, where the
+        sampler has any (the hybrid one, with an exact rule); a run that was begun without any goes on without.
     tokenizer : function of a string, CountVectorizer or None, default None
         What makes words of documents that are strings. A function returns a list of words; a vectorizer, such as
         `CountVectorizer(stop_words="english")`, counts them. None: all words of two letters or more, in lower case.
@@ -137,7 +140,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
     group_concentration: float | Gamma | None = None
     form: str = "direct"
     init: str | int | ArrayLike | tuple[Any, ...] = ("grown", "few")
-    jumps: bool | Jumps = True
+    jumps: bool | Jumps | None = None
     tokenizer: Callable[[str], Sequence[str]] | BaseEstimator | None = None
 
     _choices: ClassVar[Choices] = CHOICES
@@ -149,9 +152,12 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         alpha, gamma = (Gamma() if v is None else v for v in (self.concentration, self.group_concentration))
         return HierarchicalMeasure(alpha, gamma)
 
+    def _usual_jumps(self) -> Jumps:
+        check_jumps(self.jumps)
+        return DEFAULT_JUMPS
+
     def _moves(self) -> dict[str, Any]:
-        jumps = chosen_jumps(self.jumps, DEFAULT_JUMPS, self._takes_jumps)
-        return {"form": self.form} | ({"jumps": jumps} if self._chosen_sampler.takes_jumps else {})
+        return {"form": self.form} | self._chosen_jumps()
 
     def _extent(self, X: Data) -> Array:
         return self._sizes
@@ -342,7 +348,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         return float(np.mean(self.score_samples(X, groups)))
 
     def perplexity(self, X: Rows, groups: ArrayLike | None = None) -> float:
-        """exp(-score): how many words are as good as equally likely.
+        """exp(-score): as if each word were one of so many that are equally likely.
 
         Examples
         --------
@@ -565,7 +571,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         hierarchical_start.check(init, n_rows)
 
     def _check_shards(self, n_rows: int) -> None:
-        """Shards without groups are fine."""
+        """Any number of shards will do: some may have no group."""
 
     def _check_settings(self, n_rows: int) -> None:
         super()._check_settings(n_rows)

@@ -17,6 +17,7 @@ from unbounded.compiled.draws import uniform
 from unbounded.compiled.jit import inline, jit
 from unbounded.contracts import Summary
 from unbounded.likelihoods.operations import Block, clear, evaluate, logits, refresh, update, write_terms
+from unbounded.models.groups.measure import birth_mass
 from unbounded.models.groups.rows import (
     FREE,
     LOOK_AHEAD,
@@ -27,6 +28,7 @@ from unbounded.models.groups.rows import (
     free_slot,
     group_of,
     likelihoods,
+    n_occupied,
     scratch_for,
 )
 from unbounded.models.groups.shard import Content, GroupPart, GroupShard, summarise, without_empty
@@ -71,7 +73,7 @@ def count_heads(seats, offsets):
 
 @jit
 def count_tables(dishes, heads, codes):
-    """Tables of every code."""
+    """The number of tables of every code."""
     tables = np.zeros(codes, np.int64)
     for t in range(heads.size):
         if heads[t] > 0:
@@ -186,8 +188,13 @@ def _n_tables(tail):
 @jit
 def _log_new_table(law, tail, slot):
     """Log weight of a new table with a private dish, or (slot = slots) a new one."""
-    mass = np.float64(tail.tables[slot]) if slot < tail.tables.size else law.birth  # mutant: dish weights mass
-    return tail.log_rest + math.log(mass / (_n_tables(tail) + law.share))
+    if slot < tail.tables.size:
+        mass = tail.tables[slot] - law.urn.discount
+    else:
+        mass = birth_mass(law.urn, n_occupied(tail.members))  # mutant: dish weights mass
+    if mass <= 0.0:  # there are as many atoms as there may be
+        return -np.inf
+    return tail.log_rest + math.log(mass / (_n_tables(tail) + law.urn.share))
 
 
 # ---- rows

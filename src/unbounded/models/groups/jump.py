@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from unbounded.arrays import Array
 from unbounded.contracts import Engine, Gathered, Message, Step, Summary
 from unbounded.instantiation import by_code
-from unbounded.models.groups.model import Groups, GroupsState
 from unbounded.models.groups.shard import Content, DishTable, GroupShard
 from unbounded.models.groups.tables import SeatingLaw, TableShard, draw_table_counts, seat, serve, table_shard
 from unbounded.models.groups.words.cuts import cut_tokens, tokens_due
@@ -29,6 +28,9 @@ from unbounded.models.mixtures.measures import PartitionMeasure
 from unbounded.models.mixtures.merges import merge_some
 from unbounded.models.mixtures.model import AtomTable, MixtureState
 from unbounded.randomness import RoundSeed
+
+if TYPE_CHECKING:  # the hybrid sampler is there, too, and jumps
+    from unbounded.models.groups.model import Groups, GroupsState
 
 DEFAULT_JUMPS = Jumps(share=1.0, pool=512)  # given tables, cuts of all atoms cost little more than one
 FIRST = 32  # times as many merges in the first round: random topics are alike there, and soon no longer
@@ -60,7 +62,7 @@ def _with_top_weights(model: Groups, state: GroupsState, engine: Engine) -> tupl
     engine.map(GroupShard.relabel, [by_code(state, number, p) for p in range(model.n_shards)])
     counts, tables, statistics, owner = state.table
     table = DishTable(counts[live], tables[live], statistics[live], owner[live])
-    state = GroupsState(state.round, state.hyper, table, len(live), np.zeros_like(state.n_private))
+    state = replace(state, table=table, n_shared=len(live), n_private=np.zeros_like(state.n_private))
     logs, _ = model.measure.sticks(state.hyper.measure, table.tables.astype(float), rng)  # mutant: sit weights
     return state, np.exp(logs[:-1])
 
@@ -92,7 +94,7 @@ def _as_groups(model: Groups, state: GroupsState, moved: MixtureState) -> Groups
     """The state of groups whose tables these rows are."""
     counts, statistics = model.content.parts(moved.table.statistics)
     table = DishTable(counts, moved.table.counts, statistics, moved.table.owner)
-    return GroupsState(state.round, state.hyper, table, moved.n_shared, moved.n_private)
+    return replace(state, table=table, n_shared=moved.n_shared, n_private=moved.n_private)
 
 
 @dataclass(frozen=True)

@@ -1,245 +1,50 @@
-"""The hierarchical Dirichlet process: its measure, and what its samplers share (docs/topics.md, "The model").
+"""Groups: what their samplers share, and the hybrid one: a finite part instantiated, the rest collapsed.
 
-H ~ DP(alpha, D0) and, for every group, D_s ~ DP(gamma, H): groups share atoms, each in its own proportions. In
-restaurant terms the rows of a group sit at tables, a table serves one dish (atom), and the tables of all groups are the
-"rows" of the top process: what counts, weights and ghosts are for a mixture, they are here for table counts. The extent
-of the data are the sizes of the groups. beta: the weights of atoms in H, the *top weights*.
-
-Atoms are coded as in a mixture: those that all shards share first (mobile, then frozen), then each shard's private
-ones. A group lives on one shard.
+A round is described in docs/topics.md ("A round"). Atoms are coded as in a mixture: those that all shards share first
+(mobile, then frozen), then each shard's private ones. A group lives on one shard.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from numbers import Real
-from typing import Any, ClassVar, NamedTuple
+from typing import Any
 
 import numpy as np
-from scipy.special import gammaln
 
 from unbounded.arrays import Array, Arrays
-from unbounded.contracts import Engine, Gathered, Message, Parallel, Summary
-from unbounded.instantiation import Plan, Roles
+from unbounded.contracts import Engine, Gathered, Message, Parallel, Plan, Rule, Summary, in_this_thread
+from unbounded.instantiation import Ghosts, Roles, as_published, classify, new_codes
 from unbounded.likelihoods.base import Bound
 from unbounded.models.groups.contents import content_of
+from unbounded.models.groups.jump import DEFAULT_JUMPS, jump
 from unbounded.models.groups.kernels import build_kernel
+from unbounded.models.groups.measure import TopTables, TopWeights
+from unbounded.models.groups.measures import GroupMeasure
 from unbounded.models.groups.shard import (
     Content,
     DishTable,
     Draw,
     GroupHyper,
     GroupKernel,
-    GroupMeasure,
     GroupPart,
     GroupRecipe,
     GroupRound,
     GroupShard,
     GroupShare,
-    Law,
-    TopTables,
-    TopWeights,
     cut,
     seat_rows,
     summarise,
 )
 from unbounded.models.labelled.labels import all_labels, smallest_type
 from unbounded.models.labelled.packing import packed, unpacked
-from unbounded.models.mixtures.measure import PartitionHyper, PitmanYor
-from unbounded.priors import Gamma, slice_within
-from unbounded.randomness import RoundSeed, log_gamma_draws
+from unbounded.models.mixtures.jump import Jumps
+from unbounded.randomness import RoundSeed
 from unbounded.setup import Built
 from unbounded.shares import above
 
 FORMS = ("direct", "franchise")
-
-
-# ---- the measure
-
-
-class HierarchicalHyper(NamedTuple):
-    alpha: float  # concentration of the top process
-    gamma: float  # concentration of the groups
-
-
-@dataclass(frozen=True)
-class HierarchicalMeasure:
-    """Concentrations of the top process and of the groups: each a number (fixed) or a Gamma prior (sampled)."""
-
-    concentration: float | Gamma = field(default_factory=Gamma)
-    group_concentration: float | Gamma = field(default_factory=Gamma)
-
-    described_as: ClassVar[str] = "HierarchicalDirichletProcess"
-    hyper_type: ClassVar[Any] = HierarchicalHyper
-
-    def __post_init__(self) -> None:
-        for name in ("concentration", "group_concentration"):
-            value = getattr(self, name)
-            if not isinstance(value, Gamma) and not (isinstance(value, Real) and 0 < float(value) < math.inf):
-                raise ValueError(f"the {name} must be positive or a Gamma prior, got {value!r}.")
-
-    @cached_property
-    def top(self) -> PitmanYor:
-        """The process of the tables, as a mixture has one of its rows."""
-        return PitmanYor(self.concentration, 0.0)
-
-    def top_hyper(self, hyper: HierarchicalHyper) -> PartitionHyper:
-        """Its hyper-parameters."""
-        return PartitionHyper(hyper.alpha, 0.0)
-
-    @property
-    def _priors(self) -> tuple[float | Gamma, float | Gamma]:
-        return self.concentration, self.group_concentration
-
-    # ---- hyper-parameters
-
-    def start(self) -> HierarchicalHyper:
-        alpha, gamma = (prior.mean if isinstance(prior, Gamma) else float(prior) for prior in self._priors)
-        return HierarchicalHyper(alpha, gamma)
-
-    def draw_prior(self, rng: np.random.Generator) -> HierarchicalHyper:
-        alpha, gamma = (prior.draw(rng) if isinstance(prior, Gamma) else float(prior) for prior in self._priors)
-        return HierarchicalHyper(alpha, gamma)
-
-    def log_prior(self, hyper: HierarchicalHyper) -> float:
-        pairs = zip(self._priors, hyper, strict=True)
-        return sum(prior.log_density(value) for prior, value in pairs if isinstance(prior, Gamma))
-
-    def log_prob(self, hyper: HierarchicalHyper, counts: Array, extent: Array) -> float:
-        """Log probability of tables with these dishes in groups of these sizes, but for who sits where."""
-        top = self.top.log_prob(self.top_hyper(hyper), counts, float(counts.sum()))
-        return top + sum(_Seatings(counts.sum(), extent).log_terms(hyper.gamma))
-
-    def update(
-        self, hyper: HierarchicalHyper, counts: Array, extent: Array, rng: np.random.Generator
-    ) -> HierarchicalHyper:
-        """Move alpha given the atoms' table counts, gamma given the number of tables in groups of these sizes."""
-        alpha = self.top.update(self.top_hyper(hyper), counts, float(counts.sum()), rng).alpha
-        gamma = hyper.gamma
-        if isinstance(self.group_concentration, Gamma):
-            # mutant: update gamma
-            gamma = _group_concentration(self.group_concentration, gamma, _Seatings(counts.sum(), extent), rng)
-        return HierarchicalHyper(alpha, gamma)
-
-    def scalars(self, hyper: HierarchicalHyper) -> dict[str, float]:
-        return {"alpha": hyper.alpha, "gamma": hyper.gamma}
-
-    # ---- ghosts and weights
-
-    def default_ghosts(self, extent: Array) -> int:
-        """A fixed number in the range of the number of tables, which itself is part of the state."""
-        return int(np.ceil(np.log1p(extent).sum()))
-
-    def ghosts(
-        self, hyper: HierarchicalHyper, counts: Array, extent: Array, total: int, rng: np.random.Generator
-    ) -> tuple[Array, Array]:
-        """Ghost tables: of each atom, and of each atom that only ghosts hold."""
-        return self.top.ghosts(self.top_hyper(hyper), counts, float(counts.sum()), total, rng)
-
-    def weights(
-        self, hyper: HierarchicalHyper, plan: Plan, tables: TopTables, seated: bool, rng: np.random.Generator
-    ) -> TopWeights:
-        """Top weights given tables; the tail of a shard whose rows are seated has one weight for all of its atoms."""
-        shared, private, owner = tables
-        shards = np.flatnonzero(plan.open)
-        share = hyper.alpha / (1 if plan.published else len(shards))
-        rest = np.full(1 if plan.published else len(shards), share)
-        if seated:
-            own = private.sum() if plan.published else np.bincount(owner, private, len(plan.open))[shards]
-            rest += own  # mutant: weights rest
-            private = private[:0]
-        logs = _normalised(np.concatenate([shared, private, rest]), rng)
-        logs, own, left = np.split(logs, [len(shared), len(shared) + len(private)])
-        sticks = [np.append(own[owner == p] if len(own) else own, -np.inf) for p in range(len(plan.open))]
-        for j, p in enumerate(shards):
-            sticks[p][-1] = left[0 if plan.published else j]
-        return TopWeights(share, hyper.gamma * np.exp(logs), sticks)  # mutant: weights result 2
-
-    def sticks(self, hyper: HierarchicalHyper, tables: Array, rng: np.random.Generator) -> tuple[Array, float]:
-        """(log beta of atoms with these tables and, last, of all others; the concentration of the latter)."""
-        return _normalised(np.append(tables, hyper.alpha), rng), hyper.alpha
-
-    def masses(self, hyper: HierarchicalHyper, beta: Array) -> Array:
-        """gamma beta: what atoms with these top weights weigh in a group, apart from its rows."""
-        return hyper.gamma * beta
-
-    def expected_masses(self, hyper: HierarchicalHyper, tables: Array) -> Array:
-        """The same in expectation, of atoms with these tables and (last) of all others."""
-        return hyper.gamma * np.append(tables, hyper.alpha) / (tables.sum() + hyper.alpha)
-
-    def log_cut(self, hyper: HierarchicalHyper, share: Array) -> Array:
-        """Log prior density gained when an atom becomes two, with this share of its top weight and with the rest."""
-        return math.log(hyper.alpha) - np.log(share) - np.log1p(-share)  # mutant: tokens beta
-
-    def law(self, hyper: HierarchicalHyper, masses: Array, share: float) -> Law:
-        return Law(masses, hyper.gamma, float(np.log(hyper.gamma)), hyper.alpha, share)
-
-    # ---- predictions
-
-    def unknown(self, hyper: HierarchicalHyper, mass: float) -> HierarchicalHyper:
-        """Hyper-parameters of what groups have besides known atoms, which weighs `mass` in each of them."""
-        return HierarchicalHyper(hyper.alpha, mass)
-
-    def simulate(self, hyper: HierarchicalHyper, extent: Array, rng: np.random.Generator) -> Array:
-        """Labels of all rows from the prior: a Chinese restaurant franchise, in which new tables choose dishes."""
-        labels = []
-        tables: list[int] = []  # of each atom
-        for size in extent:
-            heads: list[int] = []  # rows at each of the group's tables
-            dishes: list[int] = []
-            for _ in range(size):
-                table = _pick([*heads, hyper.gamma], rng)
-                if table == len(heads):
-                    heads.append(0)
-                    dishes.append(_pick([*tables, hyper.alpha], rng))
-                    tables += [0] * (dishes[-1] == len(tables))
-                    tables[dishes[-1]] += 1
-                heads[table] += 1
-                labels.append(dishes[table])
-        return np.array(labels, np.int64)
-
-
-def _normalised(shapes: Array, rng: np.random.Generator) -> Array:
-    """Logs of a Dirichlet draw."""
-    logs: Array = log_gamma_draws(shapes, rng)
-    logs -= np.logaddexp.reduce(logs)
-    return logs
-
-
-def _pick(weights: list[float], rng: np.random.Generator) -> int:
-    return int(np.searchsorted(np.cumsum(weights), rng.random() * sum(weights), side="right"))
-
-
-class _Seatings:
-    """The probability of a number of tables. Groups of one size weigh the same: the cost is by sizes, not by groups."""
-
-    def __init__(self, n_tables: float, sizes: Array):
-        times = np.bincount(sizes[sizes > 0])
-        self.n_tables, self.rows = float(n_tables), np.flatnonzero(times)
-        self.times = times[self.rows]
-
-    def log_terms(self, gamma: float) -> tuple[float, float]:
-        """Log probabilities of the tables, and of the groups."""
-        groups = self.times @ (math.lgamma(gamma) - gammaln(gamma + self.rows))
-        return self.n_tables * math.log(gamma), float(groups)
-
-
-def _group_concentration(prior: Gamma, gamma: float, seatings: _Seatings, rng: np.random.Generator) -> float:
-    """Slice move of u = gamma / (1 + gamma)."""
-
-    def log_density(u: float) -> float:
-        g = max(u, 1e-300) / (1.0 - u)
-        tables, groups = seatings.log_terms(g)
-        return prior.log_density(g) + tables + groups + 2.0 * math.log1p(g)  # mutant: log density result 3
-
-    u = slice_within(log_density, gamma / (1.0 + gamma), 0.0, 1.0, rng)
-    return max(u, 1e-300) / (1.0 - u)
-
-
-# ---- what samplers share
 
 
 @dataclass(frozen=True)
@@ -369,7 +174,7 @@ class Groups(Built[GroupMeasure, Bound, Array]):
             usable=own.usable,
             n_shared=shared.n_shared,
             n_private=own.n_private,
-            law=self.measure.law(shared.hyper.measure, shared.masses, own.share),
+            law=self.measure.law(shared.hyper.measure, shared.masses, own.urn),
             sticks=own.sticks,
             seed=RoundSeed(self.seed, shared.round),
         )
@@ -433,6 +238,61 @@ class Groups(Built[GroupMeasure, Bound, Array]):
             int(arrays["n_shared"]),
             arrays["n_private"],
         )
+
+
+@dataclass(frozen=True)
+class HybridGroups(Groups):
+    """rule: which atoms are instantiated in a round, and which shards may create some. jumps: moves of whole atoms."""
+
+    rule: Rule = field(default_factory=Ghosts)
+    jumps: Jumps | None = DEFAULT_JUMPS
+
+    @property
+    def exact(self) -> bool:
+        return self.rule.exact
+
+    @cached_property
+    def n_ghosts(self) -> int:
+        return self.measure.default_ghosts(self.sizes)
+
+    def settled(self) -> int:
+        return self.rule.settled(self.setup.n_rounds)
+
+    def jump(self, state: GroupsState, engine: Engine) -> GroupsState:
+        if self.jumps is None or not self.exact:
+            return state
+        turn, rest = divmod(state.round, self.jumps.every or self.content.jump_interval(self.form, self.n_rows))
+        return jump(self, state, engine, self.jumps, turn) if rest == 0 else state  # mutant: jump due
+
+    def global_step(self, state: GroupsState, parallel: Parallel = in_this_thread) -> Message:
+        seed, live, table = RoundSeed(self.seed, state.round), state.occupied, state.table
+        owner, tables = table.owner[live], table.tables[live].astype(float)
+        hyper = self._move_hyper(state, tables, seed)
+        plan = self.rule.plan(state.round, self.setup.n_rounds, self.n_ghosts, self.n_shards, seed.rng("plan"))
+        if plan.published:
+            ghosts, extra = as_published(tables, owner, plan).astype(np.int64), np.empty(0, np.int64)
+        else:
+            # mutant: global step ghosts 2
+            ghosts, extra = self.measure.ghosts(hyper.measure, tables, self.sizes, plan.ghosts, seed.rng("ghosts"))
+        mobile, frozen, private = classify(ghosts, owner, plan)  # mutant: global step mobile 3
+        tables += 0 if plan.published else ghosts  # mutant: global step tables
+        shared_tables = np.concatenate([tables[mobile], extra, tables[frozen]])
+        top = TopTables(shared_tables, tables[private], owner[private])
+        weights = self.measure.weights(hyper.measure, plan, top, self.form == "franchise", seed.rng("weights"))
+        roles = Roles(live[mobile], live[frozen], live[private], len(extra), plan.lone >= 0)
+        shared, parameters = self._round(state, hyper, roles, weights.masses, parallel)
+        return Message(shared, self._shares(state, plan, roles, weights, parameters))
+
+    def _shares(
+        self, state: GroupsState, plan: Plan, roles: Roles, weights: TopWeights, parameters: Any
+    ) -> list[GroupShare]:
+        """What every shard needs of its own; parameters: of all private atoms, when holes are imputed."""
+        shares = []
+        for p, (mine, codes) in enumerate(new_codes(state, roles, state.table.owner[roles.private])):
+            usable = roles.n_shared if plan.lone == p else roles.n_mobile  # mutant: global step n own 2
+            own = None if parameters is None else {name: value[mine] for name, value in parameters.items()}
+            shares.append(GroupShare(codes, usable, len(mine), weights.urns[p], weights.sticks[p], own))
+        return shares
 
 
 def _split(parameters: Any, n_shared: int) -> tuple[Any, Any]:

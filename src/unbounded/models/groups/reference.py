@@ -10,16 +10,25 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
 from unbounded.arrays import Array, is_csr
 from unbounded.contracts import Summary
-from unbounded.models.groups.shard import Content, GroupPart, GroupShard, Law, summarise, without_empty
+from unbounded.models.groups.measure import Law, Urn, log_left
+from unbounded.models.groups.shard import Content, GroupPart, GroupShard, summarise, without_empty
 from unbounded.models.labelled.labels import Atoms
 from unbounded.randomness import uniforms
+
+
+class Drawn(NamedTuple):
+    """What is random when a row moves: what chooses its atom, and the key of its stick, should the atom be new."""
+
+    u: float
+    stick: np.uint64
+    row: int  # its number among all rows
 
 
 @dataclass
@@ -52,10 +61,10 @@ class ReferenceTail:
             self.statistics = np.vstack([self.statistics, np.zeros(self.terms.shape[1])])
         return int(np.argmin(self.counts > 0))
 
-    def open_slot(self, slot: int, share: float, v: float) -> None:
-        """A new atom takes Beta(1, share) of what is left."""
+    def open_slot(self, slot: int, urn: Urn, drawn: Drawn) -> None:
+        """A new atom takes its part of what is left."""
+        left = log_left(urn, np.count_nonzero(self.counts), drawn.stick, drawn.row)
         self.statistics[slot] = 0.0
-        left = math.log(v) / share
         self.sticks[slot] = self.rest + math.log(-math.expm1(left))
         self.rest += left
 
@@ -120,7 +129,7 @@ class ReferenceDirect:
         logits = (bias + tail.terms @ eta.T)[:, : part.usable]
         rows = shard.first + np.arange(len(shard.labels))
         for s in range(self.sweeps):
-            u, v = (uniforms(part.seed.key(name, s), rows) for name in ("label", "stick"))
+            u, stick = uniforms(part.seed.key("label", s), rows), part.seed.key("stick", s)
             for begin, end in pairwise(shard.offsets.tolist()):
                 codes = shard.labels[begin:end].tolist()
                 listed = [code for code in dict.fromkeys(codes) if code < part.usable]
@@ -128,13 +137,13 @@ class ReferenceDirect:
                 for i in range(begin, end):
                     if not part.usable <= shard.labels[i] < part.n_shared:  # frozen
                         shard.labels[i] = self._move(
-                            int(shard.labels[i]), i, part, tail, group, logits[i], (u[i], v[i])
+                            int(shard.labels[i]), i, part, tail, group, logits[i], Drawn(u[i], stick, rows[i])
                         )
         return tail
 
     def _move(
         self, old: int, i: int, part: GroupPart, tail: ReferenceTail, group: GroupView, logits: Array,
-        drawn: tuple[float, float],
+        drawn: Drawn,
     ) -> int:  # fmt: skip
         """A new code of row i."""
         group.drop(old)
@@ -142,10 +151,10 @@ class ReferenceDirect:
         slot = old - part.n_shared if emptied and not self.by_group else tail.free()
         codes, weights = self._weigh(old, i, part, tail, group, logits)
         sums = np.cumsum(weights)
-        new = codes[int(np.searchsorted(sums, drawn[0] * sums[-1], side="right"))]
+        new = codes[int(np.searchsorted(sums, drawn.u * sums[-1], side="right"))]
         if new == part.n_shared + len(tail.counts):
             new = part.n_shared + slot
-            tail.open_slot(slot, part.law.share, drawn[1])
+            tail.open_slot(slot, part.law.urn, drawn)
         if new >= part.n_shared:
             tail.join(new - part.n_shared, i)
         group.add(new, part.usable)
@@ -221,4 +230,4 @@ def log_predictive(likelihood: Any, counts: Array, statistics: Array, rows: Arra
 def _private_weights(law: Law, tail: ReferenceTail, rows: list[int]) -> Array:
     """gamma beta plus the group's rows of every private atom, and (last) the weight of a new one."""
     own = np.where(tail.counts > 0, np.array(rows, float) + law.gamma * np.exp(tail.sticks), 0.0)
-    return np.append(own, law.gamma * math.exp(tail.rest) * law.birth / law.share)
+    return np.append(own, law.gamma * math.exp(tail.rest) * law.urn.birth / law.urn.share)

@@ -133,7 +133,9 @@ class ReferenceFranchise:
         group = np.repeat(np.arange(len(shard.offsets) - 1), np.diff(shard.offsets))
         pairs = np.unique(np.stack([group, shard.seats, shard.labels])[:, there], axis=1)
         tables = np.bincount(pairs[2] - part.n_shared, minlength=len(tail.counts))
-        beta = np.append(tables, part.law.birth) / (tables.sum() + part.law.share)
+        urn, n_atoms = part.law.urn, np.count_nonzero(tables)
+        new = urn.birth + n_atoms * urn.discount * (urn.birth / urn.share)
+        beta = np.append(np.where(tables > 0, tables - urn.discount, 0.0), max(new, 0.0)) / (tables.sum() + urn.share)
         return beta * math.exp(part.sticks[-1])
 
     def _change_dish(

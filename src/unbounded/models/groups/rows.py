@@ -23,6 +23,7 @@ from unbounded.contracts import Parallel, Summary
 from unbounded.instantiation import Roles
 from unbounded.likelihoods.base import Bound, Parameters
 from unbounded.likelihoods.operations import Block, clear, logits, refresh, update
+from unbounded.models.groups.measure import Law, log_left
 from unbounded.models.groups.shard import (
     Content,
     ContentHyper,
@@ -31,7 +32,6 @@ from unbounded.models.groups.shard import (
     GroupPart,
     GroupShard,
     Instantiated,
-    Law,
     Predictives,
     report_direct,
     with_more_slots,
@@ -265,7 +265,7 @@ def collapsed(content: Content, shard: GroupShard, part: GroupPart, slots: int, 
 def with_rows_elsewhere(
     content: Content, shard: GroupShard, part: GroupPart, slots: int, lanes: int
 ) -> tuple[Any, Array]:
-    """The same when all atoms are private and other shards have rows of them, too."""
+    """`collapsed` when all atoms are private and other shards have rows of them, too."""
     own, others = content.count(shard, slots + 1), Version(*part.elsewhere or ())
     counts, statistics = summed([Version(own.counts, content.stacked([own.statistics])), others])
     return part.likelihood.pack(counts.astype(float), statistics, lanes), counts[:-1].copy()
@@ -304,6 +304,15 @@ def free_slot(members):
         if members[slot] == 0:
             return slot
     return -1
+
+
+@inline
+def n_occupied(members):
+    """Private atoms that have rows."""
+    total = 0
+    for slot in range(members.size):
+        total += members[slot] > 0
+    return total
 
 
 @inline
@@ -354,7 +363,7 @@ def assign(specs, rows, begin, finite, tail, keys, work):
             if z == shared + members.size:
                 z = shared + free
                 clear(specs, tail.collapsed, free)
-                break_stick(tail.sticks, free, finite.law.share, uniform(keys.stick, first + i))
+                break_stick(finite.law.urn, tail.sticks, free, n_occupied(members), keys.stick, first + i)
             if z >= shared:
                 members[z - shared] += 1
                 update(specs, tail.collapsed, z - shared, block, r, 1)
@@ -366,7 +375,7 @@ def assign(specs, rows, begin, finite, tail, keys, work):
 
 @jit
 def _count_group(labels, offsets, g, counts):
-    """Rows of a group by code, and where the group ends."""
+    """Count the rows of a group by code; returns where the group ends."""
     counts[:] = 0
     for q in range(offsets[g], offsets[g + 1]):
         counts[labels[q]] += 1
@@ -439,7 +448,7 @@ def _weigh_private(specs, block, r, finite, tail, work):
                 refresh(specs, tail.collapsed, slot, block, r, end, columns, fresh)
             log_beta = law.log_gamma + sticks[slot]
             if slot == slots:
-                log_beta += math.log(law.birth / law.share)  # mutant: move log beta
+                log_beta += math.log(law.urn.birth / law.urn.share)  # mutant: move log beta
             elif work.counts[finite.shared + slot] > 0:
                 log_beta = math.log(work.counts[finite.shared + slot] + math.exp(log_beta))
             weights[slot] = columns[slot, r] + log_beta
@@ -448,9 +457,9 @@ def _weigh_private(specs, block, r, finite, tail, work):
 
 
 @inline
-def break_stick(sticks, slot, share, v):
-    """A new atom takes Beta(1, share) of what is left of the tail."""
-    left = math.log(v) / share
+def break_stick(urn, sticks, slot, n_atoms, key, row):
+    """A new atom takes its part of what is left of the tail, beside so many atoms."""
+    left = log_left(urn, n_atoms, key, row)
     rest = sticks[sticks.size - 1]
     sticks[slot] = rest + math.log(-math.expm1(left))
     sticks[sticks.size - 1] = rest + left  # mutant: break stick sticks

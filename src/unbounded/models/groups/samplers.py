@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from unbounded.family import DOUBLE, Sampler
-from unbounded.models.groups.hybrid import HybridGroups
+from unbounded.models.groups.model import HybridGroups
 from unbounded.models.groups.rivals.asynchronous import AsynchronousGroups
 from unbounded.models.groups.rivals.collapsed import collapsed
 

@@ -20,11 +20,12 @@ import numpy as np
 from unbounded.arrays import Array, Arrays
 from unbounded.compiled.draws import uniform
 from unbounded.compiled.jit import jit
-from unbounded.contracts import Kernel, Measure, Parallel, Summary
-from unbounded.instantiation import Plan, Roles, relabel
+from unbounded.contracts import Kernel, Parallel, Summary
+from unbounded.instantiation import Roles, relabel
 from unbounded.likelihoods.base import Bound, Parameters
+from unbounded.models.groups.measure import Law, Urn
+from unbounded.models.groups.measures import GroupMeasure
 from unbounded.models.labelled.labels import Atoms, LabelShard, packed_labels
-from unbounded.models.mixtures.measures import PartitionMeasure
 from unbounded.randomness import RoundSeed
 from unbounded.rows import Csr, rows_of
 
@@ -199,24 +200,6 @@ class GroupHyper(NamedTuple):
         return np.concatenate([self.measure, [self.content.eta], self.content.base])
 
 
-class Law(NamedTuple):
-    """What a shard knows of the measure. Apart from its rows, an atom weighs gamma times its top weight in a group.
-
-    A new atom takes Beta(1, share) of what is left of the shard's tail, and weighs birth / share times what is left.
-    In the franchise the tail is an urn: of (tables + share), every table weighs one and a new atom `birth`.
-    """
-
-    masses: Any  # [n_shared]: gamma beta_k of shared atoms
-    gamma: float
-    log_gamma: float
-    birth: float
-    share: float  # the concentration of the tail
-
-    def with_private(self, log_weights: Array) -> Array:
-        """gamma beta of shared atoms and of private ones, whose log beta are given."""
-        return np.append(self.masses, self.gamma * np.exp(log_weights))
-
-
 class DishTable(NamedTuple):
     """Atoms: rows, tables and statistics; `owner` is the only shard with rows, or -1 when several or none have some."""
 
@@ -243,7 +226,7 @@ class GroupShare(NamedTuple):
     codes: Array  # new code of each of the shard's old codes
     usable: int
     n_private: int
-    share: float  # the concentration of the shard's tail
+    urn: Urn  # the shard's tail
     sticks: Array  # log beta of its private atoms (direct assignment), and of the rest of its tail
     parameters: Parameters | None
 
@@ -260,63 +243,6 @@ class GroupPart(NamedTuple):
     sticks: Array
     seed: RoundSeed
     elsewhere: Atoms | None = None  # rows of other shards in the private atoms, which stay where they are
-
-
-# ---- measures
-
-
-class TopTables(NamedTuple):
-    """Tables, those of ghosts among them, of the atoms that all shards share, and of private ones with their shards."""
-
-    shared: Array
-    private: Array
-    owner: Array
-
-
-class TopWeights(NamedTuple):
-    """A draw of the top weights beta."""
-
-    share: float  # concentration of a shard's tail
-    masses: Array  # gamma beta of shared atoms
-    sticks: list[Array]  # of every shard: log beta of private atoms (direct assignment), and of the rest of its tail
-
-
-class GroupMeasure(Measure[Any, Array], Protocol):
-    """A measure for every group, over one that they share; counts are those of tables, extents the sizes of groups."""
-
-    described_as: ClassVar[str]  # in the description of a run
-    hyper_type: ClassVar[Any]  # of its hyper-parameters: a named tuple of numbers
-
-    @property
-    def top(self) -> PartitionMeasure:
-        """The process of the tables, as a mixture has one of its rows: moves of whole atoms ask it."""
-
-    def top_hyper(self, hyper: Any) -> Any:
-        """Its hyper-parameters."""
-
-    def default_ghosts(self, extent: Array) -> int:
-        """The number of ghost tables unless the rule sets one."""
-
-    def weights(self, hyper: Any, plan: Plan, tables: TopTables, seated: bool, rng: np.random.Generator) -> TopWeights:
-        """Top weights given tables; seated: the tail of a shard has one weight for all of its atoms."""
-
-    def sticks(self, hyper: Any, tables: Array, rng: np.random.Generator) -> tuple[Array, float]:
-        """(log top weights of atoms with these tables and, last, of all others; the concentration of the latter)."""
-
-    def masses(self, hyper: Any, beta: Array) -> Array:
-        """What atoms with these top weights weigh in a group, apart from its rows."""
-
-    def expected_masses(self, hyper: Any, tables: Array) -> Array:
-        """The same in expectation, of atoms with these tables and (last) of all others."""
-
-    def log_cut(self, hyper: Any, share: Array) -> Array:
-        """Log prior density gained when an atom becomes two, with this share of its top weight and with the rest."""
-
-    def law(self, hyper: Any, masses: Array, share: float) -> Law:
-        """What a shard knows of the measure in a round."""
-
-    def unknown(self, hyper: Any, mass: float) -> Any:
-        """Hyper-parameters of what groups have besides known atoms, which weighs `mass` in each: for `simulate`."""
 
 
 # ---- what groups hold

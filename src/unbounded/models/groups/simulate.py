@@ -15,7 +15,8 @@ from scipy.special import logsumexp
 
 from unbounded.arrays import Array
 from unbounded.models.groups.contents import content_of
-from unbounded.models.groups.shard import Draw, GroupMeasure, group_blocks
+from unbounded.models.groups.measures import GroupMeasure
+from unbounded.models.groups.shard import Draw, group_blocks
 from unbounded.randomness import log_gamma_draws
 
 _BLOCK = 2**14
@@ -50,7 +51,7 @@ def new_rows(measure: GroupMeasure, likelihood: Any, draw: Draw, groups: Members
         labels.append(drawn[np.lexsort([rng.random(len(drawn)), group])])  # mutant: order of new rows
         rest.append(times[:, -1])
     atoms = np.concatenate(labels)
-    unknown = measure.unknown(draw.hyper.measure, max(float(masses[-1]), _SMALLEST))
+    unknown = measure.unknown(draw.hyper.measure, n_atoms, max(float(masses[-1]), _SMALLEST))
     atoms[atoms == n_atoms] += measure.simulate(unknown, np.concatenate(rest), rng)  # mutant: rows of new atoms
     bound = content_of(likelihood).at(draw.hyper.content)
     extra = max(0, int(atoms.max(initial=-1)) + 1 - n_atoms)

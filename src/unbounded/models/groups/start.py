@@ -19,7 +19,6 @@ from unbounded.models.groups.words.start import grown
 from unbounded.models.labelled.labels import smallest_type
 from unbounded.models.mixtures import start
 from unbounded.models.mixtures.hybrid import HybridMixture
-from unbounded.models.mixtures.measure import DirichletProcess
 from unbounded.randomness import generator
 from unbounded.setup import Setup
 
@@ -69,7 +68,7 @@ def check(init: Any, n_rows: int) -> None:
 
 def ungrouped(model: Groups, engine: Engine, X: Any, notify: Notify = ignore_progress) -> GroupsState:
     plain = HybridMixture(
-        Setup(DirichletProcess(), model.likelihood, model.n_rows, model.n_shards, model.seed), jumps=None
+        Setup(model.measure.top, model.likelihood, model.n_rows, model.n_shards, model.seed), jumps=None
     )
     rng = generator(model.seed, "start")
     labels, state = start.pilot(plain, X, rng, notify)

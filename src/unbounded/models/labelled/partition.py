@@ -67,7 +67,7 @@ class _Items:
         return 1 + int(self.n_clusters.sum())
 
     def labels(self, draw: int) -> Array:
-        """Of the items in a draw; clusters in the order of their first items, whatever the draw called them."""
+        """Labels of the items in a draw; clusters in the order of their first items, whatever the draw called them."""
         return _renumbered(self.draws[draw][self.rows])
 
     def codes(self, chosen: Array | slice) -> Array:
@@ -256,7 +256,7 @@ def _place(
 
 @jit
 def _rise(x: float, w: float, vi: bool) -> float:
-    """What phi gains where w is added to x."""
+    """How much phi gains when w is added to x."""
     if not vi:
         return (2.0 * x + w) * w
     return (x + w) * math.log(x + w) - (x * math.log(x) if x > 0.0 else 0.0)
@@ -266,7 +266,7 @@ def _rise(x: float, w: float, vi: bool) -> float:
 
 
 def _descend(search: _Search, work: float) -> float:
-    """Sweeps and merges until nothing moves, or until the work that may be done is done; what is left of it."""
+    """Sweep and merge until nothing moves or the work that is allowed is used up; returns how much of it is left."""
     for _ in range(_MAX_SWEEPS):
         moved = search.sweep()
         moved += search.merge()  # mutant: merges

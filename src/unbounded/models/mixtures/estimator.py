@@ -19,15 +19,16 @@ from unbounded.arrays import Array, Data
 from unbounded.chain.run import Chain
 from unbounded.contracts import Engine, Likelihood
 from unbounded.docstrings import joined
-from unbounded.estimator import ChainEstimator, Heldout, Randomness
+from unbounded.estimator import ChainEstimator, Heldout
 from unbounded.family import Choices, Init
+from unbounded.inputs import Randomness
 from unbounded.likelihoods import Bound
 from unbounded.models.labelled import partition
 from unbounded.models.labelled.labels import n_labelled
 from unbounded.models.labelled.losses import DEFAULT, Loss, check_loss, similarity, uncertainty
 from unbounded.models.labelled.predictive import log_densities, log_predictive, with_new
 from unbounded.models.mixtures import start
-from unbounded.models.mixtures.jump import Jumps, chosen_jumps
+from unbounded.models.mixtures.jump import Jumps, check_jumps
 from unbounded.models.mixtures.kernels import KERNELS
 from unbounded.models.mixtures.measure import DirichletProcess, PitmanYor
 from unbounded.models.mixtures.model import Mixture, MixtureState
@@ -53,6 +54,7 @@ CHOICES = Choices(
     kernels=KERNELS,
     double_only=("reference",),
     start=start,
+    former_starts=start.FORMER_NAMES,
 )
 
 
@@ -73,8 +75,9 @@ class MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
     merge_cost : float between 0 and 2, default 1.0
         Rows together that belong apart cost `merge_cost`, rows apart that belong together 2 - merge_cost: above 1 there
         are more clusters, below it fewer.
-    jumps : bool or Jumps, default True
-        Moves of whole clusters in the hybrid sampler: how much of them is tried in a round (docs/jumps.md).
+    jumps : bool, Jumps or None, default None
+        Moves of whole clusters: how much of them is tried in a round (docs/jumps.md). None: as much as is usual, where
+        the sampler has any (the hybrid one, with an exact rule); a run that was begun without any goes on without.
 
     Attributes
     ----------
@@ -96,15 +99,15 @@ class MixtureEstimator(ClusterMixin, DensityMixin, ChainEstimator):
     init: str | ArrayLike | tuple[str | ArrayLike, ...] = ("grown", "one")
     loss: str = DEFAULT.kind
     merge_cost: float = DEFAULT.merge_cost
-    jumps: bool | Jumps = True
+    jumps: bool | Jumps | None = None
 
     _choices: ClassVar[Choices] = replace(CHOICES, samplers=PITMAN_YOR)
 
     score = ChainEstimator.score  # which the empty one of scikit-learn's mixin would hide
 
-    def _moves(self) -> dict[str, Jumps | None]:
-        jumps = chosen_jumps(self.jumps, Jumps(), self._takes_jumps)
-        return {"jumps": jumps} if self._chosen_sampler.takes_jumps else {}
+    def _usual_jumps(self) -> Jumps:
+        check_jumps(self.jumps)
+        return Jumps()
 
     # ---- fitting
 
@@ -358,7 +361,7 @@ class DirichletProcessMixture(MixtureEstimator):
 @joined
 @dataclass(eq=False, repr=False, kw_only=True)
 class PitmanYorMixture(MixtureEstimator):
-    """Pitman-Yor mixture: like the Dirichlet process mixture, with a power law of cluster sizes.
+    """Pitman-Yor mixture: like the Dirichlet process mixture, but cluster sizes follow a power law.
 
     Parameters
     ----------

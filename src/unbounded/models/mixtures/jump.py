@@ -107,13 +107,10 @@ class Jumps:
         return rest == 0 and (round_ < EARLY or turn % 2 == 0), rest == 0 and (round_ < EARLY or turn % 2 == 1)
 
 
-def chosen_jumps(jumps: bool | Jumps, default: Jumps, able: bool) -> Jumps | None:
-    """The jumps that an estimator's option asks for; able: whether the chosen sampler has any."""
-    if not isinstance(jumps, bool | np.bool_ | Jumps):
-        raise ValueError(f"jumps must be True, False or Jumps(...), got {jumps!r}.")
-    if isinstance(jumps, Jumps) and not able:
-        raise ValueError("jumps=Jumps(...) belongs to sampler='hybrid' with an exact rule: others have no jumps.")
-    return jumps if isinstance(jumps, Jumps) else default if jumps else None
+def check_jumps(jumps: object) -> None:
+    """Refuse an option of an estimator that does not say how much is tried."""
+    if not isinstance(jumps, bool | np.bool_ | Jumps | None):
+        raise ValueError(f"jumps must be True, False, Jumps(...) or None, got {jumps!r}.")
 
 
 class Edit:

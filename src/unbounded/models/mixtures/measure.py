@@ -215,7 +215,7 @@ class PitmanYor:
         return np.append(counts - hyper.sigma, hyper.alpha + hyper.sigma * len(counts))
 
     def log_predictive(self, hyper: PartitionHyper, counts: Array) -> Array:
-        """The same as log probabilities."""
+        """The weights of `urn` as log probabilities."""
         return np.log(self.urn(hyper, counts)) - math.log(hyper.alpha + counts.sum())
 
     def log_shares(self, hyper: PartitionHyper, counts: Array, rng: np.random.Generator) -> Array:

@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from unbounded import datasets
 from unbounded.arrays import Array
-from unbounded.estimator import checked_seed, drawn_seed
+from unbounded.inputs import checked_seed, drawn_seed
 from unbounded.models.labelled.partition import point_estimate
 from unbounded.models.mixtures.measure import PartitionHyper, PitmanYor
 from unbounded.priors import Beta, Gamma

@@ -26,6 +26,7 @@ from unbounded.round import advanced
 from unbounded.rows import rows_of
 
 NAMES = ("grown", "one", "prior")
+FORMER_NAMES = ("kmeans++",)
 PILOT_ROWS = 10_000
 CYCLES, ROUNDS_PER_CYCLE = 3, (6, 16)  # where rows are few, and many
 FEW_ROWS = 2_000
@@ -49,8 +50,8 @@ def begin(model: Mixture[Any], engine: Engine, X: Data, init: Init, notify: Noti
 def check(init: Any, n_rows: int) -> None:
     """Refuse a start that is neither a name nor labels."""
     if isinstance(init, str):
-        if init == "kmeans++":
-            raise ValueError("init='kmeans++' is called 'grown' now; a run that was begun with it has to begin again.")
+        if init in FORMER_NAMES:
+            raise ValueError(f"init={init!r} is called 'grown' now; a run that began with it goes on with any start.")
         if init not in NAMES:
             raise ValueError(f"init must be one of {NAMES} or an array of labels, got {init!r}.")
         return

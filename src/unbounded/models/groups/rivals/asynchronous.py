@@ -10,6 +10,7 @@ import numpy as np
 from unbounded.arrays import Array, Arrays
 from unbounded.contracts import Engine, Gathered, Message, Parallel, Summary, in_this_thread
 from unbounded.instantiation import Roles
+from unbounded.models.groups.measure import Urn
 from unbounded.models.groups.model import Groups, GroupsState
 from unbounded.models.groups.shard import (
     DishTable,
@@ -90,15 +91,15 @@ class AsynchronousGroups(Groups):
         seed, live, table = RoundSeed(self.seed, state.round), state.occupied, state.table
         tables = table.tables[live].astype(float)
         hyper = self._move_hyper(state, tables, seed)
-        logs, share = self.measure.sticks(hyper.measure, tables, seed.rng("weights"))  # mutant: global step logs
+        logs, urn = self.measure.sticks(hyper.measure, tables, seed.rng("weights"))  # mutant: global step logs
         sticks = np.full(len(table.counts), -np.inf)
         sticks[live] = logs[:-1]
         nothing = Roles(NONE, NONE, NONE, 0, lone=False)
         shared, _ = self._round(state, hyper, nothing, np.empty(0), parallel)
-        views = [self._view(state, p, sticks, logs[-1], share) for p in range(self.n_shards)]
+        views = [self._view(state, p, sticks, logs[-1], urn) for p in range(self.n_shards)]
         return Message(shared._replace(parameters=None), views)
 
-    def _view(self, state: GossipGroupState, p: int, sticks: Array, rest: float, share: float) -> GossipShare:
+    def _view(self, state: GossipGroupState, p: int, sticks: Array, rest: float, urn: Urn) -> GossipShare:
         others = of_others(state.known, p)
         counts = summed([state.known[p][p], others]).counts
         size = max(len(sticks), len(counts))
@@ -106,7 +107,7 @@ class AsynchronousGroups(Groups):
         sticks = np.append(sticks, np.full(size - len(sticks), -np.inf))
         unheard = np.logaddexp.reduce(sticks[~there], initial=rest)
         known = np.append(np.where(there, sticks, -np.inf), unheard)
-        return GossipShare(GroupShare(NONE, 0, size, share, known, None), others)
+        return GossipShare(GroupShare(NONE, 0, size, urn, known, None), others)
 
     def local_step(self, shard: GroupShard, shared: GroupRound, own: Any) -> Summary:
         if self.likelihood.imputed.size:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from unbounded.instantiation import Ghosts
-from unbounded.models.groups.hybrid import HybridGroups
+from unbounded.models.groups.model import HybridGroups
 from unbounded.setup import Setup
 
 

@@ -9,8 +9,9 @@ each document tokens then choose their half one after another.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy.special import betaln, entr, expit
@@ -19,11 +20,13 @@ from unbounded.arrays import Array
 from unbounded.compiled.draws import uniform
 from unbounded.compiled.jit import jit
 from unbounded.contracts import Engine, Message, Summary
-from unbounded.models.groups.model import Groups, GroupsState
 from unbounded.models.groups.shard import GroupShard, cut
 from unbounded.models.groups.words.topics import log_marginals
 from unbounded.models.mixtures.jump import Jumps
 from unbounded.randomness import RoundSeed
+
+if TYPE_CHECKING:  # the hybrid sampler is there, too, and cuts
+    from unbounded.models.groups.model import Groups, GroupsState
 
 EVERY = 3  # jumps, of which one is of tokens
 TRIES = 3  # of a launch
@@ -57,7 +60,7 @@ class TokenHalves(NamedTuple):
 
 
 class TokenSets(NamedTuple):
-    """Of every set its topics, one or two, the first with the anchor; that anchor; and beta as a whole."""
+    """The topics of every set, one or two, the first with the anchor; that anchor; and their beta added up."""
 
     topics: list[tuple[int, ...]]
     anchors: Array
@@ -107,17 +110,31 @@ def cut_tokens(
     cuts = cuts._replace(side=sets.places(len(beta))[1])
     found = _pass(state, engine, cuts)
     log_ratio = _gains(found.totals, pseudo) - found.log_q
-    log_ratio += model.measure.log_cut(state.hyper.measure, share)
     log_ratio -= _log_density(share, shapes[:, 0], shapes[:, 1])  # mutant: tokens share
     n_away = found.tokens[:, 1]
     log_ratio += math.log(jumps.joined / (1.0 - jumps.joined))
     log_ratio += np.log(np.maximum(n_away, 0.5) / model.n_rows)  # mutant: tokens choice
-    splits = np.array([len(topics) == 1 for topics in sets.topics])
-    taken = (np.log(rng.random(len(splits))) < np.where(splits, log_ratio, -log_ratio)) & (n_away > 0)
+    draws = np.where(n_away > 0, np.log(rng.random(len(share))), np.inf)
+    log_prior = partial(model.measure.log_cut, state.hyper.measure)
+    taken = _accepted(sets, share, beta, log_ratio, log_prior, draws)
     if not taken.any():
         return state, beta
     beta = _applied(engine, beta, sets, cuts, np.where(taken, share, 0.0))
     return model.count(engine, np.ones(len(beta), np.int64), state.hyper, state.round), beta
+
+
+def _accepted(
+    sets: TokenSets, share: Array, beta: Array, log_ratio: Array, log_prior: Callable[..., Any], draws: Array
+) -> Array:
+    """Which sets are cut or joined, one after another: what the prior says of one may depend on how many topics there
+    are by then."""
+    n_topics, rest, taken = len(beta), 1.0 - beta.sum(), np.zeros(len(share), bool)
+    for m, topics in enumerate(sets.topics):
+        joins = len(topics) == 2
+        gain = log_ratio[m] + log_prior(share[m], sets.beta[m], rest, n_topics - joins)
+        taken[m] = draws[m] < (-gain if joins else gain)
+        n_topics += taken[m] * (-1 if joins else 1)  # mutant: tokens counted
+    return taken
 
 
 def _log_density(x: Array, a: Array, b: Array) -> Array:

@@ -20,6 +20,7 @@ from unbounded.compiled.draws import uniform
 from unbounded.compiled.jit import inline, jit
 from unbounded.compiled.lanes import prefetch
 from unbounded.contracts import Summary
+from unbounded.models.groups.measure import Law
 from unbounded.models.groups.rows import (
     FREE,
     GroupRows,
@@ -30,7 +31,7 @@ from unbounded.models.groups.rows import (
     log_sum,
     with_rows_elsewhere,
 )
-from unbounded.models.groups.shard import GroupPart, GroupShard, Law, report_direct, with_more_slots
+from unbounded.models.groups.shard import GroupPart, GroupShard, report_direct, with_more_slots
 from unbounded.models.groups.words.likelihood import WordContent, by_word
 from unbounded.models.groups.words.topics import CHUNK, Topics
 from unbounded.models.labelled.labels import Atoms
@@ -210,7 +211,7 @@ def sweep(rows, begin, finite, tail, scratch, keys):
             elif private == 0.0 or (aim < total + prior and usable > 0):
                 z = _draw_from_prior_part(finite, w, aim - total, prior)
             else:
-                z = shared + _join(finite, tail, near, w, aim - total - prior, uniform(keys.stick, rows.first + i))
+                z = shared + _join(finite, tail, near, w, aim - total - prior, keys.stick, rows.first + i)
                 alive, n_private, birth, flat = near.alive[0], near.alive[1], near.unseen[0], near.unseen[1]
             labels[at] = z
             if z < usable:
@@ -302,7 +303,7 @@ def _search(row, parts, masses, usable, aim):
 
 @inline
 def _within(row, masses, k, usable, aim):
-    """The same from atom k on, within its chunk."""
+    """`_search` from atom k on, within its chunk."""
     last = min(k + CHUNK, usable) - 1
     while k < last:
         aim -= masses[k] * row[k]
@@ -337,7 +338,7 @@ def _unseen_word_weights(finite, tail, near):
 def _birth(law, sticks, n_words):
     """Weight of a new atom, for a word of base 1."""
     # mutant: birth result 3
-    return math.exp(law.log_gamma + sticks[sticks.size - 1]) * law.birth / law.share / n_words
+    return math.exp(law.log_gamma + sticks[sticks.size - 1]) * law.urn.birth / law.urn.share / n_words
 
 
 @jit
@@ -383,8 +384,8 @@ def _weigh(finite, tail, near, w):
 
 
 @jit
-def _join(finite, tail, near, w, aim, v):
-    """A token joins the private atom at `aim`, or a new one; returns its slot."""
+def _join(finite, tail, near, w, aim, key, i):
+    """Token i, word w, joins the private atom at `aim`, or a new one; returns its slot."""
     members = tail.members
     _weigh(finite, tail, near, w)
     chosen = -1
@@ -399,7 +400,7 @@ def _join(finite, tail, near, w, aim, v):
         for other in range(tail.collapsed.counts.shape[1]):
             tail.collapsed.counts[chosen, other] = 0.0
         tail.collapsed.totals[chosen] = 0.0
-        break_stick(tail.sticks, chosen, finite.law.share, v)
+        break_stick(finite.law.urn, tail.sticks, chosen, near.alive[0], key, i)
         near.alive[0] += 1
     near.private[chosen] += 1
     near.alive[1] += 1

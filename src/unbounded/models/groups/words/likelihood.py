@@ -38,6 +38,7 @@ from unbounded.models.groups.tables import by_table
 from unbounded.models.groups.words import topics as words
 from unbounded.models.groups.words.topics import Topics, WordCounts
 from unbounded.models.labelled.labels import Atoms
+from unbounded.options import BEFORE
 from unbounded.priors import Gamma, slice_within
 from unbounded.randomness import RoundSeed
 from unbounded.rows import Csr
@@ -67,7 +68,7 @@ class Tokens:
     """
 
     concentration: float | Gamma = field(default_factory=lambda: Gamma(1.0, 10.0))
-    base: str = "learned"
+    base: str = field(default="learned", metadata={BEFORE: "uniform"})
 
     name: ClassVar[str] = "tokens"
 

@@ -18,8 +18,7 @@ from unbounded.arrays import Array
 from unbounded.contracts import Engine
 from unbounded.engines.local import Serial
 from unbounded.family import Notify, ignore_progress
-from unbounded.models.groups.hybrid import HybridGroups
-from unbounded.models.groups.model import Groups, GroupsState
+from unbounded.models.groups.model import Groups, GroupsState, HybridGroups
 from unbounded.models.groups.predictive import Gibbs, Newcomers, gibbs, predictives
 from unbounded.models.groups.shard import GroupShard
 from unbounded.models.groups.words.documents import Words

@@ -276,7 +276,7 @@ def _draw_counted(tallies, trials, first, last, cells):
 
 @jit
 def _find(words, begin, end, first):
-    """The place of the first word that is not below `first`, among the sorted words begin .. end."""
+    """Where the first word that is not below `first` stands among the sorted words begin .. end."""
     while begin < end:
         middle = (begin + end) // 2
         if words[middle] < first:
@@ -384,7 +384,7 @@ def log_openings(tables: float, counts: Array, n_words: int, eta: float) -> floa
 
 
 def base_tables(words: Array, times: Array, pseudo: Array, key: np.uint64) -> Array:
-    """Of each word, the tables of all atoms that serve it: the j-th token of a word in an atom opens one with
+    """How many tables serve each word, in all atoms together: the j-th token of a word in an atom opens one with
     probability pseudo / (pseudo + j). Few do: from the eighth on, those are found by leaps."""
     tables = np.zeros(len(pseudo))
     _base_tables(words, times, pseudo, key, tables)
@@ -415,7 +415,7 @@ def _base_tables(words, times, pseudo, key, tables):
 
 
 def log_marginals(statistics: Array, pseudo: Array) -> Array:
-    """Of each atom, log_evidence; counts need not be whole."""
+    """`log_evidence` of each atom by itself; counts need not be whole."""
     out = np.empty(len(statistics))
     _log_marginals(statistics, pseudo, np.empty(len(pseudo)), out)
     return out
@@ -469,7 +469,7 @@ def _merge_gains(statistics, pseudo, had, first, second, out):
 
 @jit
 def _shared_gain(words, begin, end, statistics, i, j, pseudo):
-    """Of words that both have: the ratio of rising factorials, as products while one of the counts is small."""
+    """What words that both have gain: ratios of rising factorials, as products while one of the counts is small."""
     gain, product = 0.0, 1.0
     for p in range(begin, end):
         w = words[p]
