@@ -649,7 +649,9 @@ def test_a_damaged_checkpoint(data, tmp_path):
     ok("fit", "dp", data / "x.npy", "--out", out, *BRIEF)
     path = out / "chain-0" / "checkpoint.ub"
     path.write_bytes(path.read_bytes()[:-3])
-    assert "damaged" in error("resume", out, "--draws", "9", "--quiet")
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    assert "damaged" in error("resume", out, "--draws", "30", "--quiet")
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
 
 
 def test_results_are_the_old_ones_or_the_new_ones(done, data, tmp_path, monkeypatch):

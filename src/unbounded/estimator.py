@@ -702,7 +702,8 @@ class ChainEstimator(BaseEstimator):
                 raise RunError(
                     f"{store.path} holds a run with other {', '.join(differs)}; use the same or another directory."
                 )
-            store.own_chains()
+            for chain in store.own_chains():
+                chain.check()  # mutant: refused as it was
             self._check_length(store)
             store.grow(config)
         else:
