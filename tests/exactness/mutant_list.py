@@ -1326,6 +1326,10 @@ MUTANTS = [
         "tests/sources/test_faults.py::test_a_piece_that_changed_between_two_sessions",
     ),
     Mutant(
+        "features: tiny features are matched the wrong way round", "the way round",
+        "pass", "tests/models/features/test_offsets.py::test_tiny_features_of_other_rows_are_no_match",
+    ),
+    Mutant(
         "a damaged run is made longer before it is refused", "refused as it was",
         "pass", "tests/chain/test_integrity.py::test_a_refused_resume_leaves_everything_as_it_was",
     ),
