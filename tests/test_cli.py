@@ -13,6 +13,7 @@ import subprocess
 import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import resource_tracker
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +28,7 @@ from unbounded import DirichletProcessMixture
 from unbounded.chain.lock import only_writer
 from unbounded.cli import engine_of
 from unbounded.cli.commands import app
+from unbounded.cli.runs import said_plainly
 from unbounded.models.mixtures.model import Mixture
 
 rng = np.random.default_rng(2)
@@ -649,7 +651,9 @@ def test_a_damaged_checkpoint(data, tmp_path):
     ok("fit", "dp", data / "x.npy", "--out", out, *BRIEF)
     path = out / "chain-0" / "checkpoint.ub"
     path.write_bytes(path.read_bytes()[:-3])
-    assert "damaged" in error("resume", out, "--draws", "9", "--quiet")
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    assert "damaged" in error("resume", out, "--draws", "30", "--quiet")
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
 
 
 def test_results_are_the_old_ones_or_the_new_ones(done, data, tmp_path, monkeypatch):
@@ -817,6 +821,20 @@ def test_warnings_are_said_in_the_style_of_the_command_and_kept(data, tmp_path):
         assert html.escape(words) in (tmp_path / "run" / "report.html").read_text()
         ok("resume", tmp_path / "run", "--quiet")
     assert (tmp_path / "run" / "summary.txt").read_text().count("warning  ") == 1
+
+
+def test_a_helper_of_python_that_was_killed_is_no_matter_of_the_draws(monkeypatch, capfd):
+    """The summary is the same, whichever process of a fit was killed."""
+    own = resource_tracker.ResourceTracker()
+    own.ensure_running()
+    os.kill(own._pid, signal.SIGKILL)
+    with said_plainly() as said:
+        while own._check_alive():
+            pass
+        own.ensure_running()
+    own._stop()
+    assert not said
+    assert capfd.readouterr().err == ""
 
 
 # ---- interruptions

@@ -476,7 +476,8 @@ class ChainEstimator(TakesRows, GivesResults, BaseEstimator):
             check_pieces(X, saved, config, store.path)
             # published schedules depend on the length of the run
             check_same(store.path, saved, {"device": "cpu"} | config, EXTENSIBLE if model.exact else ())
-            store.own_chains()
+            for chain in store.own_chains():
+                chain.check()  # mutant: refused as it was
             self._check_length(store)
             store.grow(config)
         else:

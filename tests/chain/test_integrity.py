@@ -153,6 +153,30 @@ def test_what_was_changed_is_said(run, change):
         assert server is None or re.search(said, html.unescape(server.RequestHandlerClass.live.now()))
 
 
+def contents(run):
+    return {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+def test_a_refused_resume_leaves_everything_as_it_was(run, change):
+    change(run)
+    before = contents(run)
+    with pytest.raises(RunError):
+        model(run, n_draws=30).fit(X)
+    assert contents(run) == before
+
+
+def test_no_chain_goes_on_where_a_later_one_is_damaged(begun, tmp_path):
+    run = stopped(tmp_path / "run", 25)
+    shutil.rmtree(run / "chain-0")
+    shutil.copytree(begun / "chain-0", run / "chain-0")
+    (run / "chain-1" / "checkpoint.ub").write_bytes(b"")
+    before = contents(run)
+    with pytest.raises(RunError, match=r"chain-1.*is damaged"):
+        model(run).fit(X)
+    assert contents(run) == before
+
+
 @pytest.mark.parametrize("line", ['{"draw": 4, "n_clusters": 99.0}\n', "hello\n", '{"draw": 4, "n_clu'])
 def test_what_is_behind_the_checkpoint_is_no_draw(tmp_path, line):
     """It is made anew where the chain goes on, and nobody believes it before."""

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -179,9 +180,14 @@ def test_ranks_end_with_their_launcher(data, tmp_path):
     code, _, _ = end(job, 30)
     assert code != 0
     until = time.monotonic() + 30
-    while any(Path(f"/proc/{pid}/fd/0").exists() for pid in ranks):
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    try:
+        while any(Path(f"/proc/{pid}/fd/0").exists() for pid in ranks):
+            assert time.monotonic() < until
+            time.sleep(0.01)
+    finally:  # those that stay would fit for ever
+        for pid in ranks:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def test_refused_commands(undisturbed, data, tmp_path):

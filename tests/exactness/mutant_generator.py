@@ -15,6 +15,8 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "unbounded"
 
 # The longest prefix of a path of the package says which tests are its own.
+_SHOWN = "tests/report/test_page.py tests/report/test_plots.py tests/test_cli.py"
+_OF_MOVES = "tests/models/features/test_passes.py tests/exactness/test_feature_jumps.py"
 TESTED_BY = {
     "arrays.py": "tests/models/features tests/chain/test_store.py",
     "categories.py": "tests/test_conventions.py",
@@ -57,20 +59,31 @@ TESTED_BY = {
     "models/mixtures/device.py": "tests/gpu tests/exactness/test_device.py",
     "models/mixtures/gpu/": "tests/gpu",
     "models/mixtures/measure.py": "tests/conformance/test_measures.py tests/exactness/test_enumeration.py",
-    "models/mixtures/jump.py": "tests/exactness/test_jumps.py",
-    "models/mixtures/cuts.py": "tests/exactness/test_jumps.py",
-    "models/mixtures/merges.py": "tests/exactness/test_jumps.py",
+    **{
+        f"models/mixtures/{name}.py": "tests/exactness/test_jumps.py"
+        for name in ("jump", "cuts", "launch", "merges", "neighbours", "pairs")
+    },
+    "models/mixtures/kernel.py": "tests/conformance/test_kernels.py tests/exactness/test_enumeration.py",
+    "models/mixtures/own.py": "tests/models/mixtures/test_own.py",
     "models/mixtures/rivals/": "tests/exactness/test_rivals.py tests/exactness/test_approximate.py",
-    "models/groups/": "tests/models/groups tests/exactness/test_franchise.py",
-    "models/groups/jump.py": "tests/exactness/test_group_jumps.py",
+    "models/groups/": "tests/models/groups tests/conformance/test_group_kernels.py tests/exactness/test_franchise.py",
+    **{f"models/groups/{name}.py": "tests/exactness/test_group_jumps.py" for name in ("jump", "tables", "words/cuts")},
+    "models/groups/reference": "tests/conformance/test_group_kernels.py",
     "models/groups/measure.py": "tests/conformance/test_group_measures.py tests/models/groups/test_group_measure.py "
     "tests/exactness/test_franchise.py",
     "models/features/": "tests/models/features tests/conformance/test_feature_likelihoods.py "
     "tests/conformance/test_feature_measures.py tests/conformance/test_feature_kernels.py "
     "tests/exactness/test_feature_enumeration.py",
+    **{f"models/features/{name}.py": _OF_MOVES for name in ("column_moves", "fold", "jump", "launch", "passes")},
+    "models/features/reference.py": "tests/conformance/test_feature_kernels.py",
+    "models/features/rivals/": "tests/exactness/test_rivals.py tests/exactness/test_approximate.py",
     "models/features/device.py": "tests/gpu",
     "models/features/gpu/": "tests/gpu",
-}
+    **{
+        f"models/{model}/{name}.py": _SHOWN
+        for model in ("mixtures", "groups", "features") for name in ("family", "plots", "show")
+    },
+}  # fmt: skip
 ARITHMETIC = {ast.Add: "-", ast.Sub: "+", ast.Mult: "/", ast.Div: "*"}
 ORDER = {ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "=="}
 

@@ -1343,6 +1343,14 @@ MUTANTS = [
         "tests/sources/test_faults.py::test_a_piece_that_changed_between_two_sessions",
     ),
     Mutant(
+        "features: tiny features are matched the wrong way round", "the way round",
+        "pass", "tests/models/features/test_offsets.py::test_tiny_features_of_other_rows_are_no_match",
+    ),
+    Mutant(
+        "a damaged run is made longer before it is refused", "refused as it was",
+        "pass", "tests/chain/test_integrity.py::test_a_refused_resume_leaves_everything_as_it_was",
+    ),
+    Mutant(
         "R-hat of the last digits", "ranks of rounding",
         "pass", "tests/chain/test_convergence.py::test_rounding_sets_no_chains_apart",
     ),

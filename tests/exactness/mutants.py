@@ -31,6 +31,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -48,7 +49,7 @@ from nursery import Nursery, nurseries, serve  # noqa: E402
 SOURCE = ROOT / "src" / "unbounded"
 MARK = "# mutant: "
 TESTS = "tests/"  # how checks begin that are run by pytest
-PATIENCE = 900  # seconds: a mutant that hangs in its first check is one that was noticed
+PATIENCE = 900  # seconds: a mutant that hangs in its first check, or in a test, is one that was noticed
 
 
 # ---- in the fresh process
@@ -247,6 +248,9 @@ def _failed_tests(tests: list[str]) -> list[str]:
     class First:
         name = ""
 
+        def pytest_runtest_logstart(self) -> None:
+            signal.alarm(PATIENCE)  # ends the process, also in compiled code
+
         def pytest_runtest_logreport(self, report: Any) -> None:
             if report.failed and not self.name:
                 self.name = report.nodeid
@@ -254,6 +258,7 @@ def _failed_tests(tests: list[str]) -> list[str]:
     first = First()
     options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not long", "--rootdir", str(ROOT)]
     status = pytest.main([*options, *(str(ROOT / test) for test in tests)], plugins=[first])
+    signal.alarm(0)
     if status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         raise SystemExit(int(status))
     return [first.name] if first.name else []
@@ -322,13 +327,17 @@ def examine(package: Path, checks: str, nursery: Nursery) -> Outcome:
     session = nursery.start([str(package), checks], f"{package}.log")
     late = False
     try:
-        status, words = session.end(PATIENCE if checks else None)
+        status, words = session.end(PATIENCE if checks and not checks.startswith(TESTS) else None)
     except queue.Empty:
         late = True
         os.killpg(session.pid, signal.SIGKILL)
         status, words = session.end(None)
     seconds = time.perf_counter() - begin
     lines = [json.loads(line) for line in words.splitlines() if line.startswith('{"check"')]
+    if status == -signal.SIGALRM:
+        with suppress(ProcessLookupError):
+            os.killpg(session.pid, signal.SIGKILL)  # what it has started
+        return Outcome("killed", "patience", 0.0, 0.0, seconds, "it hangs")
     if late:  # who has passed checks is slow, and does not hang
         verdict, said = ("survived", f"out of time after {len(lines)} checks") if lines else ("killed", "it hangs")
         return Outcome(verdict, "patience", 0.0, 0.0, seconds, said)

@@ -132,6 +132,7 @@ def said_plainly() -> Iterator[list[str]]:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the summary has the message
+        warnings.filterwarnings("ignore", "resource_tracker: process died")  # Python has started its helper again
         warnings.showwarning = show
         yield said
 

@@ -153,6 +153,21 @@ def test_draws_are_turned_as_the_reference_is():
     assert sum(tops.tolist().count(0) for tops in estimate.tops) == 3
 
 
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_tiny_features_of_other_rows_are_no_match(sign):
+    """Flipped, each would be in all other rows, and the estimate would say that half of the rows have it."""
+
+    def draw(row, loadings):
+        return FeatureDraw(
+            np.column_stack([USED, np.arange(300) == row]), np.vstack([PARTS, loadings]), 0.0, np.zeros((1, 6))
+        )
+
+    draws = [draw(row, (1.0 if row % 2 else sign) * PARTS.sum(0)) for row in range(8)]
+    estimate = point_estimate(draws)
+    np.testing.assert_allclose(sorted(estimate.assignments.mean(0)), sorted(USED.mean(0)), rtol=1e-6)
+    assert not np.any(estimate.tops)
+
+
 @pytest.mark.parametrize("case", ["plain", "noise", "terms that cancel"])
 def test_single_precision_falls_back_where_it_would_lose(case):
     """Rounds are in single precision where that is good enough for what entries are drawn from, and nowhere else."""

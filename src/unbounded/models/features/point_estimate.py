@@ -6,7 +6,9 @@ feature j of another leaves |z_k A_k - w_j B_j|^2 unexplained, so the best match
 
 An intercept absorbs whatever all rows have in common: contributions are compared after their means are subtracted, and
 a feature that the other rows use, with the opposite loadings, is the same feature flipped: z A = t A + (t - z)(-A) for
-any number t, which is 1 where entries are 0 or 1. Features of draws are flipped as the reference has them.
+any number t, which is 1 where entries are 0 or 1. Features of draws are flipped as the reference has them, where that
+brings their entries closer. Two features of one row each, not the same, would have a little in common if one of them
+were flipped, and then be said to be in half of the rows: such a pair is no match.
 """
 
 from __future__ import annotations
@@ -97,20 +99,30 @@ def _reference(draws: Sequence[FeatureDraw]) -> FeatureDraw:
 
 def match(reference: FeatureDraw, draw: FeatureDraw) -> tuple[Array, Array]:
     """(which feature of the reference each feature of the draw is, -1: none; t if it has to be flipped, else 0)."""
-    shared, entries = np.zeros((len(reference.loadings), len(draw.loadings))), (reference.Z, draw.Z)
-    for start in range(0, len(entries[0]), _BLOCK):
+    entries, n = (reference.Z, draw.Z), len(reference.Z)
+    shared, tops = np.zeros((2, len(reference.loadings), len(draw.loadings)))
+    for start in range(0, n, _BLOCK):
         first, other = (Z[start : start + _BLOCK].astype(float) for Z in entries)
         shared += first.T @ other
-    means = [Z.mean(0, dtype=float) for Z in entries]
     if len(draw.always):
-        shared -= len(entries[0]) * np.outer(*means)
-    gain = shared * (reference.loadings @ draw.loadings.T)
-    out, tops = np.full(len(draw.loadings), -1), np.zeros(len(draw.loadings), np.int64)
-    for k, j in zip(*linear_sum_assignment(np.maximum(gain, 0.0), maximize=True), strict=True):
+        shared, tops = _oriented(shared, *(Z.mean(0, dtype=float) for Z in entries), n)
+    gain = np.maximum(shared * (reference.loadings @ draw.loadings.T), 0.0)
+    matches, flips = np.full(len(draw.loadings), -1), np.zeros(len(draw.loadings), np.int64)
+    for k, j in zip(*linear_sum_assignment(gain, maximize=True), strict=True):
         if gain[k, j] > 0:
-            out[j] = k
-            tops[j] = max(round(means[0][k] + means[1][j]), 1) if shared[k, j] < 0.0 else 0
-    return out, tops
+            matches[j], flips[j] = k, tops[k, j]
+    return matches, flips
+
+
+def _oriented(shared: Array, first: Array, other: Array, n: int) -> tuple[Array, Array]:
+    """What columns have in common beside their means, 0 where they are closer the other way round; and t of the pairs
+    that are closer when one is flipped, else 0."""
+    both = np.add.outer(first, other)
+    tops = np.maximum(np.rint(both), 1.0)
+    closer = 4.0 * shared < n * tops * (2.0 * both - tops)  # |z - (t - w)|^2 < |z - w|^2
+    covariance = shared - n * np.outer(first, other)
+    covariance[closer != (covariance < 0.0)] = 0.0  # mutant: the way round
+    return covariance, np.where(closer, tops, 0.0)
 
 
 def _mean(draws: Sequence[FeatureDraw], matches: Sequence[Array], size: int) -> Array:
