@@ -107,11 +107,22 @@ def _folder(page: Path) -> Path:
 
 
 def _digest(page: Path) -> str:
-    """Of the page's code, and of the package."""
+    """Of the page's code, of the package, and of the experiments if the page draws what they found."""
     digest = hashlib.blake2b(_code_of_the_package().encode(), digest_size=16)
     for block in blocks(page.read_text()):
         digest.update(repr((block.code, block.hidden)).encode())
+        if "experiments" in block.code:
+            digest.update(_experiments())
     return digest.hexdigest()
+
+
+@cache
+def _experiments() -> bytes:
+    """A digest of the experiments, and of what is kept of their runs."""
+    digest = hashlib.blake2b(digest_size=16)
+    for path in sorted([*(ROOT / "experiments").glob("*.py"), *(ROOT / "docs" / "paper").rglob("*.*")]):
+        digest.update(path.read_bytes())
+    return digest.digest()
 
 
 @cache
@@ -137,11 +148,10 @@ def repository() -> str:
 
 
 def _environment() -> dict[str, str]:
-    """Pages find the package that this process finds, from another folder, draw without a screen, and have the compiled
-    code of the tests."""
-    paths = os.pathsep.join(
-        os.path.abspath(path) for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path
-    )
+    """Pages find the package that this process finds, from another folder, and the experiments of this checkout, draw
+    without a screen, and have the compiled code of the tests."""
+    given = [os.path.abspath(path) for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    paths = os.pathsep.join([*given, str(ROOT)])
     compiled = {"NUMBA_CACHE_DIR": str(ROOT / ".numba_cache")} | os.environ
     return compiled | {"PYTHONPATH": paths, "MPLBACKEND": "agg", "OPENBLAS_NUM_THREADS": "1", "COLUMNS": "100"}
 

@@ -43,7 +43,8 @@ def run_page(work: dict[str, Any], scratch: str) -> int:
     left = []
     for number, (code, line) in enumerate(work["blocks"]):
         try:
-            left.append(run(code, line, work["page"], names) | {"pictures": pictures(folder, number)})
+            outcome, value = run(code, line, work["page"], names)
+            left.append(outcome | {"pictures": pictures(folder, number, value)})
         except BaseException:
             print(traceback.format_exc(), f"in the block of line {line}.", file=sys.stderr, flush=True)
             return 1
@@ -52,8 +53,9 @@ def run_page(work: dict[str, Any], scratch: str) -> int:
     return 0
 
 
-def run(code: str, line: int, page: str, names: dict[str, Any]) -> dict[str, str]:
-    """Warnings are shown as output: a page that hides one would promise what readers do not get."""
+def run(code: str, line: int, page: str, names: dict[str, Any]) -> tuple[dict[str, str], Any]:
+    """What is shown of a block, and the value that it ends with. Warnings are shown as output: a page that hides one
+    would promise what readers do not get."""
     tree = ast.parse(code, page)
     ast.increment_lineno(tree, line - 1)
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
@@ -65,7 +67,8 @@ def run(code: str, line: int, page: str, names: dict[str, Any]) -> dict[str, str
             value = eval(compile(ast.Expression(last.value), page, "eval"), names)
     said = [f"{one.category.__name__}: {one.message}" for one in warned if ours(one)]
     silent = code.rstrip().endswith(";")
-    return {"text": "\n".join(filter(None, [out.getvalue().rstrip(), *said])), "table": "" if silent else table(value)}
+    text = "\n".join(filter(None, [out.getvalue().rstrip(), *said]))
+    return {"text": text, "table": "" if silent else table(value)}, None if silent else value
 
 
 def ours(warning: warnings.WarningMessage) -> bool:
@@ -86,13 +89,15 @@ def figures(number: float) -> str:
     return f"{number:,.0f}" if 1_000 <= abs(number) < 1e9 else f"{number:.3g}"
 
 
-def pictures(folder: Path, number: int) -> list[tuple[str, str]]:
-    """All figures that are open, as files; what they show is the title of the first part that has one."""
+def pictures(folder: Path, number: int, value: Any) -> list[tuple[str, str]]:
+    """All figures that are open, and those that the block ends with, as files; what they show is the title of the first
+    part that has one."""
     import matplotlib.pyplot as plt
+    from matplotlib.figure import Figure
 
     made = []
-    for index in plt.get_fignums():
-        figure = plt.figure(index)
+    ended = [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, Figure)]
+    for index, figure in enumerate([*map(plt.figure, plt.get_fignums()), *ended], 1):
         titles = [figure.get_suptitle(), *(part.get_title() for part in figure.axes)]
         name = f"{number}-{index}.png"
         figure.savefig(folder / name, dpi=DOTS, bbox_inches="tight")
