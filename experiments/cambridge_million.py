@@ -99,10 +99,12 @@ def _chain(X: Array, fresh: Array, plan: Plan, every: int, truth: CambridgeData,
 
 def draw(run: Run) -> dict[str, Figure]:
     sizes, curves, truth = run.sizes, run.table().set_index("run"), run.table("truth")["truth"][0]
-    whole, grid = figures.figure(1, 3)
-    panels = ("critical_s", "critical path of a sweep (ms)"), ("used", "features that 1% of the rows use"), (
-        "score", "test log likelihood (nats per image)",
-    )  # fmt: skip
+    whole, grid = figures.figure(1, 3, height=3.6)
+    panels = (
+        ("critical_s", "critical path\nof a sweep (ms)"),
+        ("used", "features that\n1% of the rows use"),
+        ("score", "test log likelihood\n(nats per image)"),
+    )
     for each in RUNS:
         rows = curves.loc[each.label]
         sweeps = rows["round"].to_numpy() * SWEEPS
@@ -112,7 +114,8 @@ def draw(run: Run) -> dict[str, Figure]:
             axes.plot(x, y, label=each.label, **each.method.look)
             axes.set_ylabel(label)
             axes.set_xlabel("iteration (sweep)")
-    grid[0, 0].set_yscale("log")
+    figures.log_milliseconds(grid[0, 0])
+    grid[0, 1].locator_params(axis="y", integer=True)
     grid[0, 1].axhline(4, color=figures.GREY, linestyle=":")
     grid[0, 2].axhline(truth, color=figures.GREY, linestyle=":")
     grid[0, 2].ticklabel_format(useOffset=False)

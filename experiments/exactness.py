@@ -201,7 +201,7 @@ def draw(run: Run) -> dict[str, Figure]:
         axes.set_xticks(sizes.shards, [str(p) for p in sizes.shards])
         axes.set_xlabel("number of shards P")
     grid[0, 0].set_ylabel("error of E[K] (clusters)")
-    grid[1, 0].set_ylabel("autocorrelation time of K (rounds)")
+    grid[1, 0].set_ylabel("autocorrelation time\nof K (rounds)")
     _draw_together(grid[0, 2], run.table("counter-example"))
     grid[1, 2].set_title(f"four clusters, mean of {TIMED} rounds", fontsize="medium")
     figures.clock_legend(grid[1, 2])
@@ -223,7 +223,7 @@ def _draw_together(axes: Axes, together: DataFrame) -> None:
     axes.set_xlim(-0.5, 2.5)
     axes.margins(y=0.2)
     axes.set_title("two rows without data, P = 2", fontsize="medium")
-    axes.set_ylabel("probability of being together")
+    axes.set_ylabel("probability\nof being together")
 
 
 def _judge(plotted: Rows, sizes: Sizes) -> list[Finding]:

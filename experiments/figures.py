@@ -64,16 +64,21 @@ def log_seconds(axes: Axes) -> None:
 
 def clocks(axes: Axes, x: Any, times: dict[str, Array], look: dict[str, Any], unit: str) -> None:
     """Milliseconds on both clocks: solid on the critical path, dashed on this machine."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
     for clock, (_, dash, filled) in CLOCKS.items():
         axes.plot(x, 1e3 * times[clock], **look | {"linestyle": dash, "markerfacecolor": filled})
+    log_milliseconds(axes)
+    axes.set_ylabel(f"time of a {unit} (ms)")
+
+
+def log_milliseconds(axes: Axes) -> None:
+    """A logarithmic axis at the side of what is drawn already, with plain numbers."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
     axes.set_yscale("log")
     low, high = axes.get_ylim()
     axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 1.5, 2.0, 3.0, 5.0, 7.0) if high < 30.0 * low else (1.0, 3.0)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())
-    axes.set_ylabel(f"time of a {unit} (ms)")
 
 
 def clock_legend(axes: Axes) -> None:

@@ -87,7 +87,7 @@ def draw(run: Run) -> dict[str, Figure]:
             figures.band(axes, runs.columns, runs.to_numpy(), method.look, method.label)
         axes.set_xscale("symlog", linthresh=1)
         axes.set_xlim(0, sizes.n_rounds)
-        axes.set_title(f"{dimension} dimensions", fontsize="medium")
+        axes.set_title(_dimensions(dimension), fontsize="medium")
         axes.set_xlabel("iteration (sweep)")
         axes.set_ylim(0.5, 1.02)
     grid[0, 0].set_ylabel("pairwise F1")

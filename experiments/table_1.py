@@ -200,10 +200,9 @@ def draw(run: Run) -> dict[str, Figure]:
                 marks.text(x + 0.25, y, "\u2713" if said else "\u2715", ha="center", va="center", fontsize="x-small")
     marks.set_xticks(range(len(names)), names, rotation=40, ha="right")
     marks.set_yticks(range(len(rows)), [f"{row['method']}: {row['source']}" for row in rows], fontsize="small")
+    marks.set_xlim(-0.7, len(names) - 0.3)
     marks.invert_yaxis()
-    marks.set_title(
-        "here (o: yes, x: no, grey: not implemented here)\nand, small, in the paper's table", fontsize="medium"
-    )
+    marks.set_title("here (o: yes, x: no, grey: not here)\nand, small, in the paper's table", fontsize="medium")
     _draw_sizes(table, rows, sizes)
     _draw_speeds(speeds, [row["method"] for row in rows], run.table("rounds") if sizes.rows else None)
     notes = [
@@ -236,7 +235,7 @@ def _draw_sizes(axes: Any, rows: Rows, sizes: Sizes) -> None:
     axes.set_xticks(range(len(UNITS)), names, fontsize="small")
     axes.set_xlim(-0.6, len(UNITS) - 0.4)
     axes.tick_params(axis="y", length=0)
-    axes.set_title("data size: 1,000 rounds in an hour", fontsize="medium")
+    axes.set_title("data size:\n1,000 rounds in an hour", fontsize="medium")
 
 
 def _power(size: int, tried: Sequence[int]) -> str:
@@ -249,7 +248,7 @@ def _power(size: int, tried: Sequence[int]) -> str:
 def _draw_speeds(axes: Axes, names: Sequence[str], tried: DataFrame | None) -> None:
     """Full marks: on the critical path; hollow ones: on this machine's cores."""
     axes.set_xlabel("swept per second")
-    axes.set_title("full: critical path, hollow: wall time", fontsize="medium")
+    axes.set_title("full: critical path\nhollow: wall time", fontsize="medium")
     axes.grid(True, axis="x", alpha=0.3)
     if tried is None:
         return
