@@ -26,7 +26,15 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from unbounded import datasets, engines
 from unbounded.arrays import Array, Data, checked_csr, is_csr
-from unbounded.categories import TIMES, Categories, columns_of_strings, decoded, encoded, what_it_holds
+from unbounded.categories import (
+    TIMES,
+    Categories,
+    check_names,
+    columns_of_strings,
+    decoded,
+    encoded,
+    what_it_holds,
+)
 from unbounded.chain import convergence, export
 from unbounded.chain.inference_data import KeptDraws, inference_data
 from unbounded.chain.lock import only_writer
@@ -500,7 +508,9 @@ class ChainEstimator(BaseEstimator):
         """Rows of a file, of a data set by its name, or of an object of another library; all else as it is. Of a file,
         only the columns that the likelihood names."""
         named = named_columns(self._chosen_likelihood()) if isinstance(X, str | os.PathLike) else None
-        return datasets.load(X, named, words=True)
+        given = datasets.load(X, named, words=True)
+        check_names(given)
+        return given
 
     def _check_array(self, X: Data, reset: bool) -> Data:
         X = self._given(X)
