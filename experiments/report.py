@@ -96,7 +96,10 @@ def drawn(name: str, size: str, docs: Path = DOCS) -> list[Figure]:
     folder, experiment = _kept(name, size, docs), load(name)
     record = json.loads((folder / "verdict.json").read_text())
     sizes = eval(record["sizes"], {"Sizes": type(experiment.full)})  # as `perform` has written it
-    return list(experiment.draw(Run(folder, size, sizes, record["cores"])).values())
+    figures = experiment.draw(Run(folder, size, sizes, record["cores"]))
+    for which, whole in figures.items():
+        whole.set_label(f"{name}, {size} run: {which}")  # for those who cannot see it
+    return list(figures.values())
 
 
 # ---- the page

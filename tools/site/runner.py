@@ -20,12 +20,15 @@ from pathlib import Path
 from typing import Any
 
 DOTS = 150  # per inch of a picture: twice what a page shows
+SEVERAL = 5  # pages, for which it pays to load what they share beforehand
 
 
 def main() -> None:
     for name in ("matplotlib.pyplot", "pandas", "sklearn.mixture", "unbounded.public"):
         importlib.import_module(name)
     works = json.load(sys.stdin)
+    if len(works) > SEVERAL:
+        load_kernels()
     for work in works:
         with tempfile.TemporaryDirectory(prefix="unbounded-page-") as scratch:
             child = os.fork()
@@ -33,6 +36,22 @@ def main() -> None:
                 os._exit(run_page(work, scratch))
             if os.waitpid(child, 0)[1] != 0:
                 sys.exit(f"{work['page']} does not run.")
+
+
+def load_kernels() -> None:
+    """Compiled code that most pages use, read from disk once for all of them. Nothing here leaves a thread behind,
+    which forks would not have."""
+    import numpy as np
+
+    import unbounded as ub
+
+    rows = np.random.default_rng(0).normal(size=(60, 2))
+    brief: dict[str, Any] = {"engine": "serial", "n_chains": 1, "n_shards": 2, "n_warmup": 4, "n_draws": 4}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ub.DirichletProcessMixture(**brief).fit(rows).predict(rows)
+        ub.HierarchicalDirichletProcess(**brief).fit(["one two three", "two three four"] * 10)
+        ub.BetaBernoulliFeatures(**brief).fit(rows)
 
 
 def run_page(work: dict[str, Any], scratch: str) -> int:
@@ -90,15 +109,15 @@ def figures(number: float) -> str:
 
 
 def pictures(folder: Path, number: int, value: Any) -> list[tuple[str, str]]:
-    """All figures that are open, and those that the block ends with, as files; what they show is the title of the first
-    part that has one."""
+    """All figures that are open, and those that the block ends with, as files; what they show is their label, or the
+    title of the first part that has one."""
     import matplotlib.pyplot as plt
     from matplotlib.figure import Figure
 
     made = []
     ended = [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, Figure)]
     for index, figure in enumerate([*map(plt.figure, plt.get_fignums()), *ended], 1):
-        titles = [figure.get_suptitle(), *(part.get_title() for part in figure.axes)]
+        titles = [figure.get_label(), figure.get_suptitle(), *(part.get_title() for part in figure.axes)]
         name = f"{number}-{index}.png"
         figure.savefig(folder / name, dpi=DOTS, bbox_inches="tight")
         made.append((name, next(filter(None, titles), "what the code above draws")))
