@@ -124,14 +124,15 @@ def test_commands_of_the_wheel(locked, tmp_path):
 
 
 def test_words_make_no_page_run_again():
-    """Comments, docstrings and blank lines are no code; everything else is."""
+    """What comments and docstrings say is no code, nor are blank lines; everything else is."""
 
     def runs(source: str) -> list[str]:
         return [repr(part) for part in pages._what_runs(compile(source, "", "exec", optimize=2))]
 
-    code = "class A:\n    b = 1\n    def c(self):\n        return self.b in {1, 2}\n"
-    told = code.replace("A:\n", 'A:\n    """Words."""\n\n').replace("self):\n", 'self):  # more\n        "Words."\n')
-    assert runs(told) == runs(code)
+    code = 'class A:\n    """One."""\n    b = 1\n    def c(self):\n        "Two."\n        return self.b in {1, 2}\n'
+    assert runs(code.replace("One", "Three\n\n").replace("b = 1", "b = 1  # four\n").replace("Two", "Five")) == runs(
+        code
+    )
     for before, after in (("b = 1", "b = 2"), ("in", "not in"), ("{1, 2}", "{1, 3}"), (".b", ".d"), ("c(", "d(")):
         assert runs(code.replace(before, after)) != runs(code)
 
