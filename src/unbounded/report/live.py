@@ -142,8 +142,8 @@ def render(run: Path) -> str:
     body = [head, _status(progress, run), _numbers(progress, seen)]
     if seen is None:
         return "".join(body) + paragraph(
-            "The chains are warming up. Traces and R-hat are here as soon as a chain has draws: after its first "
-            f"{config.get('n_warmup', 0):,} rounds.", quiet=True,
+            "No draw has been made yet: the chains are warming up. Traces and R-hat come after the first "
+            f"{config.get('n_warmup', 0):,} rounds of a chain.", quiet=True,
         )  # fmt: skip
     return "".join([*body, _traces(seen), tables.scalars(seen)])
 
