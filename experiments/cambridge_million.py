@@ -7,17 +7,20 @@ whose pilot on a few rows may have found everything before the first sweep: two 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from experiments import figures
 from experiments.chains import FEATURE_JUMPING, GHOSTS, WARM, Method, Plan, features, trace, with_wall
-from experiments.common import Experiment, Finding, Request, Rows, about, save_rows, say, spread
+from experiments.common import Experiment, Finding, Request, Rows, Run, about, save_rows, say, spread
 from unbounded.arrays import Array
 from unbounded.datasets import CambridgeData, cambridge
 from unbounded.models.features import start as feature_start
 from unbounded.models.features.predictive import draw_of, log_density
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 SWEEPS = 5
 DAY = 86_400.0
@@ -34,7 +37,7 @@ class Sizes:
     every: int
 
 
-class Run(NamedTuple):
+class Start(NamedTuple):
     method: Method
     init: str
 
@@ -43,8 +46,8 @@ class Run(NamedTuple):
         return f"{self.method.label}, from {'one feature' if self.init == 'one' else 'the default start'}"
 
 
-DEFAULT = Run(replace(FEATURE_JUMPING, colour=figures.GREY), "grown")
-RUNS = (Run(WARM, "one"), Run(GHOSTS, "one"), Run(FEATURE_JUMPING, "one"), DEFAULT)
+DEFAULT = Start(replace(FEATURE_JUMPING, colour=figures.GREY), "grown")
+RUNS = (Start(WARM, "one"), Start(GHOSTS, "one"), Start(FEATURE_JUMPING, "one"), DEFAULT)
 
 
 def run(sizes: Sizes, request: Request) -> list[Finding]:
@@ -57,7 +60,7 @@ def run(sizes: Sizes, request: Request) -> list[Finding]:
         rows = curves[each.label] = with_wall(rows, model, data.X, each.init, feature_start)
         say(f"{each.label}: {rows[-1]['wall_s']:.1f} s wall, score {rows[-1]['score']:.4f}, truth {truth:.4f}")
     save_rows([{"run": label, **row} for label, rows in curves.items() for row in rows], request)
-    _draw(curves, truth, sizes, request)
+    save_rows([{"truth": truth}], request, "truth")
     return [finding for each in RUNS for finding in _judge(each, curves[each.label], truth, sizes)]
 
 
@@ -77,7 +80,7 @@ def chain(sizes: Sizes, seed: int, number: int) -> Rows:
     return _chain(data.X, fresh, _plan(sizes, seed), sizes.every, data, RUNS[number])
 
 
-def _chain(X: Array, fresh: Array, plan: Plan, every: int, truth: CambridgeData, what: Run) -> Rows:
+def _chain(X: Array, fresh: Array, plan: Plan, every: int, truth: CambridgeData, what: Start) -> Rows:
     model = features(X, what.method, plan)
 
     def measure(state, engine):  # type: ignore[no-untyped-def]
@@ -94,30 +97,34 @@ def _chain(X: Array, fresh: Array, plan: Plan, every: int, truth: CambridgeData,
     return trace(model, X, what.init, plan.n_rounds, measure, every, feature_start)
 
 
-def _draw(curves: dict[str, Rows], truth: float, sizes: Sizes, request: Request) -> None:
-    whole, grid = figures.figure(1, 3)
-    panels = ("critical_s", "critical path of a sweep (ms)"), ("used", "features that 1% of the rows use"), (
-        "score", "test log likelihood (nats per image)",
-    )  # fmt: skip
+def draw(run: Run) -> dict[str, Figure]:
+    sizes, curves, truth = run.sizes, run.table().set_index("run"), run.table("truth")["truth"][0]
+    whole, grid = figures.figure(1, 3, height=3.6)
+    panels = (
+        ("critical_s", "critical path\nof a sweep (ms)"),
+        ("used", "features that\n1% of the rows use"),
+        ("score", "test log likelihood\n(nats per image)"),
+    )
     for each in RUNS:
-        rows = curves[each.label]
-        sweeps = np.array([row["round"] for row in rows]) * SWEEPS
+        rows = curves.loc[each.label]
+        sweeps = rows["round"].to_numpy() * SWEEPS
         for axes, (name, label) in zip(grid[0], panels, strict=True):
-            values = np.array([row[name] for row in rows])
+            values = rows[name].to_numpy()
             x, y = (sweeps[1:], 1e3 * np.diff(values) / np.diff(sweeps)) if name == "critical_s" else (sweeps, values)
             axes.plot(x, y, label=each.label, **each.method.look)
             axes.set_ylabel(label)
             axes.set_xlabel("iteration (sweep)")
-    grid[0, 0].set_yscale("log")
+    figures.log_milliseconds(grid[0, 0])
+    grid[0, 1].locator_params(axis="y", integer=True)
     grid[0, 1].axhline(4, color=figures.GREY, linestyle=":")
     grid[0, 2].axhline(truth, color=figures.GREY, linestyle=":")
     grid[0, 2].ticklabel_format(useOffset=False)
     figures.legend(whole, grid[0, 2])
     notes = [f"{sizes.n_rows:,} generated images", f"P = {sizes.n_shards}", "dotted: the truth"]
-    figures.finish(whole, request, notes=[*notes, *figures.beyond_cores(sizes.n_shards)])
+    return {"figure": figures.noted(whole, run, [*notes, *figures.beyond_cores(sizes.n_shards, run)])}
 
 
-def _judge(what: Run, rows: Rows, truth: float, sizes: Sizes) -> list[Finding]:
+def _judge(what: Start, rows: Rows, truth: float, sizes: Sizes) -> list[Finding]:
     last = rows[-1]
     sweeps = last["round"] * SWEEPS
     per_sweep = f"{1e3 * last['wall_s'] / sweeps:.1f} ms wall, {1e3 * last['critical_s'] / sweeps:.2f} ms critical path"
@@ -154,4 +161,5 @@ EXPERIMENT = Experiment(
     small=Sizes(50_000, 256, 60, 1_000, 4),
     full=Sizes(1_000_000, 256, PAPER_SWEEPS // SWEEPS, 5_000, 4),
     run=run,
+    draw=draw,
 )

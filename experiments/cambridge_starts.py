@@ -9,6 +9,7 @@ features. The paper's rules have no jumps of whole features; ours is shown with 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,10 +27,27 @@ from experiments.chains import (
     hide,
     replay,
 )
-from experiments.common import Experiment, Finding, Request, Rows, about, more, no_worse, save_rows, spread
+from experiments.common import (
+    Experiment,
+    Finding,
+    Request,
+    Rows,
+    Run,
+    about,
+    more,
+    no_worse,
+    save_notes,
+    save_rows,
+    spread,
+)
 from experiments.common import standard_error as error_of
 from unbounded.arrays import Array
 from unbounded.models.features import start as feature_start
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
 
 METHODS = (PUBLISHED, WARM, HOT, GHOSTS, FEATURE_JUMPING)
 SWEEPS, HIDDEN = 5, 0.1
@@ -58,16 +76,15 @@ def run(sizes: Sizes, request: Request) -> list[Finding]:
         for row in found
     ]
     save_rows(rows, request)
+    save_notes(data.cambridge_rows(request, sizes.n_rows)[1], request)
     names = ("score", "features", "used", "critical_s")
     blocks = {name: _blocks(rows, name, sizes) for name in names}
     times = {"critical_s": blocks["critical_s"][..., -1].mean(-1), "wall_s": walls}
-    notes = data.cambridge_rows(request, sizes.n_rows)[1]
     times = {clock: values / sizes.n_rounds / SWEEPS for clock, values in times.items()}
     seconds = zip(kinds, *(values.ravel() for values in times.values()), strict=True)
     save_rows(
         [{"method": m.label, "shards": p, "critical_s": c, "wall_s": w} for (m, p), c, w in seconds], request, "times"
     )
-    _draw(blocks["score"], blocks["features"], times, sizes, request, notes)
     return Judge(sizes, **blocks).findings()
 
 
@@ -94,40 +111,40 @@ def _blocks(rows: Rows, name: str, sizes: Sizes) -> Array:
     return np.array([row[name] for row in rows], float).reshape(shape)
 
 
-def _draw(
-    scores: Array, numbers: Array, times: dict[str, Array], sizes: Sizes, request: Request, notes: list[str]
-) -> None:
+def draw(run: Run) -> dict[str, Figure]:
+    """Means over seeds."""
+    sizes, rows, times = run.sizes, run.table(), run.table("times").set_index("method")
+    means = rows.groupby(["method", "shards", "round"])[["score", "features"]].mean()
     whole, grid = figures.figure(3, len(METHODS), width=2.5, height=2.2, sharex="row", sharey="row")
-    x = np.arange(sizes.n_rounds + 1) * SWEEPS
     for m, method in enumerate(METHODS):
-        for p, (n_shards, colour) in enumerate(zip(sizes.shards, figures.shades(len(sizes.shards)), strict=True)):
-            for axes, values in zip(grid[:2, m], (scores, numbers), strict=True):
-                axes.plot(x, values[m, p].mean(0), color=colour, linewidth=1.3, label=f"{n_shards}")
+        for n_shards, colour in zip(sizes.shards, figures.shades(len(sizes.shards)), strict=True):
+            mine = means.loc[method.label, n_shards]
+            for axes, name in zip(grid[:2, m], means, strict=True):
+                axes.plot(mine.index * SWEEPS, mine[name], color=colour, linewidth=1.3, label=f"{n_shards}")
                 axes.set_xlabel("iteration (sweep)")
         grid[0, m].set_title(method.label.replace("hybrid, ", ""), fontsize="medium")
         grid[1, m].axhline(TRUE_FEATURES, color=figures.GREY, linewidth=0.8, linestyle=":")
-    low = np.quantile(scores[:, :, :, 1:], 0.02)
-    grid[0, 0].set_ylim(low, scores.max() + 0.05 * (scores.max() - low))
+        _draw_times(grid[2, m], times.loc[method.label], sizes)
+    low, high = rows["score"][rows["round"] > 0].quantile(0.02), rows["score"].max()
+    grid[0, 0].set_ylim(low, high + 0.05 * (high - low))
     grid[0, 0].set_ylabel("held-out log likelihood\n(nats per pixel)")
-    figures.doubling(grid[1, 0], numbers.max())
+    figures.doubling(grid[1, 0], rows["features"].max())
     grid[1, 0].set_ylabel("number of features\n(dotted: the truth)")
-    _draw_times(grid[2], times, sizes)
+    grid[2, 0].set_xscale("log", base=2)
+    grid[2, 0].set_xticks(sizes.shards, [str(n_shards) for n_shards in sizes.shards])
+    figures.clock_legend(grid[2, 0])
     figures.legend(whole, grid[0, 0], "number of shards P")
-    notes = [*notes, f"exchange every {SWEEPS} sweeps, means over {sizes.seeds} seeds"]
-    figures.finish(whole, request, notes=[*notes, *figures.beyond_cores(sizes.shards[-1])])
+    notes = [f"exchange every {SWEEPS} sweeps, means over {sizes.seeds} seeds"]
+    return {"figure": figures.noted(whole, run, [*notes, *figures.beyond_cores(sizes.shards[-1], run)])}
 
 
-def _draw_times(row: Array, times: dict[str, Array], sizes: Sizes) -> None:
+def _draw_times(axes: Axes, times: DataFrame, sizes: Sizes) -> None:
     """Of a sweep, its part of the exchange included, means over the chain."""
-    for m, axes in enumerate(row):
-        mine = {clock: values[m] for clock, values in times.items()}
-        figures.clocks(axes, sizes.shards, mine, {"color": figures.GREY, "marker": "o", "markersize": 4}, "sweep")
-        axes.set_xlabel("number of shards P")
-        axes.tick_params(axis="x", labelsize="small")
-        axes.label_outer()
-    row[0].set_xscale("log", base=2)
-    row[0].set_xticks(sizes.shards, [str(n_shards) for n_shards in sizes.shards])
-    figures.clock_legend(row[0])
+    look = {"color": figures.GREY, "marker": "o", "markersize": 4}
+    figures.clocks(axes, sizes.shards, {clock: times[clock].to_numpy() for clock in figures.CLOCKS}, look, "sweep")
+    axes.set_xlabel("number of shards P")
+    axes.tick_params(axis="x", labelsize="small")
+    axes.label_outer()
 
 
 @dataclass(frozen=True)
@@ -287,4 +304,5 @@ EXPERIMENT = Experiment(
     small=Sizes(500, (1, 4, 16, 64), 3, 80),
     full=Sizes(1_000, (1, 4, 8, 16, 32, 64, 128), 8, 200),
     run=run,
+    draw=draw,
 )

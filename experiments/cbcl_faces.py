@@ -7,16 +7,19 @@ after every 5 sweeps.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from experiments import data, figures
 from experiments.chains import GHOSTS, WARM, Method, Plan, feature_trace
-from experiments.common import Experiment, Finding, Request, Rows, about, more, save_rows, say
+from experiments.common import Experiment, Finding, Request, Rows, Run, about, more, save_notes, save_rows, say
 from unbounded.arrays import Array
 from unbounded.models.features import plots
 from unbounded.models.features.linear_gaussian import LinearGaussian
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 METHODS = (WARM, GHOSTS)
 LIKELIHOOD = LinearGaussian(loading=0.1, intercept=True)
@@ -37,8 +40,9 @@ def run(sizes: Sizes, request: Request) -> list[Finding]:
     curves = {method.label: rows for method, (rows, _, _) in zip(METHODS, found, strict=True)}
     save_rows([{"method": label, **row} for label, rows in curves.items() for row in rows], request)
     alone = independent_pixels(X, _mask(X, request))
-    _draw(curves, alone, sizes, request, notes)
-    _draw_features(*found[-1][1:], request, notes)
+    save_notes(notes, request)
+    save_rows([{"independent_pixels": alone}], request, "alone")
+    save_rows(_images(*found[-1][1:]), request, "features")
     whole = locality(components(X, SHOWN))
     parts = {method.label: locality(loadings) for method, (_, loadings, _) in zip(METHODS, found, strict=True)}
     return _judge(curves, alone, parts, whole)
@@ -85,14 +89,26 @@ def independent_pixels(X: Array, mask: Array) -> float:
     return float(logs[mask].mean())
 
 
-def _draw(curves: dict[str, Rows], alone: float, sizes: Sizes, request: Request, notes: list[str]) -> None:
+def _images(loadings: Array, shares: Array) -> Rows:
+    """A row for each feature, its loadings to the thousandth: colours of a picture need no more."""
+    columns = [f"pixel_{i}" for i in range(loadings.shape[1])]
+    images = (zip(columns, np.round(loading, 3), strict=True) for loading in loadings)
+    return [{"share": share, **dict(image)} for share, image in zip(shares, images, strict=True)]
+
+
+def draw(run: Run) -> dict[str, Figure]:
+    return {"figure": _draw_curves(run), "features": _draw_features(run)}
+
+
+def _draw_curves(run: Run) -> Figure:
+    curves, alone = run.table().set_index("method"), run.table("alone")["independent_pixels"][0]
     whole, grid = figures.figure(1, 3)
     for method in METHODS:
-        rows = curves[method.label]
-        sweeps = np.array([row["round"] for row in rows]) * SWEEPS
+        rows = curves.loc[method.label]
+        sweeps = rows["round"].to_numpy() * SWEEPS
         for axes, name in zip(grid[0, :2], ("score", "features"), strict=True):
-            axes.plot(sweeps[1:], [row[name] for row in rows[1:]], label=method.label, **method.look)
-        times = {clock: np.diff([row[clock] for row in rows]) / SWEEPS for clock in figures.CLOCKS}
+            axes.plot(sweeps[1:], rows[name].to_numpy()[1:], label=method.label, **method.look)
+        times = {clock: np.diff(rows[clock]) / np.diff(sweeps) for clock in figures.CLOCKS}
         figures.clocks(grid[0, 2], sweeps[1:], times, method.look, "sweep")
     for axes in grid[0]:
         axes.set_xlabel("iteration (sweep)")
@@ -102,14 +118,17 @@ def _draw(curves: dict[str, Rows], alone: float, sizes: Sizes, request: Request,
     grid[0, 1].set_ylabel("number of features")
     grid[0, 1].locator_params(axis="y", integer=True)
     figures.legend(whole, grid[0, 0])
-    figures.finish(whole, request, notes=[*notes, *figures.beyond_cores(sizes.n_shards)])
+    return figures.noted(whole, run, figures.beyond_cores(run.sizes.n_shards, run))
 
 
-def _draw_features(loadings: Array, shares: Array, request: Request, notes: list[str]) -> None:
+def _draw_features(run: Run) -> Figure:
     """The features in most use at the end of the last chain, the one with ghosts."""
+    table = run.table("features")
+    shares, loadings = table["share"].to_numpy(), table.drop(columns="share").to_numpy()
     whole = plots.features(loadings, (data.SIDE, data.SIDE), shares)
-    notes = [*notes, f"the {len(shares)} features in most use, with the share of faces that have them"]
-    figures.finish(whole, request, name="features", notes=notes)
+    return figures.noted(
+        whole, run, [f"the {len(shares)} features in most use, with the share of faces that have them"]
+    )
 
 
 def _judge(curves: dict[str, Rows], alone: float, parts: dict[str, Array], whole: Array) -> list[Finding]:
@@ -154,4 +173,5 @@ EXPERIMENT = Experiment(
     small=Sizes(1_000, 60, 32, 40),
     full=Sizes(2_429, 100, 32, 100),
     run=run,
+    draw=draw,
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,8 +26,11 @@ from experiments.chains import (
     of_mixture,
     trace_for,
 )
-from experiments.common import Experiment, Finding, Request, Rows, about, more, save_rows, spread
+from experiments.common import Experiment, Finding, Request, Rows, Run, about, more, save_notes, save_rows, spread
 from unbounded.arrays import Array
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 METHODS = (COLLAPSED, UNCOLLAPSED, PUBLISHED, GHOSTS, JUMPING)
 PREPARE = 400  # rows of the run that compiles
@@ -58,7 +62,7 @@ def run(sizes: Sizes, request: Request) -> list[Finding]:
         for row in rows
     ]
     save_rows(rows, request)
-    _draw(curves, sizes, request, _rows(request, sizes, sizes.dimensions[0]).notes)
+    save_notes(_rows(request, sizes, sizes.dimensions[0]).notes, request)
     return _judge(curves, sizes)
 
 
@@ -78,19 +82,21 @@ def _chain(train: Array, test: Array, method: Method, seconds: float, seed: int)
     return trace_for(model, train, "one", of_mixture(model, test), seconds)
 
 
-def _draw(curves: Curves, sizes: Sizes, request: Request, notes: list[str]) -> None:
+def draw(run: Run) -> dict[str, Figure]:
+    sizes, curves = run.sizes, run.table().set_index(["dimension", "method"]).sort_index()
     whole, grid = figures.figure(1, len(sizes.dimensions), width=3.0)
     for axes, dimension in zip(grid[0], sizes.dimensions, strict=True):
         for method in METHODS:
-            for number, rows in enumerate(curves[method.label, dimension]):
-                x, y = ([row[name] for row in rows] for name in ("critical_s", "score"))
-                axes.plot(x[1:], y[1:], label=method.label if number == 0 else None, **method.look)
+            for number, (_, rows) in enumerate(curves.loc[dimension, method.label].groupby("seed")):
+                later = rows[rows["round"] > 0]
+                label = method.label if number == 0 else None
+                axes.plot(later["critical_s"], later["score"], label=label, **method.look)
         figures.log_seconds(axes)
         axes.set_title(f"{dimension} dimensions", fontsize="medium")
         axes.set_xlabel("CPU time (s), one processor")
     grid[0, 0].set_ylabel("test log likelihood (nats per image)")
     figures.legend(whole, grid[0, 0])
-    figures.finish(whole, request, notes=[*notes, "from one cluster, a line for each seed"])
+    return {"figure": figures.noted(whole, run, ["from one cluster, a line for each seed"])}
 
 
 def _judge(curves: Curves, sizes: Sizes) -> list[Finding]:
@@ -175,4 +181,5 @@ EXPERIMENT = Experiment(
     small=Sizes((8, 16, 32, 64), (6.0, 6.0, 10.0, 15.0), 5_000, 1_000, 3),
     full=Sizes((8, 16, 32, 64), (60.0, 60.0, 120.0, 240.0), 50_000, 2_000, 8),
     run=run,
+    draw=draw,
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,8 +28,23 @@ from experiments.chains import (
     of_mixture,
     trace_for,
 )
-from experiments.common import Experiment, Finding, Request, Rows, about, more, save_rows, spread, standard_error
+from experiments.common import (
+    Experiment,
+    Finding,
+    Request,
+    Rows,
+    Run,
+    about,
+    more,
+    save_notes,
+    save_rows,
+    spread,
+    standard_error,
+)
 from unbounded.arrays import Array
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 METHODS = (PUBLISHED, GHOSTS, JUMPING, ASYNCHRONOUS, SLICE, SUBCLUSTER, AUXILIARY)
 COMPARED = (SLICE, ASYNCHRONOUS)  # the paper's two comparison methods
@@ -58,7 +74,7 @@ def run(sizes: Sizes, request: Request) -> list[Finding]:
     runs = iter(spread(chain, tasks, request.jobs))
     curves: Curves = {(d, start, method.label): [next(runs) for _ in seeds] for d, start, method in kinds}
     save_rows(_rows(curves, request.seed), request)
-    _draw(curves, sizes, request, _split(request, sizes, sizes.dimensions[0]).notes)
+    save_notes(_split(request, sizes, sizes.dimensions[0]).notes, request)
     return [f for d in sizes.dimensions for start in STARTS for f in _judge(curves, d, start, budgets[d])]
 
 
@@ -89,14 +105,16 @@ def _rows(curves: Curves, first: int) -> Rows:
     ]
 
 
-def _draw(curves: Curves, sizes: Sizes, request: Request, notes: list[str]) -> None:
+def draw(run: Run) -> dict[str, Figure]:
     """Means over seeds with their standard errors, against the critical path."""
+    sizes, curves = run.sizes, run.table().set_index(["dimension", "start", "method"]).sort_index()
     whole, grid = figures.figure(len(STARTS), len(sizes.dimensions), width=4.4, sharex="col")
     for line, start in zip(grid, STARTS, strict=True):
         for axes, d, seconds in zip(line, sizes.dimensions, sizes.seconds, strict=True):
             times = np.geomspace(seconds / 200, seconds, 60)
             for method in METHODS:
-                scores = np.array([[at(rows, time) for time in times] for rows in curves[d, start, method.label]])
+                seeds = [rows.to_dict("records") for _, rows in curves.loc[d, start, method.label].groupby("seed")]
+                scores = np.array([[at(rows, time) for time in times] for rows in seeds])
                 figures.band(axes, times, scores, method.look, method.label)
             figures.log_seconds(axes)
             axes.set_title(f"{d} dimensions, {STARTS[start]}", fontsize="medium")
@@ -104,8 +122,8 @@ def _draw(curves: Curves, sizes: Sizes, request: Request, notes: list[str]) -> N
     for axes in grid[-1]:
         axes.set_xlabel("critical path (CPU s)")
     figures.legend(whole, grid[0, 0])
-    notes = [*notes, f"P = {sizes.n_shards}", f"means over {sizes.seeds} seeds with standard errors"]
-    figures.finish(whole, request, notes=[*notes, *figures.beyond_cores(sizes.n_shards)])
+    notes = [f"P = {sizes.n_shards}", f"means over {sizes.seeds} seeds with standard errors"]
+    return {"figure": figures.noted(whole, run, [*notes, *figures.beyond_cores(sizes.n_shards, run)])}
 
 
 def _judge(curves: Curves, d: int, start: str, seconds: float) -> list[Finding]:
@@ -161,4 +179,5 @@ EXPERIMENT = Experiment(
     small=Sizes((16, 64), (1.0, 3.0), 5_000, 1_000, 3),
     full=Sizes((16, 64), (10.0, 40.0), 20_000, 2_000, 8),
     run=run,
+    draw=draw,
 )

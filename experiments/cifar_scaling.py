@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,9 +24,22 @@ from experiments.chains import (
     replay,
     trace,
 )
-from experiments.common import Experiment, Finding, Request, Rows, about, save_rows, spread, standard_error
+from experiments.common import (
+    Experiment,
+    Finding,
+    Request,
+    Rows,
+    Run,
+    about,
+    save_notes,
+    save_rows,
+    spread,
+    standard_error,
+)
 from unbounded.arrays import Array
-from unbounded.engines.local import available_cores
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 METHODS = (PUBLISHED, GHOSTS, JUMPING)
 START, PREPARE = "prior", 400
@@ -61,7 +75,7 @@ def run(sizes: Sizes, request: Request) -> list[Finding]:
         request,
         "traces",
     )
-    _draw(plotted, sizes, request, _split(request, sizes, sizes.dimensions[0]).notes)
+    save_notes(_split(request, sizes, sizes.dimensions[0]).notes, request)
     return _judge(plotted, sizes)
 
 
@@ -117,29 +131,30 @@ def _target(runs: list[Rows]) -> float:
     return float(best - 0.05 * (best - np.mean([rows[0]["score"] for rows in runs])))
 
 
-def _draw(plotted: Rows, sizes: Sizes, request: Request, notes: list[str]) -> None:
+def draw(run: Run) -> dict[str, Figure]:
+    sizes, plotted = run.sizes, run.table().set_index(["dimension", "method"]).sort_index()
     whole, grid = figures.figure(len(sizes.dimensions), 2, width=3.8, sharey=True, sharex=True)
     for line, d in zip(grid, sizes.dimensions, strict=True):
         for axes, (kind, title) in zip(line, (("", "time to the target"), ("all_", "time of all rounds")), strict=True):
             axes.plot(sizes.shards, sizes.shards, color=figures.GREY, linewidth=0.8, label="ideal")
             for method in METHODS:
-                mine = [row for row in plotted if (row["dimension"], row["method"]) == (d, method.label)]
+                mine = plotted.loc[d, method.label]
                 for (clock, (words, _, filled)), marker in zip(figures.CLOCKS.items(), "os", strict=True):
                     look = method.look | {"marker": marker, "markerfacecolor": filled}
-                    y = [row[f"speedup_{kind}{clock}"] for row in mine]
-                    axes.plot(sizes.shards, y, label=f"{method.label}: {words}", **look)
+                    y = mine[f"speedup_{kind}{clock}"]
+                    axes.plot(mine["shards"], y, label=f"{method.label}: {words}", **look)
             axes.set_xticks(sizes.shards)
             axes.set_title(f"{d} dimensions: {title}", fontsize="medium")
         line[0].set_ylabel("speed-up over P = 1")
     for axes in grid[-1]:
         axes.set_xlabel("number of shards P")
-    if available_cores() < sizes.shards[-1]:
+    notes = [f"{sizes.n_rounds} rounds", *figures.beyond_cores(sizes.shards[-1], run)]
+    if run.cores < sizes.shards[-1]:
         for axes in grid.ravel():
-            axes.axvspan(available_cores(), sizes.shards[-1], color="0.93", zorder=0)
-        notes = [*notes, "shaded: more shards than cores"]
+            axes.axvspan(run.cores, sizes.shards[-1], color="0.93", zorder=0)
+        notes = ["shaded: more shards than cores", *notes]
     figures.legend(whole, grid[0, 0])
-    notes = [*notes, f"{sizes.n_rounds} rounds", *figures.beyond_cores(sizes.shards[-1])]
-    figures.finish(whole, request, notes=notes)
+    return {"figure": figures.noted(whole, run, notes)}
 
 
 def _judge(plotted: Rows, sizes: Sizes) -> list[Finding]:
@@ -170,4 +185,5 @@ EXPERIMENT = Experiment(
     small=Sizes((1, 2, 4, 8), (16, 64), 10_000, 500, 2, 40),
     full=Sizes((1, 2, 3, 4, 5, 6, 7, 8), (16, 64), 50_000, 2_000, 8, 60),
     run=run,
+    draw=draw,
 )

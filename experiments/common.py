@@ -1,4 +1,8 @@
-"""What all experiments share: what is asked for, what was found, and the files that say so."""
+"""What all experiments share: what is asked for, what was found, and the files that say so.
+
+A figure is drawn from the tables that a run has saved, and from nothing else: when the run ends, and again, from a
+digest of them, whenever the site is built.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +14,16 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from unbounded.arrays import Array
 from unbounded.engines.local import available_cores
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
 
 Rows = list[dict[str, Any]]
 SIZES = ("quick", "small", "full")
@@ -35,6 +43,27 @@ class Request:
     @property
     def quick(self) -> bool:
         return self.size == "quick"
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run has left behind: tables, and how it was made."""
+
+    folder: Path
+    size: str
+    sizes: Any
+    cores: int
+
+    def table(self, name: str = "plotted") -> DataFrame:
+        import pandas as pd
+
+        return pd.read_csv(self.folder / f"{name}.csv")
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader must know of the data."""
+        quick = ["quick run: small sizes"] if self.size == "quick" else []
+        return quick + (list(self.table("notes")["note"]) if (self.folder / "notes.csv").exists() else [])
 
 
 @dataclass(frozen=True)
@@ -58,7 +87,8 @@ _WORDS = {True: "held", False: "did not hold", None: "undecided"}
 
 @dataclass(frozen=True)
 class Experiment:
-    """about: what is done, in a sentence. `run` takes sizes: full ones are the paper's, small ones stand beside."""
+    """about: what is done, in a sentence. `run` takes sizes: full ones are the paper's, small ones stand beside.
+    `draw` makes the figures of a run, by name."""
 
     name: str
     about: str
@@ -66,6 +96,7 @@ class Experiment:
     small: Any
     full: Any
     run: Callable[[Any, Request], Sequence[Finding]]
+    draw: Callable[[Run], dict[str, Figure]]
 
     def sizes(self, size: str) -> Any:
         if size not in SIZES:
@@ -74,7 +105,7 @@ class Experiment:
 
 
 def perform(experiment: Experiment, request: Request) -> str:
-    """Run it, write its verdict beside its figures, and return the verdict in words."""
+    """Run it, draw its figures, write its verdict beside them, and return the verdict in words."""
     request.out.mkdir(parents=True, exist_ok=True)
     began, sizes = time.perf_counter(), experiment.sizes(request.size)
     findings = experiment.run(sizes, request)
@@ -88,7 +119,17 @@ def perform(experiment: Experiment, request: Request) -> str:
     lines = [f"{experiment.name}: {record['verdict']}", experiment.about, *map(str, findings)]
     text = "\n".join(lines) + "\n"
     (request.out / "verdict.txt").write_text(text)
+    for name, whole in experiment.draw(Run(request.out, request.size, sizes, available_cores())).items():
+        _save_figure(whole, request.out / name)
     return text
+
+
+def _save_figure(whole: Figure, path: Path) -> None:
+    import matplotlib
+
+    with matplotlib.rc_context({"svg.hashsalt": "unbounded"}):
+        whole.savefig(path.with_suffix(".svg"), metadata={"Date": None})
+    whole.savefig(path.with_suffix(".png"), dpi=110)
 
 
 def commit() -> str:
@@ -154,6 +195,10 @@ def save_rows(rows: Rows, request: Request, name: str = "plotted") -> None:
     import pandas as pd
 
     pd.DataFrame(rows).to_csv(request.out / f"{name}.csv", index=False, float_format="%.7g")
+
+
+def save_notes(notes: Sequence[str], request: Request) -> None:
+    save_rows([{"note": note} for note in notes], request, "notes")
 
 
 def say(text: str) -> None:

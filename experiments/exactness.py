@@ -9,19 +9,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import digamma
 
 from experiments import figures
 from experiments.chains import COLLAPSED, GHOSTS, HOT, ONE_OPEN, PUBLISHED, Method, Plan, mixture, trace, with_wall
-from experiments.common import Experiment, Finding, Request, Rows, about, save_rows, say, spread, standard_error
+from experiments.common import Experiment, Finding, Request, Rows, Run, about, save_rows, say, spread, standard_error
 from unbounded.arrays import Array
 from unbounded.engines import build
 from unbounded.likelihoods import Bernoulli, Gaussian
 from unbounded.models.mixtures import start
 from unbounded.round import rounds
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
 
 METHODS = (PUBLISHED, HOT, ONE_OPEN, GHOSTS)
 N_ROWS, N_EMPTY, ALPHA = 200, 60, 1.0
@@ -71,7 +76,6 @@ def run(sizes: Sizes, request: Request) -> list[Finding]:
     save_rows(plotted, request)
     together = counter_example(sizes.pairs, request.seed)
     save_rows(together, request, "counter-example")
-    _draw(plotted, together, sizes, request)
     return [*_judge(plotted, sizes), *judge_counter_example(together)]
 
 
@@ -174,22 +178,21 @@ def judge_counter_example(rows: Rows) -> list[Finding]:
 # ---- figure and verdict
 
 
-def _draw(plotted: Rows, together: Rows, sizes: Sizes, request: Request) -> None:
+def draw(run: Run) -> dict[str, Figure]:
+    sizes, plotted = run.sizes, run.table().set_index(["problem", "method"]).sort_index()
     whole, grid = figures.figure(2, 3, width=3.2, height=2.5)
     for column, problem in enumerate(problems()):
         for method in METHODS:
-            mine = [row for row in plotted if (row["problem"], row["method"]) == (problem.name, method.label)]
+            mine = plotted.loc[problem.name, method.label]
             look = method.look | {"marker": "o", "markersize": 4}
-            error = [row["standard_error"] for row in mine]
-            grid[0, column].errorbar(
-                sizes.shards, [row["error"] for row in mine], error, capsize=2, label=method.label, **look
-            )
-            grid[1, column].plot(sizes.shards, [row["autocorrelation_time"] for row in mine], **look)
+            values = mine["error"], mine["standard_error"]
+            grid[0, column].errorbar(mine["shards"], *values, capsize=2, label=method.label, **look)
+            grid[1, column].plot(mine["shards"], mine["autocorrelation_time"], **look)
             if column == 1:
-                times = {clock: np.array([row[clock] for row in mine]) for clock in figures.CLOCKS}
-                figures.clocks(grid[1, 2], sizes.shards, times, look, "round")
+                times = {clock: mine[clock].to_numpy() for clock in figures.CLOCKS}
+                figures.clocks(grid[1, 2], mine["shards"], times, look, "round")
         grid[0, column].axhline(0.0, color=figures.GREY, linewidth=0.8)
-        grid[0, column].set_title(f"{problem.name}: E[K] = {mine[0]['truth']:.2f}", fontsize="medium")
+        grid[0, column].set_title(f"{problem.name}: E[K] = {mine['truth'].iloc[0]:.2f}", fontsize="medium")
         grid[1, column].margins(y=0.2)
         grid[1, column].set_ylim(bottom=0)
     for axes in (*grid[:, 0], *grid[:, 1], grid[1, 2]):
@@ -198,29 +201,29 @@ def _draw(plotted: Rows, together: Rows, sizes: Sizes, request: Request) -> None
         axes.set_xticks(sizes.shards, [str(p) for p in sizes.shards])
         axes.set_xlabel("number of shards P")
     grid[0, 0].set_ylabel("error of E[K] (clusters)")
-    grid[1, 0].set_ylabel("autocorrelation time of K (rounds)")
-    _draw_together(grid[0, 2], together)
+    grid[1, 0].set_ylabel("autocorrelation time\nof K (rounds)")
+    _draw_together(grid[0, 2], run.table("counter-example"))
     grid[1, 2].set_title(f"four clusters, mean of {TIMED} rounds", fontsize="medium")
     figures.clock_legend(grid[1, 2])
     figures.legend(whole, grid[0, 0])
     notes = [f"{N_EMPTY} and {N_ROWS} rows, {sizes.chains} chains of {sizes.n_rounds} rounds; bars: standard errors"]
-    figures.finish(whole, request, notes=[*notes, *figures.beyond_cores(sizes.shards[-1])])
+    return {"figure": figures.noted(whole, run, [*notes, *figures.beyond_cores(sizes.shards[-1], run)])}
 
 
-def _draw_together(axes: Any, together: Rows) -> None:
+def _draw_together(axes: Axes, together: DataFrame) -> None:
     methods = {method.label: method for method in METHODS}
-    for number, row in enumerate(together):
+    for number, row in together.iterrows():
         look = {"color": methods[row["method"]].colour, "marker": "o", "capsize": 3}
         axes.errorbar([number], [row["together"]], [2.0 * row["standard_error"]], **look)
     for value, name in ((0.5, "1/2: the posterior"), (published_chain(), "4/7")):
         axes.axhline(value, color=figures.GREY, linewidth=0.8, linestyle=":")
         axes.annotate(name, (-0.45, value), ha="left", va="bottom", fontsize="small", color=figures.GREY)
-    names = [row["method"].replace("hybrid, ", "").replace(" (", "\n(") for row in together]
+    names = [method.replace("hybrid, ", "").replace(" (", "\n(") for method in together["method"]]
     axes.set_xticks(range(len(together)), names, fontsize="small")
     axes.set_xlim(-0.5, 2.5)
     axes.margins(y=0.2)
     axes.set_title("two rows without data, P = 2", fontsize="medium")
-    axes.set_ylabel("probability of being together")
+    axes.set_ylabel("probability\nof being together")
 
 
 def _judge(plotted: Rows, sizes: Sizes) -> list[Finding]:
@@ -266,4 +269,5 @@ EXPERIMENT = Experiment(
     small=Sizes((1, 2, 4, 8, 16), 8, 400, 50, 8, 1_000, 40),
     full=Sizes((1, 2, 4, 8, 16, 32), 10, 600, 50, 12, 2_000, 60),
     run=run,
+    draw=draw,
 )

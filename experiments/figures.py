@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from experiments.common import Request
+from experiments.common import Run
 from unbounded.arrays import Array
-from unbounded.engines.local import available_cores
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -65,16 +64,21 @@ def log_seconds(axes: Axes) -> None:
 
 def clocks(axes: Axes, x: Any, times: dict[str, Array], look: dict[str, Any], unit: str) -> None:
     """Milliseconds on both clocks: solid on the critical path, dashed on this machine."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
     for clock, (_, dash, filled) in CLOCKS.items():
         axes.plot(x, 1e3 * times[clock], **look | {"linestyle": dash, "markerfacecolor": filled})
+    log_milliseconds(axes)
+    axes.set_ylabel(f"time of a {unit} (ms)")
+
+
+def log_milliseconds(axes: Axes) -> None:
+    """A logarithmic axis at the side of what is drawn already, with plain numbers."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
     axes.set_yscale("log")
     low, high = axes.get_ylim()
     axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 1.5, 2.0, 3.0, 5.0, 7.0) if high < 30.0 * low else (1.0, 3.0)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())
-    axes.set_ylabel(f"time of a {unit} (ms)")
 
 
 def clock_legend(axes: Axes) -> None:
@@ -93,25 +97,16 @@ def legend(whole: Figure, axes: Axes, title: str | None = None) -> None:
     whole.legend(handles, labels, title=title, loc="outside upper center", ncols=columns, frameon=False)
 
 
-def finish(whole: Figure, request: Request, title: str = "", name: str = "figure", notes: Sequence[str] = ()) -> None:
-    """Write the figure as PNG and SVG, with what a reader must know of the run below it."""
-    import matplotlib
-
-    words = [*(["quick run: small sizes"] if request.quick else []), *notes]
-    if words:
-        width = int(whole.get_figwidth() * LETTERS)
-        whole.supxlabel(textwrap.fill("; ".join(words), width), fontsize="small", color=GREY)
-    if title:
-        whole.suptitle(title, fontsize="medium")
-    with matplotlib.rc_context({"svg.hashsalt": "unbounded"}):
-        whole.savefig(request.out / f"{name}.svg", metadata={"Date": None})
-    whole.savefig(request.out / f"{name}.png", dpi=110)
+def noted(whole: Figure, run: Run, notes: Sequence[str]) -> Figure:
+    """The figure, with what a reader must know of the run below it."""
+    width = int(whole.get_figwidth() * LETTERS)
+    whole.supxlabel(textwrap.fill("; ".join([*run.notes, *notes]), width), fontsize="small", color=GREY)
+    return whole
 
 
-def beyond_cores(most: int) -> list[str]:
+def beyond_cores(most: int, run: Run) -> list[str]:
     """A note where there are more shards than cores: what P processors would take was not measured on P of them."""
-    cores = available_cores()
-    if most <= cores:
-        return [f"{cores} cores"]
+    if most <= run.cores:
+        return [f"{run.cores} cores"]
     critical = "critical path = slowest shard + global step, shards timed one by one"
-    return [f"P up to {most} on {cores} cores: {critical}; wall time = all shards on those cores"]
+    return [f"P up to {most} on {run.cores} cores: {critical}; wall time = all shards on those cores"]

@@ -1,10 +1,11 @@
 """docs/paper.md, written from what runs found: every number on it is in a digest of a run.
 
     python -m experiments.report             # the page again, from the digests in the repository
-    python -m experiments.report paper-run   # take over the runs of a folder first: digests and pictures
+    python -m experiments.report paper-run   # take over the digests of a folder's runs first
 
-A digest is the `verdict.json` of a run and a part of its `plotted.csv`, in docs/paper/runs. The page's own words are in
-paper.md.template beside this file; `{{NAME}}` there stands for what an experiment found.
+A digest is the `verdict.json` of a run and what is needed of its tables, in docs/paper/runs. Its figures are drawn from
+that when the site is built. The page's own words are in paper.md.template beside this file; `{{NAME}}` there stands for
+what an experiment found.
 """
 
 from __future__ import annotations
@@ -14,17 +15,19 @@ import json
 import re
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from experiments import NAMES, load
 from experiments.claims import CLAIMS, Claim
-from experiments.common import Finding, overall
+from experiments.common import Finding, Run, overall
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 TEMPLATE = Path(__file__).with_name("paper.md.template")
 SHOWN = ("full", "small")  # sizes that the page tells of, in this order; quick runs only show that everything runs
-COLOURS, LARGEST = 128, 200_000  # of a picture, and its bytes
 POINTS, LINES = 12, 2_000  # of a curve in a digest, and of all of it at most
 
 Record = dict[str, Any]
@@ -34,28 +37,30 @@ Record = dict[str, Any]
 
 
 def take_over(runs: Path, docs: Path = DOCS) -> None:
-    """Digests and pictures of all runs in a folder."""
+    """Digests of all runs in a folder."""
     for name in NAMES:
         for size in SHOWN:
             folder = runs / name / size
             if (folder / "verdict.json").exists():
-                _digest(folder, docs / "paper" / "runs" / name / size)
-                for path in sorted(folder.glob("*.png")):
-                    _copy(path, docs / "paper" / picture(name, size, path.stem))
+                _digest(folder, _kept(name, size, docs))
 
 
-def picture(name: str, size: str, stem: str) -> str:
-    return "-".join([name, *([] if stem == "figure" else [stem]), *([] if size == "full" else [size])]) + ".png"
+def _kept(name: str, size: str, docs: Path) -> Path:
+    return docs / "paper" / "runs" / name / size
 
 
 def _digest(folder: Path, target: Path) -> None:
     target.mkdir(parents=True, exist_ok=True)
     record = json.loads((folder / "verdict.json").read_text())
-    record["pictures"] = [path.stem for path in sorted(folder.glob("*.png"))]
     (target / "verdict.json").write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
-    with (folder / "plotted.csv").open() as file:
+    for path in sorted(folder.glob("*.csv")):
+        _table(path, target / path.name)
+
+
+def _table(path: Path, target: Path) -> None:
+    with path.open() as file:
         rows = list(csv.DictReader(file))
-    with (target / "plotted.csv").open("w", newline="") as file:
+    with target.open("w", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows({name: _short(value) for name, value in row.items()} for row in thinned(rows))
@@ -86,15 +91,15 @@ def _short(value: str) -> str:
         return value
 
 
-def _copy(path: Path, target: Path) -> None:
-    """A copy in few colours, which keeps the repository small."""
-    from PIL import Image
-
-    target.parent.mkdir(exist_ok=True, parents=True)
-    with Image.open(path) as whole:
-        whole.convert("RGB").quantize(COLOURS).save(target, optimize=True)
-    if target.stat().st_size > LARGEST:
-        raise ValueError(f"{target} has more than {LARGEST} bytes.")
+def drawn(name: str, size: str, docs: Path = DOCS) -> list[Figure]:
+    """The figures of a run, from its digest."""
+    folder, experiment = _kept(name, size, docs), load(name)
+    record = json.loads((folder / "verdict.json").read_text())
+    sizes = eval(record["sizes"], {"Sizes": type(experiment.full)})  # as `perform` has written it
+    figures = experiment.draw(Run(folder, size, sizes, record["cores"]))
+    for which, whole in figures.items():
+        whole.set_label(f"{name}, {size} run: {which}")  # for those who cannot see it
+    return list(figures.values())
 
 
 # ---- the page
@@ -114,7 +119,7 @@ def page(docs: Path = DOCS, template: Path = TEMPLATE) -> str:
 
 def records(name: str, docs: Path = DOCS) -> list[Record]:
     """What was found, of full and of small runs."""
-    files = [docs / "paper" / "runs" / name / size / "verdict.json" for size in SHOWN]
+    files = [_kept(name, size, docs) / "verdict.json" for size in SHOWN]
     return [json.loads(file.read_text()) for file in files if file.exists()]
 
 
@@ -125,11 +130,10 @@ def section(name: str, found: list[Record]) -> str:
 
 
 def _run(name: str, record: Record) -> str:
-    pictures = [picture(name, record["size"], stem) for stem in record["pictures"]]
-    lines = [f"![{name}](paper/{path})" for path in pictures]
+    pictures = f'<!-- run\nfrom experiments.report import drawn\ndrawn("{name}", "{record["size"]}")\n-->'
     findings = [Finding(**finding) for finding in record["findings"]]
     blocks = [_judged(key, [f for f in findings if f.claim == key]) for key in dict.fromkeys(f.claim for f in findings)]
-    return "\n\n".join([_how(record), *lines, *blocks])
+    return "\n\n".join([_how(record), pictures, *blocks])
 
 
 def _how(record: Record) -> str:

@@ -7,14 +7,18 @@ sampler must draw a new cluster's centre from the prior before it sees a point, 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from experiments import figures
 from experiments.chains import COLLAPSED, GHOSTS, JUMPING, PUBLISHED, UNCOLLAPSED, Method, Plan, mixture, trace
-from experiments.common import Experiment, Finding, Request, Rows, about, more, no_worse, save_rows, spread
+from experiments.common import Experiment, Finding, Request, Rows, Run, about, more, no_worse, save_rows, spread
 from unbounded.arrays import Array
 from unbounded.likelihoods import DiagonalGaussian
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 N_ROWS = 100
 METHODS = (COLLAPSED, UNCOLLAPSED, PUBLISHED, GHOSTS, JUMPING)
@@ -60,9 +64,7 @@ def run(sizes: Sizes, request: Request) -> list[Finding]:
     tasks = [(method, d, seed, sizes.n_rounds) for d in sizes.dimensions for method in METHODS for seed in seeds]
     rows = [row for rows in spread(f1_trace, tasks, request.jobs) for row in rows]
     save_rows(rows, request)
-    table = _table(rows, sizes)
-    _draw(table, sizes, request)
-    return _judge({key: runs.mean(axis=1) for key, runs in table.items()}, sizes)
+    return _judge({key: runs.mean(axis=1) for key, runs in _table(rows, sizes).items()}, sizes)
 
 
 def _table(rows: Rows, sizes: Sizes) -> dict[tuple[str, int], Array]:
@@ -76,21 +78,22 @@ def _table(rows: Rows, sizes: Sizes) -> dict[tuple[str, int], Array]:
     }
 
 
-def _draw(table: dict[tuple[str, int], Array], sizes: Sizes, request: Request) -> None:
+def draw(run: Run) -> dict[str, Figure]:
+    sizes, curves = run.sizes, run.table().pivot(index=["dimension", "method", "seed"], columns="round", values="f1")
     whole, grid = figures.figure(1, len(sizes.dimensions), width=2.9, sharey=True)
     for axes, dimension in zip(grid[0], sizes.dimensions, strict=True):
         for method in METHODS:
-            runs = table[method.label, dimension]
-            figures.band(axes, np.arange(runs.shape[1]), runs, method.look, method.label)
+            runs = curves.loc[dimension, method.label]
+            figures.band(axes, runs.columns, runs.to_numpy(), method.look, method.label)
         axes.set_xscale("symlog", linthresh=1)
         axes.set_xlim(0, sizes.n_rounds)
-        axes.set_title(f"{dimension} dimensions", fontsize="medium")
+        axes.set_title(_dimensions(dimension), fontsize="medium")
         axes.set_xlabel("iteration (sweep)")
         axes.set_ylim(0.5, 1.02)
     grid[0, 0].set_ylabel("pairwise F1")
     figures.legend(whole, grid[0, 0])
     notes = [f"{N_ROWS} points, one processor, mean over {sizes.seeds} seeds with its standard error"]
-    figures.finish(whole, request, notes=notes)
+    return {"figure": figures.noted(whole, run, notes)}
 
 
 def _judge(mean: dict[tuple[str, int], Array], sizes: Sizes) -> list[Finding]:
@@ -131,4 +134,5 @@ EXPERIMENT = Experiment(
     small=Sizes((1, 10, 100), 10, 100),
     full=Sizes((1, 10, 100, 1000), 10, 200),
     run=run,
+    draw=draw,
 )

@@ -11,14 +11,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from experiments import figures, trials
 from experiments.chains import GHOSTS, PUBLISHED, Method, Plan
-from experiments.common import Experiment, Finding, Request, Rows, about, save_rows, say
+from experiments.common import Experiment, Finding, Request, Rows, Run, about, save_rows, say
 from unbounded.models.features.measures import GammaPoisson
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
 
 SOURCES = {  # sampler -> where it comes from, and which rows of the paper's table are about it
     "asynchronous": ("Smyth et al. 2009, as the paper describes it", ("Smyth",)),
@@ -86,9 +91,9 @@ def run(sizes: Sizes, request: Request) -> list[Finding]:
             rows.append(_line(name, method, apart, [row for row in tried if row["method"] == name]))
             say(" | ".join(_cell(value) for value in rows[-1].values()))
     save_rows(rows, request)
-    save_rows(tried, request, "rounds")
+    if tried:
+        save_rows(tried, request, "rounds")
     (request.out / "table.md").write_text(markdown(rows, sizes))
-    _draw(rows, tried, sizes, request)
     return _judge(rows, tried, sizes)
 
 
@@ -179,8 +184,9 @@ def _cell(value: Any) -> str:
     return f"{value:,.12g}" if isinstance(value, int | float) else str(value)
 
 
-def _draw(rows: Rows, tried: Rows, sizes: Sizes, request: Request) -> None:
+def draw(run: Run) -> dict[str, Figure]:
     """The table as marks, data sizes, and speeds beside it."""
+    sizes, rows = run.sizes, run.table().to_dict("records")
     height = 0.35 * len(rows) + 1.0
     whole, grid = figures.figure(1, 3, width=4.4, height=height, sharey=True, width_ratios=[1.0, 0.85, 1.0])
     marks, table, speeds = grid[0]
@@ -190,41 +196,46 @@ def _draw(rows: Rows, tried: Rows, sizes: Sizes, request: Request) -> None:
             marker, colour, size = _look(row[name], name in MODELS)
             marks.scatter([x - 0.15], [y], s=size, marker=marker, color=colour)
             said = row[f"paper: {name}"]
-            if said is not None:
+            if not _blank(said):
                 marks.text(x + 0.25, y, "\u2713" if said else "\u2715", ha="center", va="center", fontsize="x-small")
     marks.set_xticks(range(len(names)), names, rotation=40, ha="right")
     marks.set_yticks(range(len(rows)), [f"{row['method']}: {row['source']}" for row in rows], fontsize="small")
+    marks.set_xlim(-0.7, len(names) - 0.3)
     marks.invert_yaxis()
-    marks.set_title(
-        "here (o: yes, x: no, grey: not implemented here)\nand, small, in the paper's table", fontsize="medium"
-    )
+    marks.set_title("here (o: yes, x: no, grey: not here)\nand, small, in the paper's table", fontsize="medium")
     _draw_sizes(table, rows, sizes)
-    _draw_speeds(speeds, rows, tried)
+    _draw_speeds(speeds, [row["method"] for row in rows], run.table("rounds") if sizes.rows else None)
     notes = [
         f"data size: the largest power of ten of which {ROUNDS:,} rounds take an hour at most of critical path, P = "
         f"{sizes.n_shards}, from the true structure",
         "rows of 8 columns (DP, PY; 10 clusters), images of 36 pixels (4 features), documents of 100 tokens, 30 topics",
     ]
-    figures.finish(whole, request, notes=[*notes, *figures.beyond_cores(sizes.n_shards)])
+    return {"figure": figures.noted(whole, run, [*notes, *figures.beyond_cores(sizes.n_shards, run)])}
 
 
-def _look(value: bool | None, is_model: bool) -> tuple[str, str, int]:
-    if value:
-        return "o", figures.BLUE, 55
-    return ("_", figures.GREY, 30) if is_model or value is None else ("x", figures.RED, 35)
+def _blank(cell: Any) -> bool:
+    """Nothing was written into the cell."""
+    return bool(cell != cell)
+
+
+def _look(value: Any, is_model: bool) -> tuple[str, str, int]:
+    if _blank(value) or (is_model and not value):
+        return "_", figures.GREY, 30
+    return ("o", figures.BLUE, 55) if value else ("x", figures.RED, 35)
 
 
 def _draw_sizes(axes: Any, rows: Rows, sizes: Sizes) -> None:
     for y, row in enumerate(rows):
         for x, kind in enumerate(UNITS):
-            if f"data size, {kind}" in row:
-                words = _power(row[f"data size, {kind}"], sizes.rows)
+            size = row.get(f"data size, {kind}", np.nan)
+            if not _blank(size):
+                words = _power(int(size), sizes.rows)
                 axes.text(x, y, words, ha="center", va="center", fontsize="small")
     names = [f"{kind}\n({unit})".replace("-", "-\n") for kind, unit in UNITS.items()]
     axes.set_xticks(range(len(UNITS)), names, fontsize="small")
     axes.set_xlim(-0.6, len(UNITS) - 0.4)
     axes.tick_params(axis="y", length=0)
-    axes.set_title("data size: 1,000 rounds in an hour", fontsize="medium")
+    axes.set_title("data size:\n1,000 rounds in an hour", fontsize="medium")
 
 
 def _power(size: int, tried: Sequence[int]) -> str:
@@ -234,23 +245,22 @@ def _power(size: int, tried: Sequence[int]) -> str:
     return f"{sign}$10^{round(np.log10(size or tried[0]))}$"
 
 
-def _draw_speeds(axes: Any, rows: Rows, tried: Rows) -> None:
+def _draw_speeds(axes: Axes, names: Sequence[str], tried: DataFrame | None) -> None:
     """Full marks: on the critical path; hollow ones: on this machine's cores."""
-    place = {row["method"]: y for y, row in enumerate(rows)}
-    best = {(row["method"], row["model"]): row for row in tried if row["fits"]}  # of each, the last and largest
+    axes.set_xlabel("swept per second")
+    axes.set_title("full: critical path\nhollow: wall time", fontsize="medium")
+    axes.grid(True, axis="x", alpha=0.3)
+    if tried is None:
+        return
+    best = tried[tried["fits"]].groupby(["method", "model"], as_index=False).last()  # of each, the largest
     for number, (kind, (marker, colour)) in enumerate(LOOKS.items()):
-        mine = [row for (_, model), row in best.items() if model == kind]
-        y = [place[row["method"]] + 0.17 * (number - 1.5) for row in mine]
+        mine = best[best["model"] == kind]
+        y = [names.index(method) + 0.17 * (number - 1.5) for method in mine["method"]]
         for clock, (_, _, filled) in figures.CLOCKS.items():
             look = {"color": colour, "markerfacecolor": filled or colour, "markersize": 5}
-            x = [row["rows"] / row[clock] for row in mine]
-            axes.plot(x, y, marker, label="" if filled else f"{kind} ({UNITS[kind]})", **look)
-    axes.set_xlabel("swept per second")
-    axes.set_title("full: critical path, hollow: wall time", fontsize="medium")
-    axes.grid(True, axis="x", alpha=0.3)
-    if tried:
-        axes.set_xscale("log")
-        axes.legend(frameon=False, fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0))
+            axes.plot(mine["rows"] / mine[clock], y, marker, label="" if filled else f"{kind} ({UNITS[kind]})", **look)
+    axes.set_xscale("log")
+    axes.legend(frameon=False, fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0))
 
 
 def _judge(rows: Rows, tried: Rows, sizes: Sizes) -> list[Finding]:
@@ -306,4 +316,5 @@ EXPERIMENT = Experiment(
     small=Sizes((1_000, 10_000, 100_000)),
     full=Sizes((1_000, 10_000, 100_000, 1_000_000, 10_000_000)),
     run=run,
+    draw=draw,
 )

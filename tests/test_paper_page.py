@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from PIL import Image
 
 ROOT = Path(__file__).resolve().parents[1]
+RUNS = sorted((ROOT / "docs" / "paper" / "runs").glob("*/*/verdict.json"))
 sys.path.insert(0, str(ROOT))
 
 from experiments import NAMES, quotations, report  # noqa: E402
@@ -110,23 +110,31 @@ def test_writing_the_page_again_changes_nothing():
 
 
 def test_digests_are_small_and_name_their_commit():
-    files = list((ROOT / "docs" / "paper" / "runs").glob("*/*/verdict.json"))
-    for file in files:
+    for file in RUNS:
         record = json.loads(file.read_text())
         assert record["experiment"] == file.parts[-3] in NAMES
         assert record["size"] == file.parts[-2]
         assert record["commit"]
         here = {key for key, claim in CLAIMS.items() if claim.experiment == record["experiment"]}
         assert {finding["claim"] for finding in record["findings"]} <= {None, *here}
-        assert file.with_name("plotted.csv").stat().st_size < 300_000
-        for stem in record["pictures"]:
-            assert (ROOT / "docs" / "paper" / report.picture(record["experiment"], record["size"], stem)).exists()
+        assert file.with_name("plotted.csv").exists()
+        assert all(table.stat().st_size < 300_000 for table in file.parent.glob("*.csv"))
+
+
+@pytest.mark.parametrize("file", RUNS, ids=lambda file: "-".join(file.parts[-3:-1]))
+def test_figures_are_drawn_from_digests(file):
+    """All that they show has come from there: lines or marks in every part."""
+    for figure in report.drawn(*file.parts[-3:-1]):
+        parts = [part for part in figure.axes if part.get_label() != "<colorbar>"]
+        assert parts
+        for part in parts:
+            shown = [*part.lines, *part.collections, *part.images, *part.texts]
+            assert shown or not part.axison
 
 
 def run_of(folder: Path, **changes: object) -> None:
     """A run of `exactness` with two findings, and a curve of forty rounds."""
     folder.mkdir(parents=True)
-    Image.new("RGB", (4, 3)).save(folder / "figure.png")
     findings = [
         {"statement": "it is", "held": False, "evidence": "1 and 2", "claim": "guarantees"},
         {"statement": "so is this", "held": True, "evidence": "3", "claim": None},
@@ -153,10 +161,8 @@ def test_runs_go_into_digests_and_digests_into_the_page(tmp_path):
     text = report.page(docs)
     assert f"> “{CLAIMS['guarantees'].quotation}” (Abstract)\n\nVerdict: **did not hold**." in text
     assert "- **held**: so is this: 3." in text
-    assert "![exactness](paper/exactness-small.png)" in text
+    assert 'drawn("exactness", "small")' in text
     assert "`unbounded paper exactness --data FOLDER -j 16`" in text
-    with Image.open(docs / "paper" / "exactness-small.png") as picture:
-        assert picture.size == (4, 3)
 
 
 def test_a_template_that_forgets_an_experiment_is_refused(tmp_path):

@@ -28,6 +28,14 @@ def columns_of_strings(X: Any) -> list[int]:
     return [j for j in range(X.shape[1]) if any(isinstance(value, _NO_NUMBERS) for value in X[:, j].tolist())]
 
 
+def check_names(X: Any) -> None:
+    """Refuse a table whose columns have names of which only some are strings."""
+    kinds = {type(name) for name in getattr(X, "columns", ())}
+    if len(kinds) > 1 and any(issubclass(kind, str) for kind in kinds):
+        told = ", ".join(sorted(kind.__name__ for kind in kinds))
+        raise TypeError(f"the columns have names of several types ({told}); X.columns.astype(str) makes them strings.")
+
+
 def what_it_holds(column: Any) -> str:
     """Of a column that is not of numbers: what it is of."""
     if getattr(column.dtype, "kind", "") in _TIMES:

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from unbounded import datasets
 from unbounded.arrays import Data, checked_csr, is_csr
-from unbounded.categories import TIMES, Categories, columns_of_strings, encoded, what_it_holds
+from unbounded.categories import TIMES, Categories, check_names, columns_of_strings, encoded, what_it_holds
 from unbounded.chain.outlets import announce_if_slow
 from unbounded.columns import describe
 from unbounded.contracts import Likelihood
@@ -46,7 +46,9 @@ class TakesRows:
         """Rows from a file, from a data set by its name, or from an object of another library; anything else as it is.
         From a file, only the columns that the likelihood names."""
         named = named_columns(self._chosen_likelihood()) if isinstance(X, str | os.PathLike) else None
-        return datasets.load(X, named, words=True)
+        given = datasets.load(X, named, words=True)
+        check_names(given)
+        return given
 
     def _check_array(self, X: Data, reset: bool) -> Data:
         X = self._given(X)

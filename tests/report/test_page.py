@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import shutil
@@ -333,7 +334,8 @@ def test_times_add_up_over_sessions_and_leave_the_chain_alone(runs, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "whole"), [(0, 1, False), (-11_900.3, -11_803, False), (3, 4, True), (0, 9e6, True)]
+    ("low", "high", "whole"),
+    [(0, 1, False), (-11_900.3, -11_803, False), (3, 4, True), (0, 9e6, True), (0.10476, 0.10502, False)],
 )
 def test_ticks_are_round_and_inside(low, high, whole):
     found = np.array(svg.ticks(low, high, 5, whole))
@@ -343,6 +345,16 @@ def test_ticks_are_round_and_inside(low, high, whole):
     labels = svg._labels(tuple(found))
     assert len(set(labels)) == len(labels)
     assert [float(label.replace(",", "")) for label in labels] == pytest.approx(found.tolist())
+
+
+def test_labels_of_a_chart_give_way():
+    """The first one stays; none covers another."""
+    frame = svg.Frame(svg.Range(0, 1, "", (0, 1)), svg.Range(0, 1, "", (0, 1)), 300)
+    drawn = svg.labels(frame, np.full(9, 0.5), np.full(9, 0.5), [str(k) for k in range(3, 12)])
+    places = [tuple(map(float, found)) for found in re.findall(r'x="([\d.]+)" y="([\d.]+)"', drawn)]
+    assert places[0] == pytest.approx((float(frame.across(0.5)), float(frame.up(0.5)) + 4.0), abs=0.1)
+    for (x, y), (a, b) in itertools.combinations(places, 2):
+        assert abs(x - a) > 8.0 or abs(y - b) > 11.0
 
 
 def test_shares_of_topics_follow_the_draws():

@@ -2,14 +2,14 @@
 
     python tools/site/pages.py docs/tutorials/*.md README.md
 
-What a block prints, the data frame that it ends with and the figures that it leaves open are kept under build/pages,
-under a digest of the page's code and of the package: a page runs again when one of them has changed, and not before.
+What a block prints, the data frame or the figures that it ends with and those that it leaves open are kept under
+build/pages, under a digest of the page's code and of the package: a page runs again when one of them has changed, and
+not before.
 Blocks inside of a comment (`<!-- run` ... `-->`) run, too, and are not shown.
 """
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import json
 import os
@@ -21,6 +21,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -107,11 +108,22 @@ def _folder(page: Path) -> Path:
 
 
 def _digest(page: Path) -> str:
-    """Of the page's code, and of the package."""
+    """Of the page's code, of the package, and of the experiments if the page draws what they found."""
     digest = hashlib.blake2b(_code_of_the_package().encode(), digest_size=16)
     for block in blocks(page.read_text()):
         digest.update(repr((block.code, block.hidden)).encode())
+        if "experiments" in block.code:
+            digest.update(_experiments())
     return digest.hexdigest()
+
+
+@cache
+def _experiments() -> bytes:
+    """A digest of the experiments, and of what is kept of their runs."""
+    digest = hashlib.blake2b(digest_size=16)
+    for path in sorted([*(ROOT / "experiments").glob("*.py"), *(ROOT / "docs" / "paper").rglob("*.*")]):
+        digest.update(path.read_bytes())
+    return digest.digest()
 
 
 @cache
@@ -119,15 +131,19 @@ def _code_of_the_package() -> str:
     """A digest of what runs: other comments and docstrings make no page run again."""
     digest = hashlib.blake2b(RUNNER.read_bytes(), digest_size=16)
     for path in sorted((ROOT / "src" / "unbounded").rglob("*.py")):
-        tree = ast.parse(path.read_text())
-        for node in ast.walk(tree):
-            documented = (
-                isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None
-            )
-            if documented:
-                del node.body[0]
-        digest.update(ast.dump(tree).encode())
+        for part in _what_runs(compile(path.read_bytes(), path.name, "exec", dont_inherit=True, optimize=2)):
+            digest.update(repr(part).encode())
     return digest.hexdigest()
+
+
+def _what_runs(code: CodeType) -> Iterator[Any]:
+    """All of compiled code but where its lines are. Compiled with optimize=2 it has no docstrings."""
+    yield code.co_code, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars, code.co_exceptiontable
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _what_runs(constant)
+        else:
+            yield sorted(map(repr, constant)) if isinstance(constant, frozenset) else constant
 
 
 def repository() -> str:
@@ -137,11 +153,10 @@ def repository() -> str:
 
 
 def _environment() -> dict[str, str]:
-    """Pages find the package that this process finds, from another folder, draw without a screen, and have the compiled
-    code of the tests."""
-    paths = os.pathsep.join(
-        os.path.abspath(path) for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path
-    )
+    """Pages find the package that this process finds, from another folder, and the experiments of this checkout, draw
+    without a screen, and have the compiled code of the tests."""
+    given = [os.path.abspath(path) for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    paths = os.pathsep.join([*given, str(ROOT)])
     compiled = {"NUMBA_CACHE_DIR": str(ROOT / ".numba_cache")} | os.environ
     return compiled | {"PYTHONPATH": paths, "MPLBACKEND": "agg", "OPENBLAS_NUM_THREADS": "1", "COLUMNS": "100"}
 

@@ -164,7 +164,7 @@ def _plain(value: str | Path | None) -> str | None:
 
 def _draws(text: str) -> int | str:
     if text != AUTO and not text.isdecimal():
-        raise ValueError(f"--draws must be a number or {AUTO}, got {text!r}.")
+        raise ValueError(f"--draws must be a whole number of at least 1 or {AUTO}, got {text!r}.")
     return text if text == AUTO else int(text)
 
 

@@ -141,7 +141,10 @@ def render(run: Path) -> str:
     head = f"<header><h1>{text(draws.title(config))}</h1><p class=quiet>run {text(run.resolve().name)}</p></header>"
     body = [head, _status(progress, run), _numbers(progress, seen)]
     if seen is None:
-        return "".join(body) + paragraph("No draw has been made yet: the chains are warming up.", quiet=True)
+        return "".join(body) + paragraph(
+            "No draw has been made yet: the chains are warming up. Traces and R-hat come after the first "
+            f"{config.get('n_warmup', 0):,} rounds of a chain.", quiet=True,
+        )  # fmt: skip
     return "".join([*body, _traces(seen), tables.scalars(seen)])
 
 

@@ -85,7 +85,7 @@ def legend(names: Sequence[str], kind: str, ranks: Sequence[int] | None = None) 
     pairs = list(zip(looks, names, strict=True))[:_LEGEND]
     items = [f"<li>{svg.swatch(rank, kind)}{text(name)}</li>" for rank, name in pairs]
     more = f"<li>and {len(names) - _LEGEND} more</li>" if len(names) > _LEGEND else ""
-    return f'<ul class="legend">{"".join(items)}{more}</ul>'
+    return f'<ul class="legend{" columns" if kind == "points" else ""}">{"".join(items)}{more}</ul>'
 
 
 def number(value: float, digits: int = 4) -> str:
@@ -141,5 +141,5 @@ def sizes(amounts: Array, atom: str, unit: str, height: int = 220) -> str:
 def scale(low: float, high: float, colours: str, name: str) -> str:
     """A bar of colours with the values of its ends."""
     pixels = svg.coloured(np.linspace(0, 1, 64)[None], 0.0, 1.0, colours)
-    ends = f"{number(low)}</span>", f"<span>{number(high)}: {text(name)}</span>"
+    ends = f"{number(low, 3)}</span>", f"<span>{number(high, 3)}: {text(name)}</span>"
     return f'<div class="scale"><span>{ends[0]}<img src="{svg.png(pixels)}" alt="colour scale">{ends[1]}</div>'

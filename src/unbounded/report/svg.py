@@ -6,9 +6,10 @@ A chart is 360 units wide, so that its text stays legible when a phone shows it 
 from __future__ import annotations
 
 import base64
+import itertools
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +20,7 @@ from unbounded.report.phrases import escaped
 N_COLOURS, N_MARKS = 10, 5  # 50 looks before one repeats
 WIDTH = 360
 _LETTER = 6.2  # width of a letter of a tick label
+_BOLD, _TALL = 7.5, 12.0  # width and height of a letter of a label in the chart
 _MOST_POINTS = 300  # of a line; more are drawn as the envelope of bins
 
 
@@ -81,7 +83,8 @@ def _labels(at: Sequence[float]) -> list[str]:
     digits = max(0, -int(np.floor(np.log10(step) + 1e-9)))
     far = max((abs(v) for v in at), default=0.0)
     if digits > 4 or far >= 1e7:
-        return [f"{v:.4g}" for v in at]
+        told = ([f"{v:.{figures}g}" for v in at] for figures in range(4, 17))
+        return next((labels for labels in told if len(set(labels)) == len(at)), [f"{v!r}" for v in at])
     return [f"{v + 0.0:,.{digits}f}" for v in at]
 
 
@@ -207,10 +210,30 @@ def points(frame: Frame, x: Array, y: Array, rank: int) -> str:
     return f'<path class="points s{colour} m{mark}" d="{where}"/>'
 
 
-def label(frame: Frame, x: float, y: float, words: str) -> str:
-    """Words on the chart, with a margin that keeps them legible over points."""
-    across, up = frame.across(np.array([x]))[0], frame.up(np.array([y]))[0]
-    return f'<text class="label" text-anchor="middle" x="{across:.1f}" y="{up + 4:.1f}">{escaped(words)}</text>'
+def labels(frame: Frame, x: Array, y: Array, words: Sequence[str]) -> str:
+    """Words on the chart, with a margin that keeps them legible over points. One that would cover an earlier one gives
+    way."""
+    placed: list[tuple[float, float, float]] = []
+    for across, up, said in zip(frame.across(x), frame.up(y), words, strict=True):
+        half = 0.5 * _BOLD * len(said)
+        free = (at for at in _around(across, up) if not any(_covers(at, half, other) for other in placed))
+        placed.append((*next(free), half))
+    return "".join(
+        f'<text class="label" text-anchor="middle" x="{a:.1f}" y="{b + 4:.1f}">{escaped(said)}</text>'
+        for (a, b, _), said in zip(placed, words, strict=True)
+    )
+
+
+def _covers(at: tuple[float, float], half: float, other: tuple[float, float, float]) -> bool:
+    return abs(at[0] - other[0]) < half + other[2] + 1.0 and abs(at[1] - other[1]) < _TALL
+
+
+def _around(x: float, y: float) -> Iterator[tuple[float, float]]:
+    """The place itself, then rings around it, without end."""
+    yield x, y
+    for ring in itertools.count(1):
+        for angle in np.arange(8) * np.pi / 4:
+            yield x + 5.0 * ring * float(np.cos(angle)), y + 5.0 * ring * float(np.sin(angle))
 
 
 def whiskers(frame: Frame, x: Array, low: Array, high: Array) -> str:

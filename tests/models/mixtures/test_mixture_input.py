@@ -87,6 +87,7 @@ def sentence(message):
         (np.ones((3, 2, 2)), ["dim 3"]),
         (np.array([["a", "b"], ["c", "d"], ["e", "f"]]), ["holds words"]),
         (pd.DataFrame({"x": [1.0, 2.0, 3.0], "y": ["red", "blue", "red"]}), ["holds words"]),
+        (pd.DataFrame({"x": [1.0, 2.0, 3.0], 1: [1.0, 2.0, 3.0]}), ["several types (int, str)", "astype(str)"]),
         (changed(X, np.inf), ["infinity"]),
         (changed(X, -np.inf), ["infinity"]),
         (X + 1j, ["Complex"]),

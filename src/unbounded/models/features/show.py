@@ -40,7 +40,7 @@ def summary(estimator: FeatureEstimator) -> list[str]:
 def _noise(values: Array) -> str:
     """The posterior of the noise in words, whatever its order of magnitude."""
     low, high = np.quantile(values, [0.05, 0.95])
-    return f"standard deviation {values.mean():.4g}, 90% interval {low:.4g} to {high:.4g}"
+    return f"standard deviation {values.mean():.3g}, 90% interval {low:.3g} to {high:.3g}"
 
 
 class _Features(NamedTuple):
@@ -92,9 +92,9 @@ def _picture(found: _Features) -> str:
     if found.shape is None:
         return _loadings(found) + scale(-found.most, found.most, "RdBu_r", "loading")
     tiles = [_tile(found, k) for k in range(min(len(found.components), _TILES))]
-    said = "Each feature as an image, and under it the standard deviations of its loadings over draws."
+    said = "Each feature as an image, and under it how unsure it is (white: sure), the standard deviations over draws."
     scales = scale(-found.most, found.most, "RdBu_r", "loading")
-    scales += scale(0.0, float(found.deviations.max()), "Greys", "standard deviation")
+    scales += scale(0.0, found.most, "Greys", "standard deviation")
     return f'{paragraph(said, quiet=True)}<div class="tiles">{"".join(tiles)}</div>{scales}'
 
 
@@ -138,7 +138,7 @@ def _tile(found: _Features, k: int) -> str:
 
     images = image(found.components[k], -found.most, found.most, "RdBu_r", f"Loadings of feature {k}")
     spread = f"Standard deviations of the loadings of feature {k}"
-    images += image(found.deviations[k], 0.0, float(found.deviations.max()) or 1.0, "Greys", spread)
+    images += image(found.deviations[k], 0.0, found.most, "Greys", spread)
     return figure(images, f"{k}: {found.usage[k]:.2g} per row").replace("<figure>", '<figure class="tile">')
 
 

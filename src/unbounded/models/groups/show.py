@@ -153,7 +153,7 @@ _HELP = (
 _LIKENESS = (
     "Probabilities of words are means over draws. Likeness compares the words of two topics: 1 if they have the same "
     "ones, 0 if they share none. Words that are common in all topics make all of them somewhat alike, so the colours "
-    "go from the least to the greatest likeness of two topics."
+    "begin at the least likeness of two topics."
 )
 
 
@@ -213,15 +213,15 @@ def _alike(found: _Topics) -> str:
     likeness = np.clip(roots @ roots.T, 0.0, 1.0)
     n = len(likeness)
     close = likeness[~np.eye(n, dtype=bool)]
-    low, high = float(close.min()), float(close.max())
+    low, high = min(float(close.min()), 0.9), float(close.max())
     across = Range(-0.5, n - 0.5, "topic", svg.ticks(-0.5, n - 0.5, 6, whole=True))
     frame = Frame(across, Range(n - 0.5, -0.5, "topic", across.ticks), _HIGH)
     drawing = frame.chart(
-        [svg.raster(frame, svg.coloured(likeness, low, high, "cividis"))], f"Likeness of {n} topics, by their words."
+        [svg.raster(frame, svg.coloured(likeness, low, 1.0, "cividis"))], f"Likeness of {n} topics, by their words."
     )
     i, j = (int(v) for v in np.unravel_index((likeness - np.eye(n)).argmax(), likeness.shape))
     said = f"Likeness of topics. The two most alike are {min(i, j)} and {max(i, j)} ({high:.2f})."
-    return figure(drawing, said, parts.scale(low, high, "cividis", "likeness"))
+    return figure(drawing, said, parts.scale(low, 1.0, "cividis", "likeness"))
 
 
 def _history(found: _Topics) -> str:

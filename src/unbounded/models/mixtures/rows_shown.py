@@ -102,10 +102,9 @@ def _scatter(plane: Plane, labels: Array, amounts: Array, atom: str) -> str:
     ranks = looks.apart(plane.points, labels, len(amounts))
     inside = [labels == k for k in range(len(amounts))]
     drawn = [svg.points(frame, x[own], y[own], rank) for own, rank in zip(inside, ranks, strict=True)]
-    drawn += [
-        svg.label(frame, float(np.median(x[own])), float(np.median(y[own])), str(k))
-        for k, own in enumerate(inside) if own.any() and amounts[k] >= 0.01 * amounts.sum()
-    ]  # fmt: skip
+    large = [k for k, own in enumerate(inside) if own.any() and amounts[k] >= 0.01 * amounts.sum()]
+    middles = np.array([[np.median(x[inside[k]]), np.median(y[inside[k]])] for k in large]).reshape(-1, 2)
+    drawn.append(svg.labels(frame, middles[:, 0], middles[:, 1], [str(k) for k in large]))
     alt = f"{len(x):,} rows in two dimensions, coloured by {len(amounts)} {atom}s."
     names = [f"{k} ({size:,} rows)" for k, size in enumerate(amounts)]
     caption = f"{len(x):,} of {amounts.sum():,} rows, coloured by {atom}. {plane.meaning}".rstrip()

@@ -79,8 +79,8 @@ def _words(found: _Found) -> tuple[str, ...]:
     overall = float((found.sure * found.amounts).sum() / n)
     least = int(found.sure.argmin())
     sentences.append(
-        f"How sure is this? Of the rows that share a cluster with a given row, here or in a draw, {overall:.0%} do so "
-        "in both, on average."
+        f"How sure is this? On average, {overall:.0%} of a row's company, the rows of its cluster, is the same here "
+        "and in a draw."
     )
     if found.sure[least] < 0.9:
         sentences.append(
