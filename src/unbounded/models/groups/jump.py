@@ -60,7 +60,7 @@ def _with_top_weights(model: Groups, state: GroupsState, engine: Engine) -> tupl
     engine.map(GroupShard.relabel, [by_code(state, number, p) for p in range(model.n_shards)])
     counts, tables, statistics, owner = state.table
     table = DishTable(counts[live], tables[live], statistics[live], owner[live])
-    state = GroupsState(state.round, state.hyper, table, len(live), np.zeros_like(state.n_private))
+    state = replace(state, table=table, n_shared=len(live), n_private=np.zeros_like(state.n_private))
     logs, _ = model.measure.sticks(state.hyper.measure, table.tables.astype(float), rng)  # mutant: sit weights
     return state, np.exp(logs[:-1])
 
@@ -92,7 +92,7 @@ def _as_groups(model: Groups, state: GroupsState, moved: MixtureState) -> Groups
     """The state of groups whose tables these rows are."""
     counts, statistics = model.content.parts(moved.table.statistics)
     table = DishTable(counts, moved.table.counts, statistics, moved.table.owner)
-    return GroupsState(state.round, state.hyper, table, moved.n_shared, moved.n_private)
+    return replace(state, table=table, n_shared=moved.n_shared, n_private=moved.n_private)
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,15 @@ from unbounded.models.groups.reference_franchise import ReferenceFranchise
 from unbounded.models.groups.rows import CompiledDirect
 from unbounded.models.groups.shard import Content, GroupKernel
 from unbounded.models.groups.words.kernel import CompiledWords
+from unbounded.models.groups.words.reseat import RepeatingWords
 
 KERNELS: Mapping[str, Mapping[str, Callable[..., GroupKernel]]] = {
-    "cpu": {"direct": CompiledDirect, "franchise": CompiledFranchise, "words": CompiledWords},
+    "cpu": {
+        "direct": CompiledDirect,
+        "franchise": CompiledFranchise,
+        "words": CompiledWords,
+        "repeating words": RepeatingWords,
+    },
     "reference": {
         "direct": ReferenceDirect,
         "franchise": ReferenceFranchise,
