@@ -8,22 +8,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import islice, pairwise, product
 from typing import Any
 
 import numpy as np
-from enumeration import Array, Tally, canonical, log_eppf, partitions
-from franchise_truth import Franchise, GroupedRun, base_moments, cells, concentrations, jumps_alone
+from enumeration import Array, Tally, Verdict, canonical, log_eppf, partitions
+from franchise_problems import MEASURES, counts_of
+from franchise_truth import Franchise, GroupedRun, base_moments, cells, compare, concentrations, jumps_alone
 from scipy import special
 
+from unbounded.columns import describe
 from unbounded.engines import build
 from unbounded.models.groups.model import HierarchicalMeasure
 from unbounded.models.groups.samplers import HIERARCHICAL
 from unbounded.models.groups.shard import GroupHyper, GroupShard
+from unbounded.models.groups.words.likelihood import Tokens
 from unbounded.priors import Gamma
 from unbounded.round import rounds
 
+WORDS, SIZES = np.array([0, 0, 0, 0, 2], np.int32), (2, 3)
+LIKELIHOODS = {
+    "fixed": Tokens(0.4, "uniform", 1.5),
+    "sampled": Tokens(Gamma(2.0, 2.5), "learned", Gamma(2.0, 1.0)),
+}
 OTHER = 1000  # fresh words have numbers from here on, labels of topics are smaller
 
 
@@ -136,6 +144,11 @@ class Repeating:
         return self.sources[way], seats, labels, GroupHyper(own, content._replace(after=float(after[chosen])))
 
 
+def problem(words: str, measure: str) -> Repeating:
+    likelihood = LIKELIHOODS[words].bind(describe(counts_of(WORDS, SIZES)))
+    return Repeating(f"{words}-{measure}", WORDS, SIZES, likelihood, MEASURES[measure])
+
+
 def row_of(labels: Array, sources: Array) -> Array:
     return np.concatenate([labels, OTHER + sources])
 
@@ -189,3 +202,7 @@ def simulate(problem: Repeating, run: GroupedRun) -> Tally:
                 means[c] += now[name] / run.rounds
     engine.close()
     return Tally(frequencies, hypers)
+
+
+def check(problem: Repeating, run: GroupedRun) -> Verdict:
+    return compare(problem, run.form, simulate(problem, run), run.rounds)

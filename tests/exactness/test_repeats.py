@@ -5,45 +5,55 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from franchise_problems import MEASURES, counts_of
-from franchise_truth import GroupedRun, compare
-from repeats_truth import Repeating, simulate
+from franchise_truth import GroupedRun
+from repeats_truth import LIKELIHOODS, Repeating, check, problem
 from scipy import special
 
 from unbounded.columns import describe
 from unbounded.instantiation import Ghosts, OneOpen
-from unbounded.models.groups.words.likelihood import Tokens
-from unbounded.priors import Gamma
+from unbounded.models.groups import jump as groups_jump
+from unbounded.models.mixtures.jump import Jumps
 
-WORDS, SIZES = np.array([0, 0, 0, 0, 2], np.int32), (2, 3)
-LIKELIHOODS = {
-    "fixed": Tokens(0.4, "uniform", 1.5),
-    "sampled": Tokens(Gamma(2.0, 2.5), "learned", Gamma(2.0, 1.0)),
-}
-
-
-def problem(words: str, measure: str) -> Repeating:
-    likelihood = LIKELIHOODS[words].bind(describe(counts_of(WORDS, SIZES)))
-    return Repeating(f"{words}-{measure}", WORDS, SIZES, likelihood, MEASURES[measure])
-
-
+OFTEN = (("jumps", Jumps(every=1, share=1.0, passes=2, joined=0.4, merges=4, coin=0.4)),)
 RUNS = [
-    ("fixed", "fixed", GroupedRun("direct", Ghosts(2), 2, engine="threads")),
-    ("fixed", "fixed", GroupedRun("direct", Ghosts(0), chains=24)),
-    ("sampled", "sampled", GroupedRun("direct", Ghosts(), 2, rounds=150)),
-    ("fixed", "sampled", GroupedRun("direct", OneOpen(2), 2, 2, chains=24, dtype="float32")),
+    ("fixed", "fixed", GroupedRun("direct", Ghosts(2), 2, chains=24, rounds=60, engine="threads")),
+    ("sampled", "sampled", GroupedRun("direct", Ghosts(0), chains=24, rounds=60)),
+]
+LONG = [
+    ("fixed", "fixed", GroupedRun("direct", Ghosts(2), 2, chains=60, rounds=250)),
+    ("fixed", "sampled", GroupedRun("direct", OneOpen(2), 2, 2, dtype="float32")),
+    ("sampled", "sampled", GroupedRun("direct", Ghosts(), 2, chains=60, rounds=250)),
+    ("sampled", "fixed", GroupedRun("direct", Ghosts(0), chains=60, rounds=250)),
+    ("fixed", "fixed", GroupedRun("direct", Ghosts(0), sampler="collapsed", seed=1)),
 ]
 
 
-@pytest.mark.parametrize(("words", "measure", "run"), RUNS, ids=str)
-def test_chains_agree_with_enumeration(words, measure, run):
-    tiny = problem(words, measure)
-    verdict = compare(tiny, run.form, simulate(tiny, run), run.rounds)
+def agrees(words: str, measure: str, run: GroupedRun) -> None:
+    verdict = check(problem(words, measure), run)
     print(words, measure, run, verdict)
     assert verdict.passed, str(verdict)
 
 
+@pytest.mark.parametrize(("words", "measure", "run"), RUNS, ids=str)
+def test_chains_agree_with_enumeration(words, measure, run):
+    agrees(words, measure, run)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("words", "measure", "run"), LONG, ids=str)
+def test_longer_chains_agree_with_enumeration(words, measure, run):
+    agrees(words, measure, run)
+
+
+@pytest.mark.parametrize("by_tokens", [False, True])
+def test_jumps_of_fresh_words_are_exact(by_tokens, monkeypatch):
+    """Alone: they change neither who repeats whom nor its law."""
+    monkeypatch.setattr(groups_jump, "tokens_due", lambda model, turn: by_tokens)
+    agrees("fixed", "fixed", GroupedRun("direct", Ghosts(), 2, chains=24, rounds=30, options=OFTEN, alone=True))
+
+
 def test_the_truth_is_a_distribution_over_words():
-    """Summed over all words that two documents might have, the probabilities of all ways and configurations are one."""
+    """Summed over all words that a document of two might have, the probabilities of everything are one."""
     total = 0.0
     for word in range(3):
         for other in range(3):

@@ -29,4 +29,7 @@ KERNELS: Mapping[str, Mapping[str, Callable[..., GroupKernel]]] = {
 
 
 def build_kernel(device: str, content: Content, form: str, sweeps: int) -> GroupKernel:
-    return KERNELS[device][content.kernel(form)](content, sweeps)
+    name, kernels = content.kernel(form), KERNELS[device]
+    if name not in kernels:
+        raise ValueError(f"device={device!r} has no kernel of {name}.")
+    return kernels[name](content, sweeps)

@@ -350,6 +350,7 @@ class Groups(Built[GroupMeasure, Bound, Array]):
 
     def _rows_now(self, state: GroupsState) -> Array:
         """Sizes of the groups: of documents that repeat themselves, their fresh words, in any order."""
+        # mutant: rows now
         return self.sizes if state.sizes is None else np.repeat(np.arange(len(state.sizes)), state.sizes)
 
     def _round(

@@ -12,6 +12,22 @@ import numpy as np
 from unbounded.arrays import Array
 
 
+def drawn(sizes: Array, after: float, rng: np.random.Generator) -> tuple[Array, Array]:
+    """(numbers of fresh words, which of all fresh words every word is) of new documents with so many words."""
+    fresh: list[int] = []
+    which: list[int] = []
+    for size in sizes.tolist():
+        begin, known = len(which), sum(fresh)
+        fresh.append(0)
+        for i in range(size):
+            if rng.random() * (after + i) < after:
+                which.append(known + fresh[-1])
+                fresh[-1] += 1
+            else:
+                which.append(which[begin + int(rng.integers(i))])
+    return np.array(fresh, np.int64), np.array(which, np.int64)
+
+
 @dataclass
 class Repeats:
     """The words of whole documents, each document's sorted, and the place of the fresh word that each one repeats."""

@@ -133,7 +133,7 @@ def _renew(places, i, first, last, fresh, length, law):
     words, _, sources, times, topics = places
     finite, tail, (active, near), urn = law
     w, at, usable, shared, phi = words[i], sources[i], finite.usable, finite.shared, finite.topics.phi
-    z, alone = topics[at], times[at] == 1
+    z, alone = topics[at], times[at] == 1  # mutant: repeats alone
     if alone and z >= usable and (z < shared or tail.members[z - shared] == 1):
         return fresh, length
     times[at] -= 1
@@ -178,7 +178,7 @@ def _repeated(times, first, last, aim):
     for at in range(first, last):
         if times[at] > 0 and aim >= 0.0:
             chosen = at
-            aim -= times[at]
+            aim -= times[at]  # mutant: repeats again
     return chosen
 
 
@@ -194,7 +194,7 @@ class NewDocuments(NamedTuple):
 
 
 class Given(NamedTuple):
-    """All that new documents do not change: [words, K] probabilities, gamma beta of topics, and how soon words repeat."""
+    """What new documents do not change: [words, K] probabilities, gamma beta of topics, how soon words repeat."""
 
     table: Array
     masses: Array
@@ -224,13 +224,13 @@ def fold_in_repeating(new: NewDocuments, given: Given, sweeps: int, keep: int, a
 def _all_given(given: Given) -> tuple[WordFinite, Tail]:
     """Topics as the sweep wants them, none of them private."""
     table, masses, _ = given
-    parts = np.add.reduceat(table * masses, np.arange(0, len(masses), CHUNK), axis=1)
-    smooth = np.column_stack([parts.sum(1)] * 2)
+    size, gamma = len(masses), float(masses.sum())
+    parts = np.add.reduceat(table * masses, np.arange(0, size, CHUNK), axis=1)
+    total, ones = parts.sum(1), np.ones(len(table))
+    topics = Topics(np.ascontiguousarray(table), np.column_stack([total, total]), parts)
     none = build_aliases(parts, 0, np.zeros(len(table), np.int64), 1)
-    gamma = float(masses.sum())
     law = Law(masses, gamma, math.log(gamma), 1.0, 1.0)
-    topics = Topics(np.ascontiguousarray(table), smooth, parts)
-    finite = WordFinite(topics, np.column_stack([smooth[:, 0], np.ones(len(table))]), none, len(masses), len(masses), law, 1.0)
+    finite = WordFinite(topics, np.column_stack([total, ones]), none, size, size, law, 1.0)
     words = TokenTail(np.zeros((1, len(table))), np.zeros(1))
     return finite, Tail(words, np.zeros(0, np.int64), np.array([-np.inf]))
 
