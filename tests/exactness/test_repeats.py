@@ -11,7 +11,6 @@ from scipy import special
 
 from unbounded.columns import describe
 from unbounded.instantiation import Ghosts, OneOpen
-from unbounded.models.groups import jump as groups_jump
 from unbounded.models.mixtures.jump import Jumps
 
 OFTEN = (("jumps", Jumps(every=1, share=1.0, passes=2, joined=0.4, merges=4, coin=0.4)),)
@@ -25,6 +24,7 @@ LONG = [
     ("sampled", "sampled", GroupedRun("direct", Ghosts(), 2, chains=60, rounds=250)),
     ("sampled", "fixed", GroupedRun("direct", Ghosts(0), chains=60, rounds=250)),
     ("fixed", "fixed", GroupedRun("direct", Ghosts(0), sampler="collapsed", seed=1)),
+    ("sampled", "fixed", GroupedRun("direct", Ghosts(), 2, chains=60, rounds=250, options=OFTEN)),
 ]
 
 
@@ -45,11 +45,9 @@ def test_longer_chains_agree_with_enumeration(words, measure, run):
     agrees(words, measure, run)
 
 
-@pytest.mark.parametrize("by_tokens", [False, True])
-def test_jumps_of_fresh_words_are_exact(by_tokens, monkeypatch):
-    """Alone: they change neither who repeats whom nor its law."""
-    monkeypatch.setattr(groups_jump, "tokens_due", lambda model, turn: by_tokens)
-    agrees("fixed", "fixed", GroupedRun("direct", Ghosts(), 2, chains=24, rounds=30, options=OFTEN, alone=True))
+def test_jumps_of_fresh_words_are_exact():
+    """Tables are cut, or tokens, in turn, before every round."""
+    agrees("fixed", "fixed", GroupedRun("direct", Ghosts(), 2, chains=24, rounds=60, options=OFTEN))
 
 
 def test_the_truth_is_a_distribution_over_words():

@@ -425,7 +425,9 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         """
         check_is_fitted(self, "posterior_")
         if content_of(self._likelihood).repeats_after is not None and (X is not None or posterior_predictive):
-            raise ValueError("where documents repeat themselves (repeats_after), to_arviz takes neither X nor predictions.")
+            raise ValueError(
+                "where documents repeat themselves (repeats_after), to_arviz takes neither X nor predictions."
+            )
         data = None
         if X is not None:
             read = self._read(X, groups, reset=False)
