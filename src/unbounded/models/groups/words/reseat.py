@@ -23,16 +23,16 @@ from unbounded.models.groups.words.kernel import (
     GroupScratch,
     WordFinite,
     WordTail,
-    _add,
-    _among,
-    _count_private,
-    _draw_from_prior_part,
-    _drop,
-    _join,
-    _leave,
-    _weigh,
+    add_topic,
     build_aliases,
+    count_private,
+    drop_topic,
+    join_private,
+    leave_private,
     sweep,
+    topic_of_group,
+    topic_of_prior_part,
+    weigh_private,
 )
 from unbounded.models.groups.words.likelihood import TokenTail
 from unbounded.models.groups.words.repeats import Repeats
@@ -86,7 +86,7 @@ def _reseat(places, finite, tail, scratch, urn):
     active, near = scratch
     for i in range(sources.size):
         times[sources[i]] += 1
-    _count_private(finite, tail, near)
+    count_private(finite, tail, near)
     for g in range(offsets.size - 1):
         begin, end = offsets[g], offsets[g + 1]
         fresh, length = _enter_fresh(places, begin, end, finite, scratch)
@@ -115,7 +115,7 @@ def _enter_fresh(places, begin, end, finite, scratch):
             z = places.topics[i]
             fresh += 1
             if z < finite.usable:
-                length = _add(active, length, z)
+                length = add_topic(active, length, z)
             elif z >= finite.shared:
                 near.private[z - finite.shared] += 1
                 near.alive[1] += 1
@@ -140,14 +140,14 @@ def _renew(places, i, first, last, fresh, length, law):
     if alone:
         fresh -= 1
         if z < usable:
-            length = _drop(active, length, active.place[z])
+            length = drop_topic(active, length, active.place[z])
         else:
-            _leave(finite, tail, near, z - shared, w)
+            leave_private(finite, tail, near, z - shared, w)
     total, prior, private = 0.0, finite.sums[w, 0], 0.0
     for j in range(length):
         total += active.times[j] * phi[w, active.topics[j]]
     if near.alive[0] > 0:
-        private = _weigh(finite, tail, near, w)
+        private = weigh_private(finite, tail, near, w)
     everything = total + prior + private
     new = urn.after * everything / (finite.law.gamma + fresh)  # mutant: repeats new
     aim = uniform(urn.key, urn.first + i) * (new + (last - first - 1))
@@ -157,17 +157,17 @@ def _renew(places, i, first, last, fresh, length, law):
         return fresh, length
     aim *= everything / new
     if aim < total:
-        z = _among(active, length, phi, w, -1, aim)
+        z = topic_of_group(active, length, phi, w, -1, aim)
     elif private == 0.0 or aim < total + prior:
-        z = _draw_from_prior_part(finite, w, aim - total, prior)
+        z = topic_of_prior_part(finite, w, aim - total, prior)
     else:
-        z = shared + _join(finite, tail, near, w, min(aim - total - prior, 0.999999999 * private), 0.5)
+        z = shared + join_private(finite, tail, near, w, min(aim - total - prior, 0.999999999 * private), 0.5)
     at = first
     while times[at] > 0:
         at += 1
     sources[i], times[at], topics[at] = at, 1, z
     if z < usable:
-        length = _add(active, length, z)
+        length = add_topic(active, length, z)
     return fresh + 1, length
 
 
