@@ -314,12 +314,12 @@ MUTANTS = [
         "new = urn.after * everything / max(fresh, 1)", "repeats",
     ),
     Mutant(
-        "a repeated word leaves its document's topics although others repeat it", "repeats alone",
-        "z, alone = topics[at], True", "repeats",
+        "a word may repeat itself", "repeats aim",
+        "aim = uniform(urn.key, urn.first + i) * (new + (last - first))", "repeats",
     ),
     Mutant(
         "all fresh words are repeated alike", "repeats again",
-        "aim -= (last - first - 1) / max(1, np.count_nonzero(times[first:last]))", "repeats-three repeats",
+        "aim -= (last - first - 1) / max(1, np.count_nonzero(times[first:last]))", "repeats",
     ),
     Mutant(
         "how soon words repeat moved by groups of fresh words", "repeats after",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import repeats_geweke
 from franchise_problems import MEASURES, counts_of
 from franchise_truth import GroupedRun
 from repeats_truth import LIKELIHOODS, Repeating, check, problem
@@ -43,6 +44,14 @@ def test_chains_agree_with_enumeration(words, measure, run):
 @pytest.mark.parametrize(("words", "measure", "run"), LONG, ids=str)
 def test_longer_chains_agree_with_enumeration(words, measure, run):
     agrees(words, measure, run)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("rule", "n_shards"), [(Ghosts(), 2), (Ghosts(0), 1)], ids=str)
+def test_chains_and_fresh_data_agree_with_the_prior(rule, n_shards):
+    verdict = repeats_geweke.check(repeats_geweke.Joint(rule, n_shards))
+    print(rule, n_shards, verdict)
+    assert verdict.passed, str(verdict)
 
 
 def test_jumps_of_fresh_words_are_exact():

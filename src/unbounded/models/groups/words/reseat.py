@@ -133,7 +133,7 @@ def _renew(places, i, first, last, fresh, length, law):
     words, _, sources, times, topics = places
     finite, tail, (active, near), urn = law
     w, at, usable, shared, phi = words[i], sources[i], finite.usable, finite.shared, finite.topics.phi
-    z, alone = topics[at], times[at] == 1  # mutant: repeats alone
+    z, alone = topics[at], times[at] == 1
     if alone and z >= usable and (z < shared or tail.members[z - shared] == 1):
         return fresh, length
     times[at] -= 1
@@ -150,7 +150,7 @@ def _renew(places, i, first, last, fresh, length, law):
         private = weigh_private(finite, tail, near, w)
     everything = total + prior + private
     new = urn.after * everything / (finite.law.gamma + fresh)  # mutant: repeats new
-    aim = uniform(urn.key, urn.first + i) * (new + (last - first - 1))
+    aim = uniform(urn.key, urn.first + i) * (new + (last - first - 1))  # mutant: repeats aim
     if aim >= new:
         sources[i] = _repeated(times, first, last, aim - new)
         times[sources[i]] += 1
