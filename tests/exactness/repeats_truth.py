@@ -27,7 +27,7 @@ from unbounded.models.groups.words.likelihood import Tokens
 from unbounded.priors import Gamma
 from unbounded.round import rounds
 
-WORDS, SIZES = np.array([0, 0, 0, 0, 2], np.int32), (1, 4)
+WORDS, SIZES = np.array([2, 0, 0, 0, 0], np.int32), (1, 4)
 LIKELIHOODS = {
     "fixed": Tokens(0.4, "uniform", 1.5),
     "sampled": Tokens(Gamma(2.0, 2.5), "learned", Gamma(2.0, 1.0)),

@@ -17,7 +17,7 @@ from unbounded.models.mixtures.jump import Jumps
 OFTEN = (("jumps", Jumps(every=1, share=1.0, passes=2, joined=0.4, merges=4, coin=0.4)),)
 RUNS = [
     ("fixed", "fixed", GroupedRun("direct", Ghosts(2), 2, chains=24, rounds=60, engine="threads")),
-    ("sampled", "sampled", GroupedRun("direct", Ghosts(0), chains=24, rounds=60)),
+    ("sampled", "sampled", GroupedRun("direct", Ghosts(0), chains=20, rounds=50)),
 ]
 LONG = [
     ("fixed", "fixed", GroupedRun("direct", Ghosts(2), 2, chains=60, rounds=250)),
@@ -56,7 +56,7 @@ def test_chains_and_fresh_data_agree_with_the_prior(rule, n_shards):
 
 def test_jumps_of_fresh_words_are_exact():
     """Tables are cut, or tokens, in turn, before every round."""
-    agrees("fixed", "fixed", GroupedRun("direct", Ghosts(), 2, chains=24, rounds=60, options=OFTEN))
+    agrees("fixed", "fixed", GroupedRun("direct", Ghosts(), 2, chains=20, rounds=40, options=OFTEN))
 
 
 def test_the_truth_is_a_distribution_over_words():
