@@ -59,6 +59,7 @@ SHARDS, N_DRAWS, SEEING = 8, 8, 40
 PEERS = [
     "hdp",
     "hdp base=uniform",
+    "hdp repeats=1/0.002",
     *(f"lda K={k} alpha=0.1 eta=0.01" for k in (50, 100, 200)),
     *(f"lda K={k} alpha=learned eta={eta}" for k in (50, 100, 200) for eta in (0.01, 0.05)),
     "lda K=100 alpha=0.1 eta=0.1",
