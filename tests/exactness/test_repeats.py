@@ -56,7 +56,7 @@ def test_chains_and_fresh_data_agree_with_the_prior(rule, n_shards):
 
 def test_jumps_of_fresh_words_are_exact():
     """Tables are cut, or tokens, in turn, before every round."""
-    agrees("fixed", "fixed", GroupedRun("direct", Ghosts(), 2, chains=20, rounds=40, options=OFTEN))
+    agrees("fixed", "fixed", GroupedRun("direct", Ghosts(), 2, chains=24, rounds=60, options=OFTEN))
 
 
 def test_the_truth_is_a_distribution_over_words():
