@@ -10,7 +10,9 @@ from scipy import special
 
 import unbounded as ub
 from unbounded.datasets import topics
+from unbounded.models.groups.model import HierarchicalHyper, HierarchicalMeasure
 from unbounded.models.groups.predictive import Gibbs, Newcomers, fold_in_given
+from unbounded.models.groups.shard import NO_BASE, ContentHyper, GroupHyper
 from unbounded.models.groups.words.repeats import Repeats, drawn
 from unbounded.models.groups.words.reseat import log_completed
 from unbounded.randomness import key
@@ -72,6 +74,26 @@ def test_new_documents_have_as_many_fresh_words_as_an_urn():
     firsts = np.cumsum(fresh) - fresh
     assert np.all(which.reshape(-1, 20)[:, 0] == firsts)
     assert np.all(which.reshape(-1, 20).max(1) == firsts + fresh - 1)
+
+
+@pytest.mark.parametrize("base", [NO_BASE, np.array([0.5, 1.5])], ids=["uniform", "learned"])
+def test_hyper_parameters_are_written_and_read(base):
+    hyper = GroupHyper(HierarchicalHyper(1.0, 2.0), ContentHyper(0.3, base, 40.0))
+    again = GroupHyper.of(HierarchicalMeasure(), hyper.array())
+    assert (again.measure, again.content.eta, again.content.after) == (hyper.measure, 0.3, 40.0)
+    np.testing.assert_array_equal(again.content.base, base)
+
+
+def test_a_run_is_resumed_and_reported(tmp_path):
+    X = topics(20, 15, 12, 2, seed=1).X
+    options = {"init": 3, "n_warmup": 4, "n_chains": 1, "random_state": 0}
+    likelihood = ub.Tokens(repeats_after=ub.Gamma(1.0, 0.1))
+    whole = ub.HierarchicalDirichletProcess(likelihood, n_draws=8, **options).fit(X)
+    ub.HierarchicalDirichletProcess(likelihood, n_draws=4, checkpoint=tmp_path, **options).fit(X)
+    longer = ub.HierarchicalDirichletProcess(likelihood, n_draws=8, checkpoint=tmp_path, **options).fit(X)
+    np.testing.assert_array_equal(longer.posterior_["repeats_after"], whole.posterior_["repeats_after"])
+    np.testing.assert_array_equal(longer.labels_, whole.labels_)
+    assert "repeats_after" in longer.report().read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
