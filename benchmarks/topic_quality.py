@@ -7,7 +7,7 @@
 A system is a name and options, such as "lda K=100 alpha=0.1 eta=0.01":
 
     hdp      eta=, gamma=, alpha=: a number fixes one, A/B is a Gamma(A, B) prior; nothing is the default.
-             base=uniform; rounds=
+             base=uniform; rounds=; repeats=: how soon documents repeat themselves, a number or A/B
     lda      collapsed Gibbs sampling. K=, sweeps=; alpha=, eta=: pseudo-counts of a topic in a document, of a word in a
              topic; alpha=sampled and eta=sampled: symmetric; alpha=learned, eta=learned: asymmetric and sampled;
              alpha=sparse: K is a limit, as for a truncated HDP; eta=frequency: in proportion to the words' frequencies
@@ -46,8 +46,9 @@ from unbounded.columns import describe
 from unbounded.models.groups import point_estimate
 from unbounded.models.groups.measure import HierarchicalMeasure
 from unbounded.models.groups.model import HybridGroups
-from unbounded.models.groups.predictive import Gibbs, Newcomers, gibbs, predictives
+from unbounded.models.groups.predictive import Gibbs, Newcomers, fold_in_given, predictives
 from unbounded.models.groups.words.likelihood import Tokens
+from unbounded.models.groups.words.reseat import log_completed
 from unbounded.models.groups.words.start import grown
 from unbounded.priors import Gamma
 from unbounded.randomness import key
@@ -58,6 +59,7 @@ SHARDS, N_DRAWS, SEEING = 8, 8, 40
 PEERS = [
     "hdp",
     "hdp base=uniform",
+    "hdp repeats=1/0.002",
     *(f"lda K={k} alpha=0.1 eta=0.01" for k in (50, 100, 200)),
     *(f"lda K={k} alpha=learned eta={eta}" for k in (50, 100, 200) for eta in (0.01, 0.05)),
     "lda K=100 alpha=0.1 eta=0.1",
@@ -72,6 +74,7 @@ class Seen(NamedTuple):
 
     phis: list[Any]
     masses: list[Any]
+    after: list[float]  # how soon documents repeat themselves
     last: tuple[Any, Any]  # phi [K, words] and sizes of the topics of one draw
     mean: tuple[Any, Any]  # and of the estimate from all of them
     seconds: float
@@ -81,7 +84,8 @@ class Seen(NamedTuple):
 def fit(corpus: Corpus, system: str, seed: int) -> dict[str, Any]:
     name, options = parsed(system)
     seen = {"hdp": hdp, "lda": lda, "sklearn": scikit}[name](corpus, seed, options)
-    logs = np.array([completed(corpus, *draw, seed) for draw in zip(seen.phis, seen.masses, strict=True)])
+    draws = zip(seen.phis, seen.masses, seen.after, strict=True)
+    logs = np.array([completed(corpus, *draw, seed) for draw in draws])
     weights = tokens(corpus.rest)[1].sum()
     mean = np.logaddexp.reduce(logs, axis=0) - np.log(len(logs))
     found = {"perplexity": np.exp(-mean.sum() / weights), "perplexity_of_one": np.exp(-logs[-1].sum() / weights)}
@@ -101,13 +105,16 @@ def parsed(system: str) -> tuple[str, dict[str, str]]:
     return name, dict(option.split("=") for option in options)
 
 
-def completed(corpus: Corpus, phi: Any, masses: Any, seed: int) -> Any:
+def completed(corpus: Corpus, phi: Any, masses: Any, after: float, seed: int) -> Any:
     """[tokens of the rest]: log probability of each, given the tokens seen of its document."""
     words, sizes = tokens(corpus.seen)
     table = np.ascontiguousarray(phi)
-    _, shares = gibbs(Newcomers(table, words, sizes), masses, Gibbs(SEEING, SEEING // 2, key(seed, "completion")))
+    how, seen = Gibbs(SEEING, SEEING // 2, key(seed, "completion")), (words, sizes)
+    _, shares = fold_in_given(Newcomers(table, *seen), masses, after, how)
     words, sizes = tokens(corpus.rest)
-    return np.log(np.einsum("ik,ik->i", table[words], shares[np.repeat(np.arange(len(sizes)), sizes)]))
+    document = np.repeat(np.arange(len(sizes)), sizes)
+    logs = np.log(np.einsum("ik,ik->i", table[words], shares[document]))
+    return logs if after == np.inf else log_completed(logs, (words, document), seen, after)
 
 
 # ---- systems
@@ -116,7 +123,9 @@ def completed(corpus: Corpus, phi: Any, masses: Any, seed: int) -> Any:
 def hdp(corpus: Corpus, seed: int, options: dict[str, str]) -> Seen:
     train, n_rounds = corpus.train, int(options.get("rounds", 600))
     words, sizes = tokens(train)
-    likelihood = Tokens(prior(options.get("eta", "1/10")), options.get("base", "learned")).bind(describe(train))
+    repeats = prior(options["repeats"]) if "repeats" in options else None
+    tokens_ = Tokens(prior(options.get("eta", "1/10")), options.get("base", "learned"), repeats)
+    likelihood = tokens_.bind(describe(train))
     measure = HierarchicalMeasure(prior(options.get("alpha", "1/1")), prior(options.get("gamma", "1/1")))
     sampler = HybridGroups(Setup(measure, likelihood, sizes, SHARDS, seed, n_rounds=n_rounds))
     engine = engines.build("serial", sampler.recipe(words))
@@ -133,10 +142,12 @@ def hdp(corpus: Corpus, seed: int, options: dict[str, str]) -> Seen:
     engine.close()
     draws, labels = zip(*snapshots, strict=True)
     facts |= {"seconds_of_the_start": round(started, 1), "hyper": [float(v) for v in draws[-1].hyper.array()[:3]]}
+    after = [draw.hyper.content.after for draw in draws]
+    facts |= {"repeats_after": after[-1]} if repeats else {}
     facts |= documents_of_topics(labels[-1], sizes)
     last = (draws[-1].statistics.toarray(), draws[-1].counts)
     phis = [predictives(likelihood, draw, words[:0]).table for draw in draws]
-    return Seen(phis, [draw.masses for draw in draws], last, estimate(draws, labels, likelihood), spent, facts)
+    return Seen(phis, [draw.masses for draw in draws], after, last, estimate(draws, labels, likelihood), spent, facts)
 
 
 def prior(text: str) -> float | Gamma:
@@ -180,7 +191,8 @@ def lda(corpus: Corpus, seed: int, options: dict[str, str]) -> Seen:
     some = draws[-1].by_word.sum(0) > 0
     last = (draws[-1].by_word.T[some], draws[-1].by_word.sum(0)[some])
     facts = {"hyper": [float(draws[-1].alpha.sum()), float(draws[-1].eta.mean())]}
-    return Seen(phis, [draw.alpha for draw in draws], last, (sum(phis).T[some], last[1]), spent, facts)
+    never = [np.inf] * len(draws)
+    return Seen(phis, [draw.alpha for draw in draws], never, last, (sum(phis).T[some], last[1]), spent, facts)
 
 
 def lda_settings(corpus: Corpus, options: dict[str, str]) -> dict[str, Any]:
@@ -212,7 +224,7 @@ def scikit(corpus: Corpus, seed: int, options: dict[str, str]) -> Seen:
     spent = time.process_time() - began
     phi = model.components_ / model.components_.sum(1, keepdims=True)
     sizes = np.asarray(corpus.train.sum(1)).ravel() @ shares
-    return Seen([phi.T], [np.full(k, alpha or 1.0 / k)], (phi, sizes), (phi, sizes), spent, {})
+    return Seen([phi.T], [np.full(k, alpha or 1.0 / k)], [np.inf], (phi, sizes), (phi, sizes), spent, {})
 
 
 # ---- running and reading

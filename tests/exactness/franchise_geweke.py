@@ -107,7 +107,7 @@ class Draw(NamedTuple):
 
 def moments(draw: Draw) -> dict[str, float]:
     """Bounded functions of the data, and all that hyper-parameters act on."""
-    z, m, ((alpha, gamma), (eta, base)), X = draw
+    z, m, ((alpha, gamma), (eta, base, _)), X = draw
     k = z.max() + 1
     counts = np.bincount(z)
     values = {

@@ -311,6 +311,30 @@ MUTANTS = [
         "evidence = partial(words.log_openings, tables.sum() + 1.0, counts.astype(float), self.n_terms)", "base",
     ),
     Mutant(
+        "a fresh word that weighs as if its document had one more", "repeats new",
+        "new = habit.after * everything / (finite.law.gamma + fresh + 1.0)", "repeats",
+    ),
+    Mutant(
+        "a fresh word whose topics are not weighed against gamma", "repeats new",
+        "new = habit.after * everything / max(fresh, 1)", "repeats",
+    ),
+    Mutant(
+        "a word may repeat itself", "repeats aim",
+        "aim = uniform(habit.key, habit.first + i) * (new + (last - first))", "repeats",
+    ),
+    Mutant(
+        "all fresh words are repeated alike", "repeats again",
+        "aim -= (last - first - 1) / max(1, np.count_nonzero(times[first:last]))", "repeats",
+    ),
+    Mutant(
+        "how soon words repeat moved by groups of fresh words", "repeats after",
+        "fresh = Seatings(counts.sum(), self._rows_now(state))", "repeats-hyper",
+    ),
+    Mutant(
+        "gamma moved by all words, although some only repeat others", "rows now",
+        "return self.sizes", "repeats-hyper",
+    ),
+    Mutant(
         "counts in the tail include the row itself", "move weights",
         "weights[slot] = columns[slot, r] + math.log(members[slot] + (1 if slot == old else 0) - law.discount) + log_common", "collapsed",
     ),
@@ -829,7 +853,7 @@ MUTANTS = [
     ),
     Mutant(
         "hierarchical: gamma without one table of every group", "update gamma",
-        "gamma = _group_concentration(self.group_concentration, gamma, _Seatings(counts.sum() - (extent > 0).sum(), extent), rng)", "eta",
+        "gamma = move_concentration(self.group_concentration, gamma, Seatings(counts.sum() - (extent > 0).sum(), extent), rng)", "eta",
     ),
     Mutant(
         "hierarchical: gamma without its Jacobian", "log density result 3",

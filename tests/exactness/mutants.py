@@ -69,6 +69,7 @@ def battery() -> dict[str, Callable[[], Any]]:
     import franchise_truth
     import geweke
     import jumps
+    import repeats_truth
     from enumeration import Run
     from feature_jumps import Moves
     from feature_truth import FeatureRun
@@ -92,6 +93,9 @@ def battery() -> dict[str, Callable[[], Any]]:
 
     def seats(case: str, measure: str, run: GroupedRun) -> Callable[[], Any]:
         return lambda: franchise_truth.check(franchise_problems.problem(case, measure), run)
+
+    def said(words: str, measure: str, run: GroupedRun) -> Callable[[], Any]:
+        return lambda: repeats_truth.check(repeats_truth.problem(words, measure), run)
 
     def tables() -> Any:
         with mock.patch.multiple(kernel, FEW=0, WORTH=0):
@@ -157,6 +161,8 @@ def battery() -> dict[str, Callable[[], Any]]:
         "eta": seats("words-eta", "sampled", GroupedRun("direct", Ghosts(), 2)),
         "base": seats("words-both", "fixed", GroupedRun("direct", Ghosts(1), 2, chains=60, rounds=400)),
         "base-tail": seats("words-both", "fixed", GroupedRun("direct", Ghosts(0), 1, chains=60, rounds=400)),
+        "repeats": said("fixed", "fixed", GroupedRun("direct", Ghosts(2), 2, rounds=150)),
+        "repeats-hyper": said("sampled", "sampled", GroupedRun("direct", Ghosts(0), rounds=150)),
         "buffet": columns("gaussian-3", "bb-1", 3, FeatureRun(Ghosts(0))),
         "buffet-2": columns("gaussian-3", "bb-2", 3, FeatureRun(Ghosts(0))),
         "order": columns("gaussian-holes", "bb-2", 3, FeatureRun(Ghosts(0), chains=400, rounds=400)),

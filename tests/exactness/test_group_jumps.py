@@ -223,7 +223,7 @@ def test_engines_jump_alike(form):
 def test_jumps_that_would_be_dropped_are_refused():
     X = datasets.topics(20, 10, 20, 3).X
     for others in ({"sampler": "collapsed"}, {"instantiate": "published-cold"}):
-        with pytest.raises(ValueError, match="others have no jumps"):
+        with pytest.raises(ValueError, match="has none with this rule and likelihood"):
             HierarchicalDirichletProcess(jumps=Jumps(), **others).fit(X)
     with pytest.raises(ValueError, match="jumps must be True, False or"):
         HierarchicalDirichletProcess(jumps="often").fit(X)

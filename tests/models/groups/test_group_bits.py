@@ -14,8 +14,8 @@ from unbounded.instantiation import Ghosts, OneOpen
 from unbounded.likelihoods import resolve
 from unbounded.models.groups.measure import HierarchicalMeasure
 from unbounded.models.groups.model import HybridGroups
-from unbounded.models.groups.shard import GroupRecipe
 from unbounded.models.groups.words.likelihood import Tokens
+from unbounded.priors import Gamma
 from unbounded.round import rounds
 from unbounded.setup import Setup
 
@@ -32,10 +32,12 @@ COUNTS = sparse.csr_matrix((np.ones(N), (GROUP, WORDS)), shape=(len(SIZES), VOCA
 ROWS = {
     "gaussian": (PLANE, resolve("gaussian").bind(describe(PLANE))),
     "words": (WORDS, Tokens().bind(describe(COUNTS))),
+    "repeats": (WORDS, Tokens(repeats_after=Gamma(1.0, 0.1)).bind(describe(COUNTS))),
 }
 RULES = {"ghosts": Ghosts(), "few": Ghosts(2), "one_open": OneOpen(3)}
 WAYS = [("threads", 1), ("threads", 2), ("threads", 4)]
 CASES = [("gaussian", "direct"), ("words", "direct"), ("words", "franchise"), ("gaussian", "franchise")]
+CASES += [("repeats", "direct")]
 every_case = pytest.mark.parametrize(("rows", "form"), CASES)
 every_rule = pytest.mark.parametrize("rule", RULES)
 
@@ -51,7 +53,7 @@ class Chain:
             form=form,
             jumps=None,  # they have checks of their own
         )
-        self.engine = build(engine, GroupRecipe(X, SIZES, likelihood, P, form), workers)
+        self.engine = build(engine, self.model.recipe(X), workers)
 
     def begin(self):
         return self.model.begin(self.engine, np.arange(N) % 5 + 5 * (GROUP == 3))

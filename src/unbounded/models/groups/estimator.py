@@ -28,6 +28,7 @@ from unbounded.likelihoods import Bound, Gaussian
 from unbounded.models.groups import point_estimate as topics
 from unbounded.models.groups import reading, simulate
 from unbounded.models.groups import start as hierarchical_start
+from unbounded.models.groups.contents import content_of
 from unbounded.models.groups.jump import DEFAULT_JUMPS
 from unbounded.models.groups.kernels import KERNELS
 from unbounded.models.groups.measure import HierarchicalMeasure
@@ -400,7 +401,7 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         sizes = rng.choice(self._sizes[self._sizes > 0], n_samples) if size is None else np.full(n_samples, size)
         order = np.argsort(which, kind="stable")
         rows = np.concatenate([
-            simulate.new_rows(self._prior, self._likelihood, self._draw(s), Members(sizes[which == s]), rng)
+            simulate.new_groups(self._prior, self._likelihood, self._draw(s), sizes[which == s], rng)
             for s in np.unique(which)
         ])  # fmt: skip
         groups = np.repeat(order, sizes[order])
@@ -429,6 +430,10 @@ class HierarchicalDirichletProcess(ClassNamePrefixFeaturesOutMixin, TransformerM
         360
         """
         check_is_fitted(self, "posterior_")
+        if content_of(self._likelihood).repeats_after is not None and (X is not None or posterior_predictive):
+            raise ValueError(
+                "where documents repeat themselves (repeats_after), to_arviz takes neither X nor predictions."
+            )
         data = None
         if X is not None:
             read = self._read(X, groups, reset=False)

@@ -11,9 +11,15 @@ from unbounded.models.groups.reference_franchise import ReferenceFranchise
 from unbounded.models.groups.rows import CompiledDirect
 from unbounded.models.groups.shard import Content, GroupKernel
 from unbounded.models.groups.words.kernel import CompiledWords
+from unbounded.models.groups.words.reseat import RepeatingWords
 
 KERNELS: Mapping[str, Mapping[str, Callable[..., GroupKernel]]] = {
-    "cpu": {"direct": CompiledDirect, "franchise": CompiledFranchise, "words": CompiledWords},
+    "cpu": {
+        "direct": CompiledDirect,
+        "franchise": CompiledFranchise,
+        "words": CompiledWords,
+        "repeating words": RepeatingWords,
+    },
     "reference": {
         "direct": ReferenceDirect,
         "franchise": ReferenceFranchise,
@@ -23,4 +29,7 @@ KERNELS: Mapping[str, Mapping[str, Callable[..., GroupKernel]]] = {
 
 
 def build_kernel(device: str, content: Content, form: str, sweeps: int) -> GroupKernel:
-    return KERNELS[device][content.kernel(form)](content, sweeps)
+    name, kernels = content.kernel(form), KERNELS[device]
+    if name not in kernels:
+        raise ValueError(f"device={device!r} has no kernel of {name}.")
+    return kernels[name](content, sweeps)

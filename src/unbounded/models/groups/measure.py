@@ -135,7 +135,7 @@ class HierarchicalMeasure:
     def log_prob(self, hyper: HierarchicalHyper, counts: Array, extent: Array) -> float:
         """Log probability of tables with these dishes in groups of these sizes, but for who sits where."""
         top = self.top.log_prob(self.top_hyper(hyper), counts, float(counts.sum()))
-        return top + sum(_Seatings(counts.sum(), extent).log_terms(hyper.gamma))
+        return top + sum(Seatings(counts.sum(), extent).log_terms(hyper.gamma))
 
     def update(
         self, hyper: HierarchicalHyper, counts: Array, extent: Array, rng: np.random.Generator
@@ -145,7 +145,7 @@ class HierarchicalMeasure:
         gamma = hyper.gamma
         if isinstance(self.group_concentration, Gamma):
             # mutant: update gamma
-            gamma = _group_concentration(self.group_concentration, gamma, _Seatings(counts.sum(), extent), rng)
+            gamma = move_concentration(self.group_concentration, gamma, Seatings(counts.sum(), extent), rng)
         return HierarchicalHyper(alpha, gamma)
 
     def scalars(self, hyper: HierarchicalHyper) -> dict[str, float]:
@@ -238,7 +238,7 @@ def _pick(weights: list[float], rng: np.random.Generator) -> int:
     return int(np.searchsorted(np.cumsum(weights), rng.random() * sum(weights), side="right"))
 
 
-class _Seatings:
+class Seatings:
     """The probability of a number of tables. Groups of one size weigh the same: the cost is by sizes, not by groups."""
 
     def __init__(self, n_tables: float, sizes: Array):
@@ -252,8 +252,8 @@ class _Seatings:
         return self.n_tables * math.log(gamma), float(groups)
 
 
-def _group_concentration(prior: Gamma, gamma: float, seatings: _Seatings, rng: np.random.Generator) -> float:
-    """Slice move of u = gamma / (1 + gamma)."""
+def move_concentration(prior: Gamma, gamma: float, seatings: Seatings, rng: np.random.Generator) -> float:
+    """The concentration of groups, given their tables: a slice move of u = gamma / (1 + gamma)."""
 
     def log_density(u: float) -> float:
         g = max(u, 1e-300) / (1.0 - u)

@@ -20,7 +20,7 @@ from unbounded.likelihoods.base import Bound
 from unbounded.models.groups.contents import content_of
 from unbounded.models.groups.jump import DEFAULT_JUMPS, jump
 from unbounded.models.groups.kernels import build_kernel
-from unbounded.models.groups.measure import TopTables, TopWeights
+from unbounded.models.groups.measure import Seatings, TopTables, TopWeights, move_concentration
 from unbounded.models.groups.measures import GroupMeasure
 from unbounded.models.groups.shard import (
     Content,
@@ -40,6 +40,7 @@ from unbounded.models.groups.shard import (
 from unbounded.models.labelled.labels import all_labels, smallest_type
 from unbounded.models.labelled.packing import packed, unpacked
 from unbounded.models.mixtures.jump import Jumps
+from unbounded.priors import Gamma
 from unbounded.randomness import RoundSeed
 from unbounded.setup import Built
 from unbounded.shares import above
@@ -54,12 +55,14 @@ class GroupsState:
     table: DishTable
     n_shared: int
     n_private: Array  # [P]
+    sizes: Array | None = field(default=None, kw_only=True)  # how many groups have 0, 1, ... rows, where that changes
 
     def arrays(self) -> dict[str, Array]:
         scalars = {"round": np.array(self.round), "n_shared": np.array(self.n_shared), "hyper": self.hyper.array()}
         return {
             **scalars, "n_private": self.n_private, "counts": self.table.counts, "tables": self.table.tables,
             "owner": self.table.owner, **packed(self.table.statistics),
+            **({} if self.sizes is None else {"sizes": self.sizes}),
         }  # fmt: skip
 
     @cached_property
@@ -91,7 +94,8 @@ class Groups(Built[GroupMeasure, Bound, Array]):
         return build_kernel(self.setup.device, self.content, self.form, self.setup.sweeps)
 
     def recipe(self, X: Any) -> GroupRecipe:
-        return GroupRecipe(X, self.sizes, self.likelihood, self.n_shards, self.form)
+        repeats = self.content.repeats_after is not None
+        return GroupRecipe(X, self.sizes, self.likelihood, self.n_shards, self.form, repeats)
 
     def start(self) -> GroupHyper:
         return GroupHyper(self.measure.start(), self.content.start())
@@ -103,7 +107,7 @@ class Groups(Built[GroupMeasure, Bound, Array]):
         """The state with these labels (any integers); without seats, each atom of a group has one table."""
         codes, inverse = np.unique(np.asarray(assignments), return_inverse=True)
         labels = inverse.astype(np.int32).ravel()
-        engine.map(GroupShard.put, self._cut(labels))
+        engine.map(GroupShard.begin, self._cut(labels))
         return self.begin_from_shards(engine, len(codes), hyper, None if seats is None else self._cut(seats), round_)
 
     def _cut(self, rows: Array) -> list[Array]:
@@ -141,11 +145,19 @@ class Groups(Built[GroupMeasure, Bound, Array]):
     def _move_hyper(self, state: GroupsState, tables: Array, seed: RoundSeed) -> GroupHyper:
         """Hyper-parameters given the tables of occupied atoms: the measure's, then the likelihood's own."""
         # mutant: global step hyper 2
-        own = self.measure.update(state.hyper.measure, tables, self.sizes, seed.rng("hyper"))
+        own = self.measure.update(state.hyper.measure, tables, self._rows_now(state), seed.rng("hyper"))
         counts = state.table.counts[state.occupied]
-        return GroupHyper(
-            own, self.content.update(state.hyper.content, counts, state.table.statistics, seed.rng("eta"))
-        )
+        content = self.content.update(state.hyper.content, counts, state.table.statistics, seed.rng("eta"))
+        if isinstance(self.content.repeats_after, Gamma):
+            fresh = Seatings(counts.sum(), self.sizes)  # mutant: repeats after
+            after = move_concentration(self.content.repeats_after, content.after, fresh, seed.rng("repeats"))
+            content = content._replace(after=after)
+        return GroupHyper(own, content)
+
+    def _rows_now(self, state: GroupsState) -> Array:
+        """Sizes of the groups: of documents that repeat themselves, their fresh words, in any order."""
+        # mutant: rows now
+        return self.sizes if state.sizes is None else np.repeat(np.arange(len(state.sizes)), state.sizes)
 
     def _round(
         self, state: GroupsState, hyper: GroupHyper, roles: Roles, masses: Array, parallel: Parallel
@@ -196,7 +208,7 @@ class Groups(Built[GroupMeasure, Bound, Array]):
             self.content.stacked(parts["statistics"]),
             np.append(owner, np.repeat(np.arange(self.n_shards), n_private)),
         )
-        return GroupsState(round_, hyper, table, n_shared, n_private)
+        return GroupsState(round_, hyper, table, n_shared, n_private, sizes=shared.get("sizes"))
 
     # ---- what a chain records
 
@@ -237,6 +249,7 @@ class Groups(Built[GroupMeasure, Bound, Array]):
             DishTable(arrays["counts"], arrays["tables"], statistics, arrays["owner"]),
             int(arrays["n_shared"]),
             arrays["n_private"],
+            sizes=arrays.get("sizes"),
         )
 
 

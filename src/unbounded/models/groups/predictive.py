@@ -6,6 +6,7 @@ their means given the table counts. Column K is all that is not among the K atom
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,8 +17,9 @@ from unbounded.compiled.jit import jit
 from unbounded.likelihoods.base import Bound
 from unbounded.models.groups.contents import content_of
 from unbounded.models.groups.shard import Draw, Predictives
+from unbounded.models.groups.words.reseat import Given, NewDocuments, fold_in_repeating, log_completed
 
-__all__ = ["Draw", "Newcomers", "completion", "fold_in", "gibbs", "predictives"]
+__all__ = ["Draw", "Newcomers", "completion", "fold_in", "fold_in_given", "gibbs", "predictives"]
 
 
 class Newcomers(NamedTuple):
@@ -50,11 +52,21 @@ def fold_in(
     Shares are posterior means given the labels, averaged over the last `keep` sweeps.
     """
     table, index, _ = predictives(likelihood, draw, X)
-    return gibbs(Newcomers(table, index, sizes), draw.masses, Gibbs(sweeps, keep, key))
+    new, after = Newcomers(table, index, sizes), draw.hyper.content.after
+    return fold_in_given(new, draw.masses, after, Gibbs(sweeps, keep, key))
+
+
+def fold_in_given(new: Newcomers, masses: Array, after: float, how: Gibbs) -> tuple[Array, Array]:
+    """`fold_in` given likelihoods, gamma beta and how soon documents repeat themselves."""
+    if after == math.inf:
+        return gibbs(new, masses, how)
+    labels, _ = gibbs(new, masses, Gibbs(1, 1, how.key))
+    documents = NewDocuments(new.index, new.sizes, labels)
+    return fold_in_repeating(documents, Given(new.table, masses, after), *how)
 
 
 def gibbs(new: Newcomers, masses: Array, how: Gibbs) -> tuple[Array, Array]:
-    """`fold_in` given likelihoods and gamma beta."""
+    """`fold_in_given` where nobody repeats anything."""
     offsets = np.concatenate([[0], np.cumsum(new.sizes)]).astype(np.int64)
     labels = np.zeros(len(new.index), np.int32)
     shares = np.zeros((len(new.sizes), new.table.shape[1]))
@@ -102,9 +114,10 @@ def completion(
     """[n]: the log probability of each row of `rest` given the rows `seen` of its group, both (rows, group sizes).
 
     The shares of a group come from the rows seen, by Gibbs sampling; every row of the rest is then scored alone, with a
-    distribution that sums to one over all values it might have.
+    distribution that sums to one over all values it might have. Where documents repeat themselves, it may be a repeat.
     """
     _, shares = fold_in(likelihood, draw, seen[0], seen[1], sweeps, key, keep=max(1, sweeps // 2))
     table, index, scale = predictives(likelihood, draw, rest[0])
-    group = np.repeat(np.arange(len(rest[1])), rest[1])
-    return np.log(np.einsum("ik,ik->i", table[index], shares[group])) + scale
+    group, after = np.repeat(np.arange(len(rest[1])), rest[1]), draw.hyper.content.after
+    logs = np.log(np.einsum("ik,ik->i", table[index], shares[group])) + scale
+    return logs if after == math.inf else log_completed(logs, (index, group), seen, after)

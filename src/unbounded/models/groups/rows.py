@@ -58,6 +58,7 @@ class RowContent:
 
     bound: ClassVar[type] = Bound
     by_tokens: ClassVar[bool] = False
+    repeats_after: ClassVar[None] = None
 
     def at(self, hyper: ContentHyper) -> Bound:
         return self.likelihood

@@ -9,6 +9,7 @@ Labels are coded 0 .. usable-1 for atoms that the shard's rows may join and leav
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,7 +26,9 @@ from unbounded.instantiation import Roles, relabel
 from unbounded.likelihoods.base import Bound, Parameters
 from unbounded.models.groups.measure import Law, Urn
 from unbounded.models.groups.measures import GroupMeasure
+from unbounded.models.groups.words.repeats import Repeats
 from unbounded.models.labelled.labels import Atoms, LabelShard, packed_labels
+from unbounded.priors import Gamma
 from unbounded.randomness import RoundSeed
 from unbounded.rows import Csr, rows_of
 
@@ -42,7 +45,12 @@ class Tables:
 
 
 class GroupShard(LabelShard):
-    """Whole groups: rows first .. first + n of the data, cut by `offsets`; seats and dishes in the franchise only."""
+    """Whole groups: rows first .. first + n of the data, cut by `offsets`; seats and dishes in the franchise only.
+
+    Where documents repeat themselves, the rows are the words that are fresh now.
+    """
+
+    repeats: Repeats | None = None
 
     def __init__(self, index: int, first: int, data: Any, offsets: Array, imputed: Array, form: str):
         super().__init__(index, first, data, int(offsets[-1]), imputed)
@@ -59,6 +67,32 @@ class GroupShard(LabelShard):
             self._kept = make(self.data)
         kept: KeptT = self._kept
         return kept
+
+    def may_repeat(self, longest: int) -> None:
+        """Words may repeat others of their document from now on; as yet all are fresh."""
+        self.repeats = Repeats.of(self.data, self.offsets, longest)
+        self.take_fresh()
+
+    def take_fresh(self) -> None:
+        """The fresh words become the rows; they have labels already."""
+        assert self.repeats is not None
+        self.data, self.offsets = self.repeats.fresh()
+        self._kept = None
+
+    def begin(self, labels: Array) -> None:
+        """Labels of all rows as they were given; no word is a repeat."""
+        if self.repeats is not None:
+            repeats = self.repeats
+            repeats.sources = np.arange(len(repeats.words), dtype=np.int32)
+            self.labels = np.zeros(len(repeats.words), np.int32)
+            self.take_fresh()
+            labels = labels[repeats.order]
+        self.put(labels)
+
+    def coded(self, codes: Array) -> Array:
+        """Labels of all rows as they were given, translated to other codes."""
+        found = super().coded(codes)
+        return found if self.repeats is None else self.repeats.spread(found)
 
     def replace(self, data: Array) -> None:
         """Other rows, as many as before."""
@@ -82,9 +116,15 @@ class GroupShard(LabelShard):
             found |= {"seats": packed_labels(self.seats), "dishes": packed_labels(self.dishes)}
         if self.tables is not None:
             found |= {"at": self.tables.at, "served": self.tables.served}
+        if self.repeats is not None:
+            found["sources"] = self.repeats.sources
         return found
 
     def restore(self, arrays: Arrays) -> None:
+        if self.repeats is not None:
+            self.repeats.sources = arrays["sources"].copy()
+            self.labels = np.zeros(len(arrays["labels"]), np.int32)
+            self.take_fresh()
         super().restore(arrays)
         if self.seated:
             self.seats[:], self.dishes[:] = arrays["seats"], arrays["dishes"]
@@ -149,6 +189,7 @@ class GroupRecipe:
     likelihood: Bound
     n_shards: int
     form: str = "direct"
+    repeats: bool = False  # whether documents repeat themselves
 
     @cached_property
     def _groups(self) -> list[Array]:
@@ -163,6 +204,8 @@ class GroupRecipe:
         data = rows_of(self.X, int(own[0]), int(own[-1]))
         shard = GroupShard(p, int(own[0]), data, own - own[0], self.likelihood.imputed, self.form)
         shard.fill(self.likelihood.columns.mean)
+        if self.repeats:
+            shard.may_repeat(int(self.sizes.max(initial=0)))
         return shard
 
 
@@ -177,6 +220,7 @@ class ContentHyper(NamedTuple):
 
     eta: float = 0.0  # concentration of the topics over words
     base: Array = NO_BASE  # of words, where it is learned
+    after: float = math.inf  # of documents that repeat themselves: how soon they do
 
     @property
     def pseudo(self) -> Any:
@@ -194,10 +238,15 @@ class GroupHyper(NamedTuple):
     def of(cls, measure: GroupMeasure | type[GroupMeasure], values: Array) -> GroupHyper:
         """From what `array` wrote."""
         n = len(measure.hyper_type._fields)
-        return cls(measure.hyper_type(*values[:n].tolist()), ContentHyper(float(values[n]), values[n + 1 :]))
+        own, (eta, *_), base = measure.hyper_type(*values[:n].tolist()), values[n:].tolist(), values[n + 1 :]
+        if len(base) > 0 and base[-1] < 0.0:
+            return cls(own, ContentHyper(eta, base[:-1], -float(base[-1])))
+        return cls(own, ContentHyper(eta, base))
 
     def array(self) -> Array:
-        return np.concatenate([self.measure, [self.content.eta], self.content.base])
+        """Numbers in a row; how soon documents repeat themselves, if they do, comes last and is negative."""
+        eta, base, after = self.content
+        return np.concatenate([self.measure, [eta], base, [-after] if after < math.inf else []])
 
 
 class DishTable(NamedTuple):
@@ -293,6 +342,10 @@ class Content(Protocol):
 
     def scalars(self, hyper: ContentHyper) -> dict[str, float]:
         """Its hyper-parameters, for the trace."""
+
+    @property
+    def repeats_after(self) -> float | Gamma | None:
+        """How soon documents repeat themselves, or a prior of it; None: they do not."""
 
     def kernel(self, form: str) -> str:
         """Which of a device's kernels samples this content in this form."""
@@ -403,11 +456,14 @@ def _open_tables(rows, masses, first, key, counts, tables):
 
 
 def summarise(content: Content, shard: GroupShard, n_shared: int, atoms: Atoms, tables: Array) -> Summary:
-    """`owner` sums to the shard index when exactly one shard has the atom."""
+    """`owner` sums to the shard index when exactly one shard has the atom; `sizes`: how many groups have how many rows,
+    where that changes."""
     counts, (common, private) = atoms.counts, content.cut(atoms.statistics, n_shared)
     present = (counts[:n_shared] > 0).astype(np.int64)
     shared = {
         "counts": counts[:n_shared], "tables": tables[:n_shared], "statistics": common, "shards": present,
         "owner": present * shard.index,
     }  # fmt: skip
+    if shard.repeats is not None:
+        shared["sizes"] = np.bincount(np.diff(shard.offsets), minlength=shard.repeats.longest + 1)
     return Summary(shared, {"counts": counts[n_shared:], "tables": tables[n_shared:], "statistics": private})

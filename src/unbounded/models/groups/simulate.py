@@ -6,6 +6,7 @@ posteriors: all of them are independent, but for pi_g given beta. A group withou
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from unbounded.arrays import Array
 from unbounded.models.groups.contents import content_of
 from unbounded.models.groups.measures import GroupMeasure
 from unbounded.models.groups.shard import Draw, group_blocks
+from unbounded.models.groups.words import repeats
 from unbounded.randomness import log_gamma_draws
 
 _BLOCK = 2**14
@@ -38,6 +40,15 @@ class Members(NamedTuple):
                 group = np.repeat(np.arange(last - first), self.sizes[first:last])
                 np.add.at(counts, (group, self.labels[rows]), 1.0)
             yield slice(first, last), rows, counts
+
+
+def new_groups(measure: GroupMeasure, likelihood: Any, draw: Draw, sizes: Array, rng: np.random.Generator) -> Any:
+    """Rows of new groups of these sizes; documents may repeat themselves."""
+    after = draw.hyper.content.after
+    if after == math.inf:
+        return new_rows(measure, likelihood, draw, Members(sizes), rng)
+    fresh, which = repeats.drawn(sizes, after, rng)
+    return new_rows(measure, likelihood, draw, Members(fresh), rng)[which]
 
 
 def new_rows(measure: GroupMeasure, likelihood: Any, draw: Draw, groups: Members, rng: np.random.Generator) -> Any:

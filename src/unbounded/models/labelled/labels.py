@@ -145,8 +145,12 @@ def all_labels(state: Any, engine: Engine, dtype: Any = np.int32) -> Array:
     """Labels 0 .. K-1 of all rows, in the order of the occupied atoms of the table."""
     number = numbered(state).astype(dtype)
     codes = [by_code(state, number, p) for p in range(len(state.n_private))]
-    parts = engine.map(LabelShard.coded, codes)
+    parts = engine.map(_coded, codes)
     return np.concatenate(parts, out=allocate((sum(map(len, parts)),), dtype))
+
+
+def _coded(shard: LabelShard, codes: Array) -> Array:
+    return shard.coded(codes)
 
 
 def n_labelled(arrays: Arrays) -> int:

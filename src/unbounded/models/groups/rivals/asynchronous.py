@@ -61,6 +61,8 @@ class AsynchronousGroups(Groups):
     def __post_init__(self) -> None:
         if self.form != "direct":
             raise ValueError(f"sampler 'asynchronous' has form='direct' only, got {self.form!r}.")
+        if self.content.repeats_after is not None:
+            raise ValueError("sampler 'asynchronous' takes no documents that repeat themselves (repeats_after).")
 
     @property
     def exact(self) -> bool:

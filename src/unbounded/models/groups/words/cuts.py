@@ -113,7 +113,7 @@ def cut_tokens(
     log_ratio -= _log_density(share, shapes[:, 0], shapes[:, 1])  # mutant: tokens share
     n_away = found.tokens[:, 1]
     log_ratio += math.log(jumps.joined / (1.0 - jumps.joined))
-    log_ratio += np.log(np.maximum(n_away, 0.5) / model.n_rows)  # mutant: tokens choice
+    log_ratio += np.log(np.maximum(n_away, 0.5) / pool.n_rows)  # mutant: tokens choice
     draws = np.where(n_away > 0, np.log(rng.random(len(share))), np.inf)
     log_prior = partial(model.measure.log_cut, state.hyper.measure)
     taken = _accepted(sets, share, beta, log_ratio, log_prior, draws)
@@ -188,18 +188,34 @@ class Pool(NamedTuple):
     anchors: Array  # by their place here
     rows: Array  # the same, among all tokens
     others: Array  # labels of random tokens
+    n_rows: int  # all tokens
+
+
+def _documents(model: Groups, engine: Engine) -> tuple[Array, Array]:
+    """Where the tokens of each document begin, and how many it has: of documents that repeat themselves, fresh ones."""
+    if model.content.repeats_after is None:
+        return np.cumsum(model.sizes) - model.sizes, model.sizes
+    parts = engine.map(_documents_of)
+    begins, sizes = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return begins, sizes
+
+
+def _documents_of(shard: GroupShard) -> tuple[Array, Array]:
+    return shard.first + shard.offsets[:-1], np.diff(shard.offsets)
 
 
 def _fetch(model: Groups, engine: Engine, n_anchors: int, rng: np.random.Generator) -> Pool:
-    sizes, offsets = model.sizes, np.append(0, np.cumsum(model.sizes))
+    firsts, sizes = _documents(model, engine)
+    ends = np.cumsum(sizes)
     chosen = np.sort(rng.permutation(np.flatnonzero(sizes))[:DOCUMENTS])
     begins = np.append(0, np.cumsum(sizes[chosen]))
     own = rng.integers(len(chosen), size=n_anchors)
     within = (rng.random(n_anchors) * sizes[chosen][own]).astype(np.int64)
-    others = rng.integers(model.n_rows, size=n_anchors)
-    wanted = np.arange(begins[-1]) + np.repeat(offsets[chosen] - begins[:-1], sizes[chosen])
-    wanted = np.append(wanted, others)
-    edges = np.array([part[-1] for part in cut(sizes, model.n_shards)])
+    others = rng.integers(ends[-1], size=n_anchors)
+    of_others = np.searchsorted(ends, others, side="right")
+    wanted = np.arange(begins[-1]) + np.repeat(firsts[chosen] - begins[:-1], sizes[chosen])
+    wanted = np.append(wanted, others + (firsts + sizes - ends)[of_others])
+    edges = np.array([part[-1] for part in cut(model.sizes, model.n_shards)])
     home = np.searchsorted(edges, wanted, side="right")
     first = np.append(0, edges[:-1])
     parts = engine.map(_tokens_of, [wanted[home == p] - first[p] for p in range(model.n_shards)])
@@ -207,7 +223,8 @@ def _fetch(model: Groups, engine: Engine, n_anchors: int, rng: np.random.Generat
     for p, part in enumerate(parts):
         seen[:, home == p] = part
     n, document = begins[-1], np.repeat(np.arange(len(chosen)), sizes[chosen])
-    return Pool(document, seen[0, :n], seen[1, :n], begins[own] + within, offsets[chosen][own] + within, seen[1, n:])
+    anchors, rows = begins[own] + within, firsts[chosen][own] + within
+    return Pool(document, seen[0, :n], seen[1, :n], anchors, rows, seen[1, n:], int(ends[-1]))
 
 
 def _tokens_of(shard: GroupShard, rows: Array) -> Array:

@@ -170,7 +170,7 @@ def sweep(rows, begin, finite, tail, scratch, keys):
     words, labels, members, phi = rows.data, rows.labels, tail.members, finite.topics.phi
     (active, near), usable, shared = scratch, finite.usable, finite.shared
     topics, times, place, sums, within = active.topics, active.times, active.place, finite.sums, near.within
-    _count_private(finite, tail, near)
+    count_private(finite, tail, near)
     for g in range(group_of(rows.offsets, begin), rows.offsets.size - 1):
         start, end = rows.offsets[g], rows.offsets[g + 1]
         length = _enter(rows, start, end, finite, active, near)
@@ -188,7 +188,7 @@ def sweep(rows, begin, finite, tail, scratch, keys):
                 itself = np.float64(phi[w, np.uint64(z)])
                 own = (times[np.uint64(here)] - 1) * itself
             else:
-                _leave(finite, tail, near, z - shared, w)
+                leave_private(finite, tail, near, z - shared, w)
                 # mutant: flat left
                 alive, n_private, birth, flat = near.alive[0], near.alive[1], near.unseen[0], near.unseen[1]
             total = 0.0
@@ -200,22 +200,22 @@ def sweep(rows, begin, finite, tail, scratch, keys):
             prior, base = sums[w, 0], sums[w, 1]
             private = (birth + flat) * base
             if alive > 0 and (n_private > 0 or within[w] > 0):  # mutant: sweep near
-                private = birth * base + _weigh(finite, tail, near, w)
+                private = birth * base + weigh_private(finite, tail, near, w)
             aim = uniform(keys.label, rows.first + i) * (total + prior + private)
             if aim < own:
                 continue
             if here >= 0:
-                length = _drop(active, length, here)
+                length = drop_topic(active, length, here)
             if aim < total:
-                z = _among(active, length, phi, w, z, aim - own)
+                z = topic_of_group(active, length, phi, w, z, aim - own)
             elif private == 0.0 or (aim < total + prior and usable > 0):
-                z = _draw_from_prior_part(finite, w, aim - total, prior)
+                z = topic_of_prior_part(finite, w, aim - total, prior)
             else:
-                z = shared + _join(finite, tail, near, w, aim - total - prior, keys.stick, rows.first + i)
+                z = shared + join_private(finite, tail, near, w, aim - total - prior, keys.stick, rows.first + i)
                 alive, n_private, birth, flat = near.alive[0], near.alive[1], near.unseen[0], near.unseen[1]
             labels[at] = z
             if z < usable:
-                length = _add(active, length, z)
+                length = add_topic(active, length, z)
         for j in range(length):
             place[topics[j]] = -1
     return labels.size
@@ -231,7 +231,7 @@ def _enter(rows, begin, end, finite, active, near):
     for i in range(begin, end):
         z = rows.labels[i]
         if z < finite.usable:
-            length = _add(active, length, z)
+            length = add_topic(active, length, z)
         elif z >= finite.shared:
             near.private[z - finite.shared] += 1
             near.alive[1] += 1
@@ -239,7 +239,7 @@ def _enter(rows, begin, end, finite, active, near):
 
 
 @jit
-def _add(active, length, z):
+def add_topic(active, length, z):
     """A token of topic z comes to a group of so many topics; returns how many it has then."""
     topic = np.uint64(z)
     at = active.place[topic]
@@ -253,7 +253,7 @@ def _add(active, length, z):
 
 
 @jit
-def _drop(active, length, here):
+def drop_topic(active, length, here):
     """A token of the topic at this place leaves the group; the last topic takes the place of an empty one."""
     topics, times, place, at = active.topics, active.times, active.place, np.uint64(here)
     times[at] -= 1
@@ -267,7 +267,7 @@ def _drop(active, length, here):
 
 
 @jit
-def _among(active, length, phi, w, left, aim):
+def topic_of_group(active, length, phi, w, left, aim):
     """The topic at `aim` among those of the group, except the one that the token left, which came first."""
     new = left
     for j in range(length):
@@ -281,7 +281,7 @@ def _among(active, length, phi, w, left, aim):
 
 
 @jit
-def _draw_from_prior_part(finite, w, aim, total):
+def topic_of_prior_part(finite, w, aim, total):
     """The topic at `aim` in the second sum, over gamma beta phi: by the word's alias table, or by a search."""
     phi, parts, masses, usable = finite.topics.phi, finite.topics.parts, finite.law.masses, finite.usable
     table = finite.aliases.row[w]
@@ -317,7 +317,7 @@ def _within(row, masses, k, usable, aim):
 
 
 @jit
-def _count_private(finite, tail, near):
+def count_private(finite, tail, near):
     """Count what private atoms have, before the first group."""
     for slot in range(tail.members.size):
         if tail.members[slot] > 0:
@@ -352,7 +352,7 @@ def _flat(totals, members, sticks, finite, n_words):
 
 
 @jit
-def _leave(finite, tail, near, slot, w):
+def leave_private(finite, tail, near, slot, w):
     """A token leaves a private atom."""
     members, sticks = tail.members, tail.sticks
     near.private[slot] -= 1
@@ -368,7 +368,7 @@ def _leave(finite, tail, near, slot, w):
 
 
 @jit
-def _weigh(finite, tail, near, w):
+def weigh_private(finite, tail, near, w):
     """Weights of the private atoms for a token, and their sum."""
     counts, totals, members, sticks = tail.collapsed.counts, tail.collapsed.totals, tail.members, tail.sticks
     law, eta, n_words, weights = finite.law, finite.eta, finite.topics.phi.shape[0], near.weights
@@ -384,10 +384,10 @@ def _weigh(finite, tail, near, w):
 
 
 @jit
-def _join(finite, tail, near, w, aim, key, i):
+def join_private(finite, tail, near, w, aim, key, i):
     """Token i, word w, joins the private atom at `aim`, or a new one; returns its slot."""
     members = tail.members
-    _weigh(finite, tail, near, w)
+    weigh_private(finite, tail, near, w)
     chosen = -1
     for slot in range(members.size):
         if near.weights[slot] > 0.0 and aim >= 0.0:

@@ -60,22 +60,28 @@ class Tokens:
     base : {"learned", "uniform"}, default "learned"
         Which words topics are likely to have before their own are seen, with mean one. "learned": a draw from a flat
         Dirichlet distribution over the vocabulary, which is sampled; "uniform": all words are alike.
+    repeats_after : float, Gamma or None, default None
+        Documents repeat themselves: after so many words of a document, the next one is as likely to be one of them
+        again as to come from its topics. A number fixes it, a `Gamma` prior is sampled; None: they do not.
 
     Examples
     --------
     >>> import unbounded as ub
     >>> model = ub.HierarchicalDirichletProcess(ub.Tokens(0.05, base="uniform"))
+    >>> bursty = ub.HierarchicalDirichletProcess(ub.Tokens(repeats_after=ub.Gamma(1.0, 0.002)))
     """
 
     concentration: float | Gamma = field(default_factory=lambda: Gamma(1.0, 10.0))
     base: str = field(default="learned", metadata={BEFORE: "uniform"})
+    repeats_after: float | Gamma | None = field(default=None, metadata={BEFORE: None})
 
     name: ClassVar[str] = "tokens"
 
     def __post_init__(self) -> None:
-        eta = self.concentration
-        if not isinstance(eta, Gamma) and not (isinstance(eta, Real) and 0 < float(eta) < math.inf):
-            raise ValueError(f"the concentration of Tokens must be positive or a Gamma prior, got {eta!r}.")
+        for name, value in (("concentration", self.concentration), ("repeats_after", self.repeats_after)):
+            may_be = value is None and name == "repeats_after"
+            if not may_be and not isinstance(value, Gamma) and not (isinstance(value, Real) and 0 < value < math.inf):
+                raise ValueError(f"the {name} of Tokens must be positive or a Gamma prior, got {value!r}.")
         if self.base not in BASES:
             raise ValueError(f"the base of Tokens must be one of {BASES}, got {self.base!r}.")
 
@@ -94,7 +100,9 @@ class Tokens:
             raise ValueError(f"Tokens: word {columns.index[wrong][0]} has counts that are not 0, 1, 2, ...")
         prior = self.concentration
         eta = min(prior.mean, 0.1) if isinstance(prior, Gamma) else float(prior)
-        return BoundTokens(columns, prior, eta, np.ones(columns.size), self.base == "learned")
+        after = self.repeats_after
+        now = math.inf if after is None else after.mean if isinstance(after, Gamma) else float(after)
+        return BoundTokens(columns, prior, eta, np.ones(columns.size), self.base == "learned", after, now)
 
 
 @dataclass(frozen=True)
@@ -104,6 +112,8 @@ class BoundTokens(Bound):
     eta: float
     base: Array  # [words], with mean one
     learned: bool  # whether the base is sampled
+    repeats_after: float | Gamma | None = None
+    after: float = math.inf
 
     @property
     def pseudo(self) -> Array:
@@ -115,7 +125,7 @@ class BoundTokens(Bound):
         return self.columns.size
 
     def at(self, hyper: ContentHyper) -> BoundTokens:
-        return replace(self, eta=hyper.eta, base=hyper.base if self.learned else self.base)
+        return replace(self, eta=hyper.eta, base=hyper.base if self.learned else self.base, after=hyper.after)
 
     def update(self, counts: Array, statistics: Any, rng: np.random.Generator) -> tuple[float, Array]:
         """Move eta and the base given which words each atom has, the atoms' phi integrated out."""
@@ -353,17 +363,23 @@ class WordContent:
 
     def start(self) -> ContentHyper:
         likelihood = self.likelihood
-        return ContentHyper(likelihood.eta, likelihood.base if likelihood.learned else NO_BASE)
+        return ContentHyper(likelihood.eta, likelihood.base if likelihood.learned else NO_BASE, likelihood.after)
 
     def update(self, hyper: ContentHyper, counts: Array, statistics: Any, rng: np.random.Generator) -> ContentHyper:
         eta, base = self.at(hyper).update(counts, statistics, rng)
-        return ContentHyper(eta, base if self.likelihood.learned else hyper.base)
+        return ContentHyper(eta, base if self.likelihood.learned else hyper.base, hyper.after)
 
     def scalars(self, hyper: ContentHyper) -> dict[str, float]:
-        return {"eta": hyper.eta}
+        return {"eta": hyper.eta} | ({} if self.repeats_after is None else {"repeats_after": hyper.after})
+
+    @property
+    def repeats_after(self) -> float | Gamma | None:
+        return self.likelihood.repeats_after
 
     def kernel(self, form: str) -> str:
-        return "words" if form == "direct" else form
+        if self.repeats_after is not None and form != "direct":
+            raise ValueError("documents repeat themselves (repeats_after) with form='direct' only.")
+        return form if form != "direct" else "words" if self.repeats_after is None else "repeating words"
 
     def instantiate(
         self, hyper: ContentHyper, table: DishTable, roles: Roles, masses: Array, seed: RoundSeed, parallel: Parallel

@@ -6,6 +6,7 @@ the words support; then all documents join them. Or it gets few of them, and the
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -52,9 +53,8 @@ def grown(
     pilot = HybridGroups(setup, model.form, jumps=None)
     labels, state = _grown(pilot, part, few, rng, notify)
     fixed: Any = model.likelihood
-    hyper = state.hyper
-    if not isinstance(sharp.prior, Gamma):
-        hyper = hyper._replace(content=hyper.content._replace(eta=fixed.eta))
+    content = state.hyper.content._replace(after=fixed.after)
+    hyper = state.hyper._replace(content=content if isinstance(sharp.prior, Gamma) else content._replace(eta=fixed.eta))
     if enough >= len(model.sizes):
         return model.begin(engine, labels, hyper)
     draw = pilot.draw(state)
@@ -106,9 +106,10 @@ def _join(table: Array, masses: Array, extend_key: np.uint64, n_rows: int, shard
 
 
 def _sharp(likelihood: Any) -> Any:
-    """The pilot's likelihood: with a large fixed eta random topics hardly diverge, and merges would leave only one."""
-    eta = min(likelihood.eta, SHARP)
-    return likelihood if isinstance(likelihood.prior, Gamma) else replace(likelihood, prior=eta, eta=eta)
+    """The pilot's likelihood: with a large fixed eta random topics hardly diverge, and merges would leave only one; and
+    the same of documents that repeat themselves."""
+    eta, once = min(likelihood.eta, SHARP), replace(likelihood, repeats_after=None, after=math.inf)
+    return once if isinstance(likelihood.prior, Gamma) else replace(once, prior=eta, eta=eta)
 
 
 def _merged(model: Groups, state: GroupsState, labels: Array) -> Array:
