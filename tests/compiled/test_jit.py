@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 
 from unbounded.compiled.contents import contents
-from unbounded.compiled.draws import LOW_BITS, log_gamma, low_bits, stream, uniform
+from unbounded.compiled.draws import LOW_BITS, binomial, log_gamma, low_bits, poisson, stream, uniform
 from unbounded.compiled.jit import jit
 from unbounded.compiled.lanes import lane_sin
 
@@ -134,3 +134,40 @@ def test_gamma_draws_have_the_law(shape):
     draws = np.empty(20_000)
     _gammas(shape, draws)
     assert stats.kstest(draws, stats.gamma(shape).cdf).pvalue > 1e-4
+
+
+@jit
+def _binomials(n, p, out):
+    for i in range(out.size):
+        out[i] = binomial(n, p, stream(KEY, i))
+
+
+@jit
+def _poissons(mean, out):
+    for i in range(out.size):
+        out[i] = poisson(mean, stream(KEY, i))
+
+
+def check_counts(draws, law):
+    """Against the probabilities of intervals in which at least a hundredth of the draws are expected."""
+    edges = np.unique(law.ppf(np.linspace(0.0, 1.0, 41)[1:-1]))
+    edges = np.array([-np.inf, *edges[law.cdf(edges) < 0.99], np.inf])
+    expected = np.diff(law.cdf(edges))
+    seen = np.diff([np.sum(draws <= edge) for edge in edges])
+    assert stats.chisquare(seen, expected / expected.sum() * len(draws)).pvalue > 1e-4, (seen, expected)
+
+
+@pytest.mark.parametrize(("n", "p"), [(7, 0.3), (40, 0.5), (200, 0.9), (1000, 0.07)])
+def test_binomial_draws_have_the_law(n, p):
+    """Above 32, numbers are halved until they are small."""
+    draws = np.empty(20_000, np.int64)
+    _binomials(n, p, draws)
+    check_counts(draws, stats.binom(n, p))
+
+
+@pytest.mark.parametrize("mean", [0.7, 12.0, 20.0, 300.0])
+def test_poisson_draws_have_the_law(mean):
+    """Above 16, means are cut down."""
+    draws = np.empty(20_000, np.int64)
+    _poissons(mean, draws)
+    check_counts(draws, stats.poisson(mean))

@@ -1367,6 +1367,10 @@ MUTANTS = [
         "tests/sources/test_faults.py::test_a_piece_that_changed_between_two_sessions",
     ),
     Mutant(
+        "large binomial draws with the chance of another part", "binomial split",
+        "p = (p - split) * (1.0 - split)", "tests/compiled/test_jit.py::test_binomial_draws_have_the_law",
+    ),
+    Mutant(
         "features: tiny features are matched the wrong way round", "the way round",
         "pass", "tests/models/features/test_offsets.py::test_tiny_features_of_other_rows_are_no_match",
     ),

@@ -7,7 +7,7 @@ Each mutant (mutant_list.py) is one edit of a copy of the package, at a marked p
 and joint tests) or tests; these run on the copy, in a process of their own, until one fails: then the mutant is killed.
 Without an edit all checks must pass, and so must a test that has killed one, by itself. A mutant that crashes a check
 counts as not killed: that would say nothing about the statistics. Nor is one killed that runs out of time after it has
-passed checks; one that hangs in its first one is.
+passed checks; one that hangs in its first one is, and one that hangs in a test.
 
 Generated mutants (mutant_generator.py) are small edits at random places; the tests of their file must fail.
 

@@ -88,7 +88,7 @@ def binomial(n: int, p: float, key: np.uint64) -> int:
         if split <= p:
             total += a
             n -= a
-            p = (p - split) / (1.0 - split)
+            p = (p - split) / (1.0 - split)  # mutant: binomial split
         else:
             n = a - 1
             p = p / split
