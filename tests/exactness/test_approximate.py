@@ -30,6 +30,7 @@ from unbounded import (
     GammaPoissonFeatures,
     HierarchicalDirichletProcess,
     PitmanYorMixture,
+    Tokens,
 )
 from unbounded.chain.export import FLAG
 from unbounded.columns import describe
@@ -322,12 +323,10 @@ def test_processes_change_no_bit(model, sampler):
 
 def built(model: str, sampler: str) -> Any:
     """The sampler's model, for its class."""
-    kind = ESTIMATORS[model][0]
-    measure = kind()._measure()
-    extent = np.ones(P, int) if model == "topics" else N
-    return build_sampler(
-        kind._choices.samplers, sampler, Setup(measure, None, extent, P, 0, n_rounds=10, sweeps=1, dtype="float64"), ANY
-    )
+    kind, X = ESTIMATORS[model][:2]
+    extent, likelihood = (np.ones(P, int), Tokens().bind(describe(X))) if model == "topics" else (N, None)
+    setup = Setup(kind()._measure(), likelihood, extent, P, 0, n_rounds=10)
+    return build_sampler(kind._choices.samplers, sampler, setup, ANY)
 
 
 def interrupt(monkeypatch: Any, kind: Any, when: int) -> None:

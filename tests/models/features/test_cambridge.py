@@ -29,7 +29,8 @@ WAYS = [(Ghosts(), 1), (Ghosts(), 8), (Ghosts(), 64), (WARM, 8)]
 def check(X, init, rule, n_shards, noise, n_rounds, seed=0, turned=False):
     """After a third of the chain it has the true features and no other that matters; loadings and noise are right.
 
-    turned: where the background is not even, a feature and its negative (used where it is not) say the same.
+    turned: where the background is not even, a feature and its negative (used where it is not) say the same. So they do
+    beside a feature that nearly all rows have, which the paper's rules, without moves of whole columns, do not lose.
     """
     likelihood = LinearGaussian().bind(describe(X))
     engine = build("serial", FeatureRecipe(X, likelihood, n_shards, binary=True))
@@ -42,7 +43,8 @@ def check(X, init, rule, n_shards, noise, n_rounds, seed=0, turned=False):
     for state in islice(rounds(model, engine, begun), n_rounds // 3, n_rounds):
         everything = model.statistics(state, np.concatenate([state.occupied, state.always]))
         A = likelihood.expected(state.scales, everything)[: len(state.occupied)]
-        large = np.flatnonzero(everything.members[: len(A)] > 0.03 * len(X))
+        share = everything.members[: len(A)] / len(X)
+        large = np.flatnonzero((share > 0.03) & (rule.exact | (share < 0.97)))
         assert len(large) == 4, everything.members
         similar = np.abs(A[large] @ truth.T) if turned else A[large] @ truth.T
         assert len(set(similar.argmax(0))) == 4
@@ -64,7 +66,7 @@ def test_ten_thousand_rows_from_the_default_start(rule, n_shards):
 @pytest.mark.parametrize(("rule", "n_shards"), WAYS, ids=str)
 def test_a_thousand_rows_from_one_feature(rule, n_shards):
     """As in the paper. The noise of 1,000 x 36 numbers is known to 0.4%, so 2% is five standard errors."""
-    check(cambridge(1_000, noise=0.5, seed=0).X, "one", rule, n_shards, 0.5, n_rounds=300)
+    check(cambridge(1_000, noise=0.5, seed=0).X, "one", rule, n_shards, 0.5, n_rounds=300, turned=not rule.exact)
 
 
 def test_centred_data_have_an_intercept():
