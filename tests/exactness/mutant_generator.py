@@ -79,6 +79,8 @@ TESTED_BY = {
     "models/features/rivals/": "tests/exactness/test_rivals.py tests/exactness/test_approximate.py",
     "models/features/device.py": "tests/gpu",
     "models/features/gpu/": "tests/gpu",
+    "models/mixtures/describe.py": _SHOWN,
+    "models/mixtures/rows_shown.py": _SHOWN,
     **{
         f"models/{model}/{name}.py": _SHOWN
         for model in ("mixtures", "groups", "features") for name in ("family", "plots", "show")

@@ -105,8 +105,8 @@ def match(reference: FeatureDraw, draw: FeatureDraw) -> tuple[Array, Array]:
         first, other = (Z[start : start + _BLOCK].astype(float) for Z in entries)
         shared += first.T @ other
     if len(draw.always):
-        shares = [Z.mean(0, dtype=float) for Z in entries]
-        shared, tops = _oriented(shared, shares[0], shares[1], n)
+        first, other = (Z.mean(0, dtype=float) for Z in entries)
+        shared, tops = _oriented(shared, first, other, n)
     gain = np.maximum(shared * (reference.loadings @ draw.loadings.T), 0.0)
     matches, flips = np.full(len(draw.loadings), -1), np.zeros(len(draw.loadings), np.int64)
     for k, j in zip(*linear_sum_assignment(gain, maximize=True), strict=True):
