@@ -441,6 +441,7 @@ def test_torch_that_is_not_installed(tmp_path, monkeypatch):
 
 def test_ray_that_is_not_installed(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
+    monkeypatch.delitem(sys.modules, "unbounded.engines.ray", raising=False)  # tests of it may have been here
     np.save(tmp_path / "x.npy", X)
     said = refused("fit", "dp", tmp_path / "x.npy", "--out", tmp_path / "r", "--engine", "ray")
     assert said == "error: engine='ray' needs Ray: pip install 'unbounded[ray]'."

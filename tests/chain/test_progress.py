@@ -22,7 +22,7 @@ from rich.console import Console
 from sklearn.base import clone
 
 import unbounded as ub
-from unbounded import datasets, estimator
+from unbounded import datasets, estimator, inputs
 from unbounded.chain import outlets
 from unbounded.chain.outlets import Bar, Paced, follow
 from unbounded.chain.progress import Progress, Size, Tracker, duration
@@ -241,7 +241,7 @@ def slow(monkeypatch, owner, name):
 
 def test_what_takes_long_before_and_after_the_rounds_is_told(monkeypatch, capfd, tmp_path):
     np.savetxt(tmp_path / "table.csv", X, delimiter=",")
-    for owner, name in ((runs, "_write_results"), (estimator, "describe"), (estimator, "fingerprint"),
+    for owner, name in ((runs, "_write_results"), (inputs, "describe"), (estimator, "fingerprint"),
                         (ub.DirichletProcessMixture, "_estimate"), (datasets, "load")):  # fmt: skip
         slow(monkeypatch, owner, name)
     fit = ["fit", "dp", str(tmp_path / "table.csv"), "--shards", "2", "--warmup", "2", "--draws", "3", "--out"]

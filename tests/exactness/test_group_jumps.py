@@ -225,5 +225,5 @@ def test_jumps_that_would_be_dropped_are_refused():
     for others in ({"sampler": "collapsed"}, {"instantiate": "published-cold"}):
         with pytest.raises(ValueError, match="has none with this rule and likelihood"):
             HierarchicalDirichletProcess(jumps=Jumps(), **others).fit(X)
-    with pytest.raises(ValueError, match="jumps must be True, False or"):
+    with pytest.raises(ValueError, match="jumps must be True, False, Jumps"):
         HierarchicalDirichletProcess(jumps="often").fit(X)

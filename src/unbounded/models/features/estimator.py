@@ -105,7 +105,7 @@ class FeatureEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChainE
 
     def _usual_jumps(self) -> Jumps | None:
         if not isinstance(self.jumps, bool | np.bool_ | None):
-            raise ValueError(f"jumps must be True or False, or None, got {self.jumps!r}.")
+            raise ValueError(f"jumps must be True, False or None, got {self.jumps!r}.")
         return Jumps() if self._likelihood.gram else None
 
     def _hyper_priors(self) -> tuple[float | Gamma, float | Gamma]:
