@@ -166,7 +166,7 @@ def test_masks_that_hide_nothing(mask, words):
         (bb(init=np.full((30, 2), 2)), ["init", "0 and 1"]),
         (gp(init=np.full((30, 2), -1)), ["init"]),
         (bb(init=None), ["init"]),
-        (bb(jumps=Jumps()), ["jumps", "True or False"]),
+        (bb(jumps=Jumps()), ["jumps", "True, False or None"]),
         (bb(instantiate="published-cold", jumps=True), ["jumps=True", "exact rule"]),
         (bb(sampler="collapsed"), ["collapsed", "one shard", "n_shards", "2"]),
         (bb(device="reference", dtype="float32"), ["device='reference'", "float64"]),
